@@ -1,0 +1,11 @@
+"""The broker: serves Kafka's protocol on top of the storage log.
+
+    server      connections in, frames to handlers, answers out in order
+    handlers/   one module per API key; the listing is the supported protocol
+    partition   one partition: append, read, who waits for what
+    groups/     consumer groups
+    cluster     the metadata log and the state that its replay gives
+    node        puts it all together, starts and stops it
+
+Not here: deciding about metadata (controller), files (storage), bytes (wire).
+"""
