@@ -1,0 +1,1 @@
+"""What tests share that is not a test: a real node as a process of its own."""
