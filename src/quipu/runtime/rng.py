@@ -29,7 +29,7 @@ class SystemRng:
         return UUID(bytes=os.urandom(16), version=4)
 
     def random(self) -> float:
-        return random.random()  # noqa: S311 jitter, not a secret
+        return random.random()  # jitter, not a secret
 
     def token(self, size: int) -> bytes:
         return os.urandom(size)
@@ -39,7 +39,7 @@ class SeededRng:
     """Chance that repeats itself."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311 repeatable by intention
+        self._random = random.Random(seed)
 
     def uuid(self) -> UUID:
         return UUID(bytes=self.token(16), version=4)

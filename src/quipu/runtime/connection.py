@@ -1,0 +1,472 @@
+"""One connection that carries frames: a length of four bytes, then that many bytes.
+
+Made for throughput: a raw non-blocking socket on the loop's readers and writers, a receive buffer
+that all connections share, and no copy of a frame that arrives whole.
+
+Invariants
+    N1  a frame handed over is valid, and writable, only until the handler returns
+    N2  no memory is taken for bytes that have not arrived: a claimed length is only a claim
+    N3  the bytes kept for frames that have arrived in part stay within `partial_size_max` over
+        all connections; when they would not, the connection that fills its frame slowest is closed
+    N4  what is sent leaves in the order in which it was given
+
+Not here: accepting connections and the memory they share (net.py); what a frame means, or in
+which order requests are answered (broker/server.py).
+"""
+
+import logging
+import socket
+from collections import deque
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:  # the server makes connections; a connection only points back to it
+    from quipu.runtime.net import FrameServer
+
+_log = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+
+RECEIVE_SIZE: Final = 256 * 1024  # one read: a smaller one costs rate, a larger one misses cache
+BUFFERS_PER_SEND_MAX: Final = 1000  # the kernel takes at most 1024
+JOIN_SIZE_MAX: Final = 64 * 1024  # below this one copy is cheaper than many small pieces
+GROWTH_MIN: Final = 64 * 1024  # first buffer for a frame that has arrived in part
+KEPT_BUFFER_MAX: Final = 4 * 1024 * 1024  # a larger one is given back after its frame
+SWEEP_SECONDS: Final = 1.0
+FRAME_GRACE_SECONDS: Final = 30.0  # for a frame to arrive, and on top of it ...
+FRAME_RATE_MIN: Final = 16 * 1024  # ... a second for each so many bytes
+SEND_STALL_SECONDS: Final = 60.0  # a peer that takes nothing for so long is gone
+EVICT_AGE_SECONDS: Final = 1.0  # younger frames are never closed to make room
+ROOM_RETRY_SECONDS: Final = 0.1
+
+_SIZE: Final = Struct(">i")
+
+
+class FrameHandler(Protocol):
+    """What a connection's owner does with it."""
+
+    def frame_received(self, frame: memoryview) -> None:
+        """Deal with one frame; the bytes are gone when this returns (N1)."""
+        ...
+
+    def connection_lost(self) -> None:
+        """Forget the connection; nothing can be sent any more."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class NetLimits:
+    """Bounds on what peers may cost."""
+
+    frame_size_max: int = 100 * 1024 * 1024
+    partial_size_max: int = 256 * 1024 * 1024
+    connections_max: int = 20_000
+    idle_seconds_max: float = 600.0
+
+
+@dataclass(slots=True)
+class NetStats:
+    """Plain counters, read by whoever shows metrics."""
+
+    connections: int = 0
+    accepted: int = 0
+    refused: int = 0  # over connections_max
+    malformed: int = 0  # closed for a length that cannot be
+    timed_out: int = 0  # closed for being idle, stalled or too slow
+    evicted: int = 0  # closed to make room (N3)
+    received_size: int = 0
+    sent_size: int = 0
+    partial_size: int = 0  # memory held for frames that have arrived in part
+
+
+@dataclass(slots=True)
+class _Partial:
+    """Bytes that wait: a frame that has arrived in part, or frames held back by a pause."""
+
+    data: bytearray
+    size: int  # how many bytes of `data` are filled
+    since: float
+
+
+class Connection:
+    """One peer.  Created by a `FrameServer`."""
+
+    __slots__ = (
+        "_closed", "_corked", "_flushing", "_handler", "_last_active", "_last_sent", "_out",
+        "_partial", "_paused", "_reading", "_server", "_socket", "_spare", "_view", "_writing",
+        "peer_host", "peer_port",
+    )
+
+    def __init__(self, server: "FrameServer", sock: socket.socket, peer: tuple[str, int]) -> None:
+        self._server = server
+        self._socket = sock
+        self.peer_host, self.peer_port = peer
+        self._handler: FrameHandler
+        self._out: deque[Buffer] = deque()
+        self._partial: _Partial | None = None
+        self._view: memoryview | None = None  # of the partial's data, so that reads need no copy
+        self._spare: bytearray | None = None  # the last partial's buffer, to be used again
+        self._corked = False
+        self._flushing = False  # a flush is scheduled
+        self._writing = False
+        self._reading = False
+        self._paused = False
+        self._closed = False
+        self._last_active = self._last_sent = server.loop.time()
+
+    # -- for the handler
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def send(self, buffers: list[Buffer]) -> None:
+        """Send `buffers` in order after what was sent before; they must not change meanwhile."""
+        if self._closed:
+            return
+        self._out.extend(buffers)
+        if not self._corked and not self._writing and not self._flushing:
+            self._flushing = True
+            self._server.loop.call_soon(self._flush_scheduled)
+
+    def pause(self) -> None:
+        """Hand over no more frames until `resume`; at most one read's worth is kept meanwhile."""
+        self._paused = True
+        self._stop_reading()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        if self._paused and not self._closed:
+            self._paused = False
+            self._server.loop.call_soon(self._go_on)
+
+    def close(self, *, after_sending: bool = False) -> None:
+        """Close, at once or as soon as everything given to `send` has left."""
+        if self._closed:
+            return
+        if after_sending and self._out:
+            self.pause()
+            self._handler_lost()
+            self._handler = _Nobody()
+            self._flush()
+            if self._out and not self._closed:
+                return  # _flush goes on with it and closes at the end
+        self._close()
+
+    # -- receiving
+
+    def start(self, handler: FrameHandler) -> None:
+        """Begin to hand frames to `handler`."""
+        self._handler = handler
+        self._start_reading()
+
+    def _start_reading(self) -> None:
+        if not self._reading and not self._closed:
+            self._reading = True
+            self._server.loop.add_reader(self._socket.fileno(), self._on_readable)
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._server.loop.remove_reader(self._socket.fileno())
+
+    def _go_on(self) -> None:
+        """Deal with what was held back, then read again."""
+        if self._closed or self._paused:
+            return
+        partial = self._partial
+        if partial is not None:
+            data, size = partial.data, partial.size
+            self._forget_partial()
+            self._consume(memoryview(data), size)
+        if not self._paused:
+            self._start_reading()
+
+    def _on_readable(self) -> None:
+        server = self._server
+        view = self._view
+        try:
+            if view is None:
+                size = self._socket.recv_into(server.buffer)
+            else:
+                size = self._socket.recv_into(view)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self._close()
+            return
+        if size == 0:
+            self._close()
+            return
+        server.stats.received_size += size
+        self._last_active = server.loop.time()
+        if view is None:
+            self._consume(server.view, size)
+        else:
+            self._continue_partial(size)
+
+    def _consume(self, view: memoryview, filled: int) -> None:
+        """Hand over every whole frame in view[:filled]; keep the rest."""
+        position = 0
+        size_max = self._server.limits.frame_size_max
+        frame_received = self._handler.frame_received
+        self._corked = True
+        while filled - position >= 4 and not self._paused:
+            size: int = _SIZE.unpack_from(view, position)[0]
+            if not 0 <= size <= size_max:
+                self._refuse(size)
+                return
+            end = position + 4 + size
+            if end > filled:
+                break
+            frame_received(view[position + 4 : end])
+            if self._closed:
+                return
+            position = end
+        self._corked = False
+        if position < filled:
+            self._keep(view[position:filled])
+        if self._out and not self._writing:
+            self._flush()
+
+    def _refuse(self, size: int) -> None:
+        self._corked = False
+        self._server.stats.malformed += 1
+        _log.warning(
+            "closing connection of %s:%d: frame of %d bytes, allowed are 0 to %d",
+            self.peer_host, self.peer_port, size, self._server.limits.frame_size_max,
+        )
+        self._close()
+
+    # -- frames that arrive in parts
+
+    def _keep(self, rest: memoryview) -> None:
+        """Copy what cannot be handed over yet, and aim the next read behind it."""
+        size = len(rest)
+        wanted = 4 + _SIZE.unpack_from(rest)[0] if size >= 4 else GROWTH_MIN
+        room = max(size, min(wanted, max(GROWTH_MIN, 2 * size)))
+        spare, self._spare = self._spare, None
+        if spare is not None and len(spare) >= room:
+            data = spare
+        else:
+            if spare is not None:
+                self._server.give_back(len(spare))
+            if not self._server.take(room):
+                self.evict()  # what has arrived can be kept nowhere
+                return
+            data = bytearray(room)
+        data[:size] = rest
+        self._partial = _Partial(data, size, self._server.loop.time())
+        self._aim()
+
+    def _aim(self) -> bool:
+        """Let the next read fill the partial frame, to its end and not beyond."""
+        partial = self._partial
+        assert partial is not None
+        if partial.size < 4:
+            wanted = 4
+        else:
+            frame_size: int = _SIZE.unpack_from(partial.data)[0]
+            if not 0 <= frame_size <= self._server.limits.frame_size_max:
+                self._refuse(frame_size)
+                return False
+            wanted = 4 + frame_size
+        self._view = None
+        if wanted <= partial.size:
+            return True  # whole frames, held back by a pause
+        if len(partial.data) <= partial.size and not self._grow(wanted):
+            self._stop_reading()
+            self._server.loop.call_later(ROOM_RETRY_SECONDS, self._retry_room)
+            return False
+        self._view = memoryview(partial.data)[partial.size : min(wanted, len(partial.data))]
+        return True
+
+    def _grow(self, wanted: int) -> bool:
+        """Twice the room for a frame whose bytes do arrive; never more than it needs."""
+        partial = self._partial
+        assert partial is not None
+        room = min(wanted, 2 * len(partial.data))
+        if not self._server.take(room):
+            return False
+        data = bytearray(room)
+        data[: partial.size] = memoryview(partial.data)[: partial.size]
+        self._server.give_back(len(partial.data))
+        partial.data = data
+        return True
+
+    def _continue_partial(self, size: int) -> None:
+        partial = self._partial
+        assert partial is not None
+        partial.size += size
+        if partial.size >= 4:
+            frame_size: int = _SIZE.unpack_from(partial.data)[0]
+            if partial.size == 4 + frame_size:
+                data = partial.data
+                self._view = None
+                self._partial = None
+                self._spare = data  # kept for the next one, unless that frame wants it larger
+                self._consume(memoryview(data), partial.size)
+                self._release_spare(keep_max=KEPT_BUFFER_MAX)
+                return
+        self._aim()
+
+    def _forget_partial(self) -> None:
+        if self._partial is not None:
+            self._server.give_back(len(self._partial.data))
+            self._partial = None
+            self._view = None
+
+    def _release_spare(self, *, keep_max: int = 0) -> None:
+        spare = self._spare
+        if spare is None:
+            return
+        if len(spare) > keep_max or self._server.crowded():
+            self._spare = None
+            self._server.give_back(len(spare))
+
+    def _retry_room(self) -> None:
+        if self._closed or self._paused or self._partial is None or self._view is not None:
+            return
+        if self._aim():
+            self._start_reading()
+
+    # -- sending
+
+    def _flush_scheduled(self) -> None:
+        self._flushing = False
+        if self._out and not self._writing and not self._closed:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send as much as the socket takes; watch it for room if it does not take all."""
+        out = self._out
+        stats = self._server.stats
+        try:
+            while out:
+                buffers = _next_buffers(out)
+                sent = self._socket.sendmsg(buffers) if len(buffers) > 1 else (
+                    self._socket.send(buffers[0]))
+                stats.sent_size += sent
+                if not _drop_sent(out, buffers, sent):
+                    self._last_sent = self._server.loop.time()
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._close()
+            return
+        if out:
+            self._watch_room()
+        elif self._writing:
+            self._writing = False
+            self._server.loop.remove_writer(self._socket.fileno())
+        if not out and isinstance(self._handler, _Nobody):
+            self._close()
+
+    def _watch_room(self) -> None:
+        if not self._writing:
+            self._writing = True
+            self._last_sent = self._server.loop.time()
+            self._server.loop.add_writer(self._socket.fileno(), self._flush)
+
+    @property
+    def backlog(self) -> bool:
+        """Is the peer too slow to take what it was sent?"""
+        return self._writing
+
+    # -- the end
+
+    def sweep(self, now: float) -> None:
+        """Close a connection that is idle, stalled, or trickles a frame; free what is unused."""
+        partial = self._partial
+        if partial is not None and partial.size >= 4 and self._view is not None:
+            frame_size: int = _SIZE.unpack_from(partial.data)[0]
+            if now - partial.since > FRAME_GRACE_SECONDS + frame_size / FRAME_RATE_MIN:
+                self._time_out("a frame took too long to arrive")
+                return
+        if self._writing and now - self._last_sent > SEND_STALL_SECONDS:
+            self._time_out("the peer takes no bytes")
+        elif now - max(self._last_active, self._last_sent) > self._server.limits.idle_seconds_max:
+            self._time_out("idle")
+        elif self._spare is not None and now - self._last_active > SWEEP_SECONDS:
+            self._release_spare()
+
+    def _time_out(self, why: str) -> None:
+        self._server.stats.timed_out += 1
+        _log.info("closing connection of %s:%d: %s", self.peer_host, self.peer_port, why)
+        self._close()
+
+    def partial_rate(self, now: float) -> float | None:
+        """Bytes per second of the frame that is arriving, if it may be closed to make room."""
+        if self._partial is None or now - self._partial.since < EVICT_AGE_SECONDS:
+            return None
+        return self._partial.size / (now - self._partial.since)
+
+    def evict(self) -> None:
+        """Close to make room for others (N3)."""
+        self._server.stats.evicted += 1
+        _log.warning(
+            "closing connection of %s:%d: memory for partial requests is used up "
+            "and its request arrives slowest (queued.max.request.bytes)",
+            self.peer_host, self.peer_port,
+        )
+        self._close()
+
+    def _handler_lost(self) -> None:
+        if not isinstance(self._handler, _Nobody):
+            self._handler.connection_lost()
+
+    def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._stop_reading()
+        if self._writing:
+            self._server.loop.remove_writer(self._socket.fileno())
+        self._out.clear()
+        self._forget_partial()
+        self._release_spare()
+        self._server.forget(self)
+        self._socket.close()
+        self._handler_lost()
+
+
+class _Nobody:
+    """Stands where a handler was, while the last bytes leave."""
+
+    def frame_received(self, frame: memoryview) -> None:
+        """Ignore it."""
+
+    def connection_lost(self) -> None:
+        """Nobody cares."""
+
+
+def _next_buffers(out: deque[Buffer]) -> list[Buffer]:
+    """The buffers for one call; runs of small ones joined into one."""
+    if len(out) == 1:
+        return [out[0]]
+    total = 0
+    for index, buffer in enumerate(out):
+        total += len(buffer)
+        if total > JOIN_SIZE_MAX or index >= BUFFERS_PER_SEND_MAX:
+            break
+    else:
+        joined = b"".join(out)
+        out.clear()
+        out.append(joined)
+        return [joined]
+    count = min(len(out), BUFFERS_PER_SEND_MAX)
+    return [out[index] for index in range(count)] if count < len(out) else list(out)
+
+
+def _drop_sent(out: deque[Buffer], buffers: list[Buffer], sent: int) -> bool:
+    """Remove what was sent from `out`; True if the socket took all that it was offered."""
+    for buffer in buffers:
+        size = len(buffer)
+        if sent < size:
+            out[0] = memoryview(buffer)[sent:]
+            return False
+        sent -= size
+        out.popleft()
+    return True

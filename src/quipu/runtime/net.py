@@ -1,0 +1,178 @@
+"""A server of framed connections: listens, accepts, and keeps what all connections share.
+
+What they share is one receive buffer, and the budget of memory for frames that have arrived only
+in part (invariant N3 of connection.py).
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from quipu.model.errors import QuipuError
+from quipu.runtime.connection import (
+    RECEIVE_SIZE,
+    SWEEP_SECONDS,
+    Connection,
+    FrameHandler,
+    NetLimits,
+    NetStats,
+)
+
+_log = logging.getLogger(__name__)
+
+ACCEPT_MAX: Final = 64  # connections accepted in one turn of the loop
+
+
+class CannotListen(QuipuError):
+    """The address cannot be listened on."""
+
+
+@dataclass(slots=True, eq=False)
+class FrameServer:
+    """Listens, accepts, and keeps what all connections share."""
+
+    accept: Callable[[Connection], FrameHandler]  # makes the handler of a new connection
+    limits: NetLimits = field(default_factory=NetLimits)
+    stats: NetStats = field(default_factory=NetStats)
+    loop: asyncio.AbstractEventLoop = field(init=False)
+    buffer: bytearray = field(init=False)
+    view: memoryview = field(init=False)
+    _connections: set[Connection] = field(init=False, default_factory=set)
+    _listener: socket.socket | None = field(init=False, default=None)
+    _sweeper: asyncio.TimerHandle | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.buffer = bytearray(RECEIVE_SIZE)
+        self.view = memoryview(self.buffer)
+
+    def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Start to accept; returns the address, with the port chosen if `port` is 0."""
+        try:
+            infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM,
+                                       flags=socket.AI_PASSIVE)
+            family, kind, protocol, _, address = infos[0]
+            listener = socket.socket(family, kind, protocol)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(4096)
+        except OSError as error:
+            raise CannotListen(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; "
+                "stop what uses the address, or choose another with --listen"
+            ) from error
+        listener.setblocking(False)  # noqa: FBT003 the standard library's own signature
+        self._listener = listener
+        self.loop.add_reader(listener.fileno(), self._on_acceptable)
+        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+        name = listener.getsockname()
+        return name[0], name[1]
+
+    def _on_acceptable(self) -> None:
+        assert self._listener is not None
+        for _ in range(ACCEPT_MAX):
+            try:
+                sock, peer = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._stop_accepting_for_a_while(error)
+                return
+            self._accepted(sock, peer)
+
+    def _accepted(self, sock: socket.socket, peer: tuple[str, int]) -> None:
+        if len(self._connections) >= self.limits.connections_max:
+            self.stats.refused += 1
+            sock.close()
+            if self.stats.refused & (self.stats.refused - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
+                _log.warning("refused connection of %s: %d are open (max.connections); refused %d",
+                             peer[0], len(self._connections), self.stats.refused)
+            return
+        sock.setblocking(False)  # noqa: FBT003 the standard library's own signature
+        with suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(self, sock, (peer[0], peer[1]))
+        self._connections.add(connection)
+        self.stats.accepted += 1
+        self.stats.connections = len(self._connections)
+        connection.start(self.accept(connection))
+
+    def _stop_accepting_for_a_while(self, error: OSError) -> None:
+        assert self._listener is not None
+        _log.error("cannot accept connections for a second: %s", error.strerror)
+        self.loop.remove_reader(self._listener.fileno())
+        self.loop.call_later(1.0, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._listener is not None:
+            self.loop.add_reader(self._listener.fileno(), self._on_acceptable)
+
+    # -- memory for partial frames (N3)
+
+    def take(self, size: int) -> bool:
+        """Reserve `size` bytes, closing the slowest frames if need be; False without room."""
+        while self.stats.partial_size + size > self.limits.partial_size_max:
+            slowest = self._slowest()
+            if slowest is None:
+                return False
+            slowest.evict()
+        self.stats.partial_size += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """Return what `take` reserved."""
+        self.stats.partial_size -= size
+        assert self.stats.partial_size >= 0
+
+    def crowded(self) -> bool:
+        """Should unused buffers be given back rather than kept?"""
+        return self.stats.partial_size > self.limits.partial_size_max // 2
+
+    def _slowest(self) -> Connection | None:
+        now = self.loop.time()
+        slowest: Connection | None = None
+        rate_min = float("inf")
+        for connection in self._connections:
+            rate = connection.partial_rate(now)
+            if rate is not None and rate < rate_min:
+                slowest, rate_min = connection, rate
+        return slowest
+
+    # -- the end
+
+    def forget(self, connection: Connection) -> None:
+        """A connection has closed."""
+        self._connections.discard(connection)
+        self.stats.connections = len(self._connections)
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        for connection in list(self._connections):
+            connection.sweep(now)
+        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def stop_accepting(self) -> None:
+        """Close the listening socket; connections live on."""
+        if self._listener is not None:
+            self.loop.remove_reader(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
+
+    async def close(self, *, grace_seconds: float = 5.0) -> None:
+        """Close every connection once what it was sent has left, or the grace is over."""
+        self.stop_accepting()
+        for connection in list(self._connections):
+            connection.close(after_sending=True)
+        deadline = self.loop.time() + grace_seconds
+        while self._connections and self.loop.time() < deadline:  # noqa: ASYNC110 bounded, rare
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
