@@ -1,0 +1,148 @@
+"""The codecs that a record batch may name in its attributes, with a bound on what comes out.
+
+Invariants
+    Z1  decompression never makes more than `size_max` bytes: output buffers have a fixed size
+        and grow in steps up to that bound, so a small batch cannot fill the memory of a node
+    Z2  what we write, Kafka's own clients can read: snappy in xerial blocks, lz4 with independent
+        blocks (the Java client refuses linked ones)
+    Z3  whatever the bytes are, the answer is data or `MalformedBytes`
+
+Snappy is read in both forms that are out there: xerial's framing and one bare block.
+Memory while decompressing is at most 2 * `size_max` (a buffer and its result), plus the window of
+a zstd frame, which its library limits to 128 MiB.
+"""
+
+import struct
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+import cramjam
+
+from quipu.model.errors import MalformedBytes
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, lowest reader
+_XERIAL_BLOCK_SIZE: Final = 32 * 1024  # of data before compression, as the Java client cuts it
+_BLOCK_LENGTH: Final = struct.Struct(">i")
+_OUTPUT_SIZE_FIRST: Final = 64 * 1024
+_OUTPUT_GROWTH: Final = 8
+_ZSTD_LEVEL: Final = 3  # zstd's own default, and that of Kafka's clients
+
+_Bytes = bytes | bytearray | memoryview
+
+
+class Compression(IntEnum):
+    """The low three bits of a batch's attributes.  5, 6 and 7 name nothing."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: Compression, data: _Bytes) -> bytes:
+    """`data` in the form that Kafka's clients expect of `codec`."""
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            return bytes(cramjam.gzip.compress(data))
+        case Compression.SNAPPY:
+            return _compress_xerial(data)
+        case Compression.LZ4:
+            frame = cramjam.lz4.Compressor(block_linked=False)  # Z2
+            frame.compress(bytes(data))
+            return bytes(frame.finish())
+        case Compression.ZSTD:
+            return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+
+
+def decompress(codec: Compression, data: _Bytes, *, size_max: int) -> bytes | memoryview:
+    """What `compress` was given; raises `MalformedBytes` if it would exceed `size_max` (Z1)."""
+    assert size_max >= 0, size_max
+    match codec:
+        case Compression.NONE:
+            if len(data) > size_max:
+                raise MalformedBytes(f"{len(data)} bytes of records exceed the limit of {size_max}")
+            return memoryview(data)
+        case Compression.GZIP:
+            return _decompress_bounded(cramjam.gzip.decompress_into, codec, data, size_max)
+        case Compression.SNAPPY:
+            return _decompress_snappy(memoryview(data), size_max)
+        case Compression.LZ4:
+            return _decompress_bounded(cramjam.lz4.decompress_into, codec, data, size_max)
+        case Compression.ZSTD:
+            return _decompress_bounded(cramjam.zstd.decompress_into, codec, data, size_max)
+
+
+def _decompress_bounded(
+    decompress_into: Callable[[_Bytes, bytearray], int],
+    codec: Compression,
+    data: _Bytes,
+    size_max: int,
+) -> memoryview:
+    """Decompress into ever larger buffers, the last of which has `size_max` bytes (Z1)."""
+    name = codec.name.lower()
+    if not data:
+        raise MalformedBytes(f"{name}: nothing to decompress")
+    size = min(max(_OUTPUT_SIZE_FIRST, 4 * len(data)), size_max)
+    while True:
+        output = bytearray(size)
+        try:
+            written = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            # The library says in words only whether the buffer was too small, so ask again with
+            # a larger one whatever it says: bad bytes cost a few attempts, all of them bounded.
+            if size >= size_max:
+                raise MalformedBytes(
+                    f"{name}: cannot decompress {len(data)} bytes into at most {size_max}: {error}"
+                ) from error
+            size = min(size * _OUTPUT_GROWTH, size_max)
+        else:
+            return memoryview(output)[:written]
+
+
+def _compress_xerial(data: _Bytes) -> bytes:
+    """Blocks of compressed data, each after its length, behind a header of 16 bytes."""
+    view = memoryview(data)
+    out = bytearray(_XERIAL_HEADER)
+    for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_SIZE]))
+        out += _BLOCK_LENGTH.pack(len(block))
+        out += block
+    return bytes(out)
+
+
+def _decompress_snappy(data: memoryview, size_max: int) -> bytes:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, size_max)
+    position = len(_XERIAL_HEADER)
+    if len(data) < position:
+        raise MalformedBytes(f"snappy: header of {len(data)} bytes, needs {position}")
+    out = bytearray()
+    while position < len(data):
+        start = position + _BLOCK_LENGTH.size
+        if start > len(data):
+            raise MalformedBytes(f"snappy: block length cut short at byte {position}")
+        (block_size,) = _BLOCK_LENGTH.unpack_from(data, position)
+        position = start + block_size
+        if block_size < 0 or position > len(data):
+            raise MalformedBytes(f"snappy: block of {block_size} bytes at byte {start} "
+                                 f"does not fit in {len(data)}")
+        out += _decompress_snappy_block(data[start:position], size_max - len(out))
+    return bytes(out)
+
+
+def _decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
+    """A bare block says its size up front, so nothing is allocated for one that is too large."""
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > size_max:
+            raise MalformedBytes(f"snappy: block of {size} bytes exceeds the limit of {size_max}")
+        output = bytearray(size)
+        written = cramjam.snappy.decompress_raw_into(block, output)
+    except cramjam.DecompressionError as error:
+        raise MalformedBytes(f"snappy: {error}") from error
+    return bytes(output[:written])
