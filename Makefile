@@ -1,0 +1,38 @@
+# Everything starts here.  `make setup` runs by itself before the others and is quick when done.
+# Each target is one line; what it does is in tools/.
+
+PYTHON ?= python3
+RUN := .venv/bin/python
+SEED ?= 0
+MINUTES ?= 10
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench sim soak docs
+
+help:   ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup:  ## install what the others need into .venv (kcat by apt-get, where root may)
+	@$(PYTHON) tools/setup.py
+
+demo: setup  ## a node, a topic, some records, and a look into the log that keeps them
+	@$(RUN) tools/demo.py
+
+test: setup  ## all tests, real clients included; under ten minutes on two cores
+	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup
+
+check: setup  ## lint, types, floors, and generated pages that are up to date; changes nothing
+	@$(RUN) tools/check.py
+
+bench: setup  ## speed, as ratios to this machine's own limits
+	@$(RUN) tools/bench.py
+
+sim: setup  ## storage under crashes, from SEED=n; the same seed is the same run
+	@$(RUN) tools/sim.py --seed $(SEED)
+
+soak: setup  ## kill -9, hostile bytes and fuzzing for MINUTES=n
+	@$(RUN) tools/soak.py --minutes $(MINUTES)
+
+docs: setup  ## write the generated pages anew
+	@$(RUN) tools/docs.py

@@ -1,0 +1,53 @@
+"""`make check`: every rule that a tool can keep, without changing a file.
+
+Each check runs even if an earlier one failed; a check that passes says one line, one that fails
+shows what it found.  The exit code is the number of checks that failed.
+"""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+
+
+class Check(NamedTuple):
+    """A rule and the command that keeps it."""
+
+    rule: str
+    command: tuple[str, ...]
+
+
+CHECKS = (
+    Check("lint (ruff, all rules but those with a reason)", (f"{BIN}/ruff", "check", ".")),
+    Check("types (mypy, strict)", (f"{BIN}/mypy",)),
+    Check("floors (import-linter)", (f"{BIN}/lint-imports", "--no-cache")),
+    Check("sizes, names and words (tidy)",
+          (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_tidy.py")),
+    Check("generated pages are up to date", (sys.executable, "tools/docs.py", "--check")),
+)
+
+
+def passes(check: Check) -> bool:
+    """Run one check and tell how it went."""
+    started = time.monotonic()
+    done = subprocess.run(check.command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    word = "ok    " if done.returncode == 0 else "FAILED"
+    print(f"{word} {check.rule}  {time.monotonic() - started:.1f} s", flush=True)
+    if done.returncode != 0:
+        print(done.stdout, flush=True)
+    return done.returncode == 0
+
+
+def main() -> int:
+    """Run all checks."""
+    results = [passes(check) for check in CHECKS]
+    return results.count(False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""`make docs`: write the generated pages anew; with --check, say which ones are out of date.
+
+A generated page is committed, so that it can be read without running anything; `make check` keeps
+it true.  A generator is a tool that writes one page, and with --check compares instead.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+GENERATORS = (
+    "api_table.py",  # docs/reference/apis.md: keys and versions served
+    "settings_table.py",  # docs/reference/settings.md: every setting, its default and meaning
+    "spec_coverage.py",  # docs/spec-coverage.md: which test shows which requirement
+)
+
+
+def main() -> int:
+    """Run every generator; the exit code is the number of those that failed."""
+    failed = 0
+    for name in GENERATORS:
+        command = [sys.executable, str(REPOSITORY / "tools" / name), *sys.argv[1:]]
+        failed += subprocess.run(command, cwd=REPOSITORY, check=False).returncode != 0
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
