@@ -1,0 +1,25 @@
+from quipu.wire._fast_pure import Part
+from quipu.wire.record_batch import BatchHeader
+
+def parse_produce(
+    frame: memoryview, position: int, version: int
+) -> tuple[str | None, int, int, list[Part]]: ...
+def check_batch(data: memoryview, *, size_max: int) -> BatchHeader: ...
+def stamp(
+    batch: memoryview | bytearray,
+    header: BatchHeader,
+    *,
+    batch_type: int,
+    log_offset: int,
+    base_offset: int,
+    leader_epoch: int,
+) -> bytes: ...
+def slices(
+    mapping: memoryview,
+    position: int,
+    *,
+    offset: int,
+    end_offset: int,
+    limit: int,
+    min_one: bool,
+) -> tuple[list[memoryview], int, int]: ...
