@@ -1,0 +1,82 @@
+"""Whether a node is alive and whether it serves, and why not.
+
+*Live* means that the loop turns: a supervisor should not restart the process.  *Ready* means that
+a client's request would be carried out now.  A node that recovers its logs is live but not ready;
+so is one whose disk refuses writes, for a restart would not mend it.
+
+    starting -> serving -> stopping
+"""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Phase(StrEnum):
+    """Where a node is in its life."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
+_NEXT: Final[dict[Phase, frozenset[Phase]]] = {
+    Phase.STARTING: frozenset({Phase.SERVING, Phase.STOPPING}),
+    Phase.SERVING: frozenset({Phase.STOPPING}),
+    Phase.STOPPING: frozenset(),
+}
+assert _NEXT.keys() == set(Phase)
+
+_WAIT: Final = {
+    Phase.STARTING: "the node is starting: it recovers its logs and does not listen yet",
+    Phase.STOPPING: "the node is stopping: it takes no new requests",
+}
+
+
+class Health:
+    """What the health endpoints tell.  Problems make a node unready, warnings do not."""
+
+    def __init__(self) -> None:
+        self.phase = Phase.STARTING
+        self._problems: dict[str, str] = {}
+        self._warnings: dict[str, str] = {}
+
+    def enter(self, phase: Phase) -> None:
+        """Go on to `phase`; a life does not go backwards."""
+        assert phase is self.phase or phase in _NEXT[self.phase], (self.phase, phase)
+        self.phase = phase
+
+    def fail(self, what: str, why: str) -> None:
+        """Something without which the node cannot serve is broken: `disk`, for one."""
+        self._problems[what] = why
+
+    def mend(self, what: str) -> None:
+        """What failed, or what was warned of, works again."""
+        self._problems.pop(what, None)
+        self._warnings.pop(what, None)
+
+    def warn(self, what: str, why: str) -> None:
+        """Something is wrong, and the node serves all the rest: a corrupt log, for one."""
+        self._warnings[what] = why
+
+    @property
+    def ready(self) -> bool:
+        """True if a request would be carried out now."""
+        return self.phase is Phase.SERVING and not self._problems
+
+    @property
+    def status(self) -> str:
+        """One word: starting, ready, failed or stopping."""
+        if self.phase is not Phase.SERVING:
+            return self.phase.value
+        return "failed" if self._problems else "ready"
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the node is not ready; empty if it is."""
+        waits = [_WAIT[self.phase]] if self.phase in _WAIT else []
+        return waits + [f"{what}: {why}" for what, why in sorted(self._problems.items())]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should look at although the node serves."""
+        return [f"{what}: {why}" for what, why in sorted(self._warnings.items())]

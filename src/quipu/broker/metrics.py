@@ -1,0 +1,366 @@
+"""Names for a node's numbers: Prometheus' text format, version 0.0.4, piece by piece.
+
+`exposition` is a generator of pieces of bounded size, so that whoever writes them to a socket can
+let the loop turn in between: with 10,000 partitions a scrape is 3 MB of text and must not be felt
+by a produce request.  That is why the text is written here and not by `prometheus-client`, which
+needs 15 times as long, in one go, and 7 MiB of memory; its parser is the oracle of the tests.
+
+Two tables say what there is, `_SCALARS` and `_FAMILIES`; `reference` makes the documentation from
+them.  A name says its unit, and ends in `_total` if it only grows.
+
+Not here: counting (stats), HTTP (http), what the operating system knows (runtime/process).
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, NamedTuple, Protocol
+
+from quipu import __version__
+from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
+from quipu.model.errors import Code
+from quipu.model.ids import TopicPartition
+from quipu.runtime.process import Usage
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+PIECE_LINES_MAX: Final = 500  # about 40 KB, and about 0.3 ms of the loop
+
+
+class LogView(Protocol):
+    """What the metrics read of a log."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+
+
+class PartitionView(Protocol):
+    """What the metrics read of a partition."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+    @property
+    def log(self) -> LogView | None: ...  # None: it could not be opened
+    @property
+    def high_watermark(self) -> int: ...
+
+
+class GroupSample(NamedTuple):
+    """A consumer group at the moment of a scrape."""
+
+    group: str
+    state: str
+    members: int
+
+
+class LagSample(NamedTuple):
+    """How many records a group has not consumed of a partition that it committed to."""
+
+    group: str
+    topic: str
+    partition: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where a scrape takes its numbers from; every call is made anew for every scrape."""
+
+    stats: Stats
+    usage: Callable[[], Usage]
+    started_at: float  # seconds since 1970 UTC
+    api_names: Mapping[int, str]
+    partitions: Callable[[], Sequence[PartitionView]] = tuple
+    groups: Callable[[], Iterable[GroupSample]] = tuple
+    lags: Callable[[], Iterable[LagSample]] = tuple
+    ready: Callable[[], bool] = lambda: False
+
+
+class _Family(NamedTuple):
+    name: str
+    kind: str
+    about: str
+    labels: str = ""  # names of labels, for the reference
+
+
+_SCALARS: Final[dict[str, _Family]] = {  # by attribute of Stats
+    "connections_open": _Family("quipu_connections", "gauge", "Open client connections."),
+    "connections_accepted": _Family(
+        "quipu_connections_accepted_total", "counter", "Client connections accepted."
+    ),
+    "connections_refused": _Family(
+        "quipu_connections_refused_total",
+        "counter",
+        "Connections closed at once because a limit was reached.",
+    ),
+    "connections_dropped": _Family(
+        "quipu_connections_dropped_total",
+        "counter",
+        "Connections closed by the node: idle, too slow, or malformed.",
+    ),
+    "bytes_received": _Family(
+        "quipu_received_bytes_total", "counter", "Bytes received from clients."
+    ),
+    "bytes_sent": _Family("quipu_sent_bytes_total", "counter", "Bytes sent to clients."),
+    "requests_unsupported": _Family(
+        "quipu_requests_unsupported_total",
+        "counter",
+        "Requests of an API or a version that the node does not have.",
+    ),
+    "frames_malformed": _Family(
+        "quipu_frames_malformed_total", "counter", "Frames that break the protocol."
+    ),
+    "requests_in_flight": _Family(
+        "quipu_requests_in_flight", "gauge", "Requests received and not answered yet."
+    ),
+    "fetch_waiters": _Family("quipu_fetch_waiters", "gauge", "Fetches that wait for records."),
+    "memory_used": _Family(
+        "quipu_request_memory_bytes", "gauge", "Bytes of request memory in use."
+    ),
+    "memory_limit": _Family(
+        "quipu_request_memory_limit_bytes", "gauge", "Bytes of request memory there are."
+    ),
+    "produced_batches": _Family(
+        "quipu_produced_batches_total", "counter", "Batches written for producers."
+    ),
+    "produced_records": _Family(
+        "quipu_produced_records_total", "counter", "Records written for producers."
+    ),
+    "produced_bytes": _Family(
+        "quipu_produced_bytes_total", "counter", "Bytes of batches written for producers."
+    ),
+    "duplicate_batches": _Family(
+        "quipu_duplicate_batches_total",
+        "counter",
+        "Batches that an idempotent producer sent again; recognised, not written.",
+    ),
+    "fetched_bytes": _Family(
+        "quipu_fetched_bytes_total", "counter", "Bytes of batches sent to consumers."
+    ),
+    "flushes_failed": _Family(
+        "quipu_flushes_failed_total", "counter", "Flushes to disk that failed."
+    ),
+    "segments_removed": _Family(
+        "quipu_segments_removed_total", "counter", "Segment files removed by retention."
+    ),
+    "recovery_seconds": _Family(
+        "quipu_recovery_seconds", "gauge", "How long the last start took to open all logs."
+    ),
+    "recovery_scanned_bytes": _Family(
+        "quipu_recovery_scanned_bytes",
+        "gauge",
+        "Bytes checked at the last start; 0 after a clean stop.",
+    ),
+    "recovery_torn_bytes": _Family(
+        "quipu_recovery_torn_bytes",
+        "gauge",
+        "Bytes of torn writes cut at the last start, and kept aside.",
+    ),
+}
+
+_REQUESTS: Final = _Family(
+    "quipu_request_seconds",
+    "histogram",
+    "From a whole request received to its answer handed to the socket; a fetch's wait counts.",
+    "api",
+)
+_REQUEST_ERRORS: Final = _Family(
+    "quipu_request_errors_total", "counter", "Errors answered, by Kafka's code.", "api, error"
+)
+_FLUSHES: Final = _Family("quipu_flush_seconds", "histogram", "Time of one flush to disk.")
+_READY: Final = _Family("quipu_ready", "gauge", "1 while `/health/ready` answers 200.")
+_BUILD: Final = _Family("quipu_build_info", "gauge", "Always 1.", "version, python")
+_PARTITIONS: Final = _Family("quipu_partitions", "gauge", "Partitions of this node.")
+_FAILED: Final = _Family(
+    "quipu_partitions_failed", "gauge", "Partitions whose log could not be opened."
+)
+_LOG_SIZE: Final = _Family(
+    "quipu_partition_size_bytes", "gauge", "Bytes of a log's segments.", "topic, partition"
+)
+_LOG_START: Final = _Family(
+    "quipu_partition_start_offset", "gauge", "First offset kept.", "topic, partition"
+)
+_LOG_END: Final = _Family(
+    "quipu_partition_end_offset", "gauge", "Offset of the next record.", "topic, partition"
+)
+_HIGH_WATERMARK: Final = _Family(
+    "quipu_partition_high_watermark", "gauge", "Consumers read below it.", "topic, partition"
+)
+_GROUPS: Final = _Family("quipu_groups", "gauge", "Consumer groups.", "state")
+_MEMBERS: Final = _Family("quipu_group_members", "gauge", "Members of a group.", "group")
+_LAG: Final = _Family(
+    "quipu_group_lag_records",
+    "gauge",
+    "Records between a group's committed offset and the high watermark.",
+    "group, topic, partition",
+)
+_CPU: Final = _Family("process_cpu_seconds_total", "counter", "User and system CPU time.")
+_RESIDENT: Final = _Family("process_resident_memory_bytes", "gauge", "Resident memory.")
+_OPEN_FILES: Final = _Family("process_open_fds", "gauge", "Open file descriptors.")
+_OPEN_FILES_MAX: Final = _Family("process_max_fds", "gauge", "Limit of open file descriptors.")
+_STARTED: Final = _Family(
+    "process_start_time_seconds", "gauge", "When the process started, since 1970 UTC."
+)
+
+_FAMILIES: Final = (
+    _REQUESTS,
+    _REQUEST_ERRORS,
+    _FLUSHES,
+    _READY,
+    _BUILD,
+    _PARTITIONS,
+    _FAILED,
+    _LOG_SIZE,
+    _LOG_START,
+    _LOG_END,
+    _HIGH_WATERMARK,
+    _GROUPS,
+    _MEMBERS,
+    _LAG,
+    _CPU,
+    _RESIDENT,
+    _OPEN_FILES,
+    _OPEN_FILES_MAX,
+    _STARTED,
+)
+
+
+def exposition(sources: Sources) -> Iterator[str]:
+    """The metrics as text, in pieces of at most `PIECE_LINES_MAX` samples."""
+    yield _process(sources)
+    stats = sources.stats
+    yield "".join(
+        _single(family, getattr(stats, attribute)) for attribute, family in _SCALARS.items()
+    )
+    yield _requests(stats, sources.api_names)
+    yield from _partitions(sources.partitions())
+    yield from _groups(list(sources.groups()))
+    lags = (
+        (_labels(group=lag.group, topic=lag.topic, partition=lag.partition), lag.lag)
+        for lag in sources.lags()
+    )
+    yield from _family(_LAG, lags)
+
+
+def reference() -> str:
+    """A table of all metrics, in Markdown, for the documentation."""
+    rows = sorted((*_SCALARS.values(), *_FAMILIES))
+    lines = [f"| `{row.name}` | {row.kind} | {row.labels} | {row.about} |\n" for row in rows]
+    return "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n" + "".join(lines)
+
+
+def _process(sources: Sources) -> str:
+    usage = sources.usage()
+    build = _labels(version=__version__, python=platform.python_version())
+    return "".join(
+        (
+            *_family(_BUILD, [(build, 1)]),
+            _single(_READY, int(sources.ready())),
+            _single(_CPU, usage.cpu_seconds),
+            _single(_RESIDENT, usage.resident_bytes),
+            _single(_OPEN_FILES, usage.open_files),
+            _single(_OPEN_FILES_MAX, usage.open_files_max),
+            _single(_STARTED, sources.started_at),
+        )
+    )
+
+
+def _requests(stats: Stats, names: Mapping[int, str]) -> str:
+    def name(api_key: int) -> str:
+        return names.get(api_key, str(api_key))
+
+    errors = (
+        (_labels(api=name(api_key), error=_code_name(code)), count)
+        for (api_key, code), count in sorted(stats.request_errors.items())
+    )
+    lines = [_head(_REQUESTS)]
+    lines += [
+        _histogram(_REQUESTS.name, histogram, f'api="{name(api_key)}",')
+        for api_key, histogram in sorted(stats.requests.items())
+    ]
+    lines += _family(_REQUEST_ERRORS, errors)
+    lines += [_head(_FLUSHES), _histogram(_FLUSHES.name, stats.flushes)]
+    return "".join(lines)
+
+
+def _partitions(partitions: Sequence[PartitionView]) -> Iterator[str]:
+    logs = [
+        (_labels(topic=view.topic_partition.topic, partition=view.topic_partition.partition), view)
+        for view in partitions
+    ]
+    opened = [(labels, view, view.log) for labels, view in logs if view.log is not None]
+    yield _single(_PARTITIONS, len(logs)) + _single(_FAILED, len(logs) - len(opened))
+    yield from _family(_LOG_SIZE, ((labels, log.size_bytes) for labels, _, log in opened))
+    yield from _family(_LOG_START, ((labels, log.log_start_offset) for labels, _, log in opened))
+    yield from _family(_LOG_END, ((labels, log.end_offset) for labels, _, log in opened))
+    yield from _family(
+        _HIGH_WATERMARK, ((labels, view.high_watermark) for labels, view, _ in opened)
+    )
+
+
+def _groups(groups: Sequence[GroupSample]) -> Iterator[str]:
+    states: dict[str, int] = {}
+    for group in groups:
+        states[group.state] = states.get(group.state, 0) + 1
+    yield from _family(_GROUPS, ((_labels(state=state), states[state]) for state in sorted(states)))
+    yield from _family(_MEMBERS, ((_labels(group=group.group), group.members) for group in groups))
+
+
+# -- the text format
+
+
+def _head(family: _Family) -> str:
+    return f"# HELP {family.name} {family.about}\n# TYPE {family.name} {family.kind}\n"
+
+
+def _single(family: _Family, value: float) -> str:
+    return f"{_head(family)}{family.name} {value}\n"
+
+
+def _family(family: _Family, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
+    """One family with labelled samples, in pieces."""
+    name = family.name
+    lines = [_head(family)]
+    for labels, value in samples:
+        lines.append(f"{name}{labels} {value}\n")
+        if len(lines) >= PIECE_LINES_MAX:
+            yield "".join(lines)
+            lines.clear()
+    yield "".join(lines)
+
+
+def _histogram(name: str, histogram: Histogram, label: str = "") -> str:
+    """Buckets are cumulative in the text, each with those below it."""
+    sums = list(accumulate(histogram.buckets))
+    bounds = (*(str(bound) for bound in LATENCY_BOUNDS), "+Inf")
+    lines = [
+        f'{name}_bucket{{{label}le="{bound}"}} {count}\n'
+        for bound, count in zip(bounds, sums, strict=True)
+    ]
+    labels = f"{{{label.rstrip(',')}}}" if label else ""
+    lines.append(f"{name}_sum{labels} {histogram.seconds}\n")
+    lines.append(f"{name}_count{labels} {sums[-1]}\n")
+    return "".join(lines)
+
+
+def _labels(**values: str | int) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items()) + "}"
+
+
+def _escaped(value: str | int) -> str:
+    """A label's value; names of groups are the client's choice and may hold anything."""
+    text = str(value)
+    if text.isalnum():
+        return text
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _code_name(code: int) -> str:
+    try:
+        return Code(code).name
+    except ValueError:
+        return str(code)
