@@ -1,0 +1,130 @@
+"""Where a broker's settings come from: a properties file, the environment, the command line.
+
+The later of these wins: default, file, environment, `--set`.  Every value remembers where it was
+written, so that a mistake is reported with its file and line.  Reading is left to the caller: this
+module sees text.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from quipu.model.errors import SettingError
+from quipu.model.settings import ALIASES, BROKER, BrokerSettings, find, parse
+from quipu.model.settings_types import Address, Value, attribute_name
+
+ENVIRONMENT_PREFIX: Final = "QUIPU_"
+# Variables with the prefix that steer tools and tests, and are no settings.
+ENVIRONMENT_OTHER: Final = frozenset({"QUIPU_PURE"})
+_EVERY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 named to be refused
+_ENTRY: Final = re.compile(r"\s*([^\s=:]+)(?:\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
+
+
+class Given(NamedTuple):
+    """A value as it was written, and where."""
+
+    value: str
+    where: str
+
+
+def from_properties(content: str, file: str) -> dict[str, Given]:
+    """Entries of a Java properties file; a backslash at the end of a line continues it."""
+    found: dict[str, Given] = {}
+    entry, entry_line = "", 0
+    for number, line in enumerate(content.splitlines(), start=1):
+        stripped = line.lstrip()
+        if not entry and (not stripped or stripped[0] in "#!"):
+            continue
+        entry_line = number if not entry else entry_line
+        entry += stripped
+        if _goes_on(entry):
+            entry = entry[:-1]
+            continue
+        _add(found, _split(entry, f"{file} line {entry_line}"))
+        entry = ""
+    if entry:
+        _add(found, _split(entry, f"{file} line {entry_line}"))
+    return found
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
+    """Variables such as QUIPU_LOG_SEGMENT_BYTES; the unknown ones are refused."""
+    found: dict[str, Given] = {}
+    for variable in sorted(environment):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in ENVIRONMENT_OTHER:
+            continue
+        name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
+        _add(found, (name, Given(environment[variable], f"environment variable {variable}")))
+    return found
+
+
+def from_assignments(assignments: Iterable[str]) -> dict[str, Given]:
+    """`KEY=VALUE` as given to --set; a later one replaces an earlier one."""
+    found: dict[str, Given] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise SettingError(f"--set {assignment}: write --set KEY=VALUE")
+        found[ALIASES.get(name.strip(), name.strip())] = Given(value, f"--set {assignment}")
+    return found
+
+
+def broker_settings(*sources: Mapping[str, Given]) -> BrokerSettings:
+    """Settings from `sources`, the weakest first; a `SettingError` tells what is wrong where."""
+    given: dict[str, Given] = {}
+    for source in sources:
+        given.update(source)
+    values: dict[str, Value] = {}
+    for name, (value, where) in given.items():
+        values[attribute_name(name)] = parse(BROKER, name, value, where)
+    settings = BrokerSettings(**values, explicit=frozenset(given))  # type: ignore[arg-type]
+    check_together(settings)
+    return settings
+
+
+def check_together(settings: BrokerSettings) -> None:
+    """Refuse values that are fine alone but not with each other."""
+    if settings.listeners.host in _EVERY_HOST and settings.advertised_listeners is None:
+        raise SettingError(
+            f"listeners={settings.listeners} accepts connections on every address, so clients "
+            "must be told one: set advertised.listeners to a HOST:PORT that they can reach")
+    advertised = settings.advertised_listeners
+    if advertised is not None and advertised.host in _EVERY_HOST:
+        raise SettingError(
+            f"advertised.listeners={advertised}: clients cannot connect to {advertised.host}; "
+            "name a host that they can reach")
+    if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
+        raise SettingError(
+            f"group.min.session.timeout.ms={settings.group_min_session_timeout_ms} is more than "
+            f"group.max.session.timeout.ms={settings.group_max_session_timeout_ms}")
+
+
+def advertised_address(settings: BrokerSettings, bound_port: int) -> Address:
+    """What clients are told, once the listener is bound to `bound_port`."""
+    host, port = settings.advertised_listeners or settings.listeners
+    return Address(host, port or bound_port)
+
+
+def _goes_on(entry: str) -> bool:
+    """Whether the line ends in an odd number of backslashes."""
+    return (len(entry) - len(entry.rstrip("\\"))) % 2 == 1
+
+
+def _split(entry: str, where: str) -> tuple[str, Given]:
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        raise SettingError(f"{where}: write KEY=VALUE, not {entry[:80]!r}")
+    name, value = match.groups()
+    return name, Given(value.replace("\\\\", "\\").strip(), where)
+
+
+def _add(found: dict[str, Given], entry: tuple[str, Given]) -> None:
+    name, given = entry
+    name = ALIASES.get(name, name)
+    find(BROKER, name, given.where)
+    earlier = found.get(name)
+    if earlier is not None and earlier.value != given.value:
+        raise SettingError(
+            f"{name} is given twice: {earlier.value!r} ({earlier.where}) and "
+            f"{given.value!r} ({given.where}); keep one")
+    found[name] = given

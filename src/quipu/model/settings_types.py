@@ -1,0 +1,274 @@
+"""What a setting is: its type, what it allows, and how its text becomes a value.
+
+Settings are fields of a frozen dataclass, made by the functions below.  The name on the outside
+is the field's name with dots for underscores, so `log_segment_bytes` is `log.segment.bytes`: the
+class is the table, and no name is written twice.  The tables themselves are in `settings`.
+
+A parser raises ValueError with what is allowed; whoever knows the name and the place adds them.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple, TypedDict, TypeVar, Unpack
+
+SHORT_MAX: Final = 2**15 - 1
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+PORT_MAX: Final = 2**16 - 1
+_DIGITS_MAX: Final = 20  # int() takes time that grows with the square of the digits
+
+
+class SettingType(IntEnum):
+    """Kafka's types of settings, with the codes that DescribeConfigs answers."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class Address(NamedTuple):
+    """Where a listener is: a host name or address, and a port (0: any that is free)."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+Value = int | float | bool | str | tuple[str, ...] | Address | None
+T = TypeVar("T", bound=Value)
+
+
+class Kind(NamedTuple):
+    """A type together with what it allows."""
+
+    type: SettingType
+    parse: Callable[[str], Value]  # raises ValueError
+    allowed: str  # in words, after "must be"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of a table of settings."""
+
+    name: str
+    kind: Kind
+    default: Value
+    about: str
+    dynamic: bool  # may be changed while the node runs
+    ignored: str  # why it has no effect yet; empty if it has
+    broker: tuple[str, ...]  # of a topic's setting: where its default comes from, first wins
+
+    @property
+    def documentation(self) -> str:
+        """What it does, and whether it does it."""
+        if not self.ignored:
+            return self.about
+        return f"{self.about} Accepted and reported, but without effect: {self.ignored}"
+
+
+class Traits(TypedDict, total=False):
+    """What a setting of any kind may say about itself."""
+
+    dynamic: bool
+    ignored: str
+    broker: tuple[str, ...]
+
+
+def setting_name(attribute: str) -> str:
+    """`log_segment_bytes` -> `log.segment.bytes`."""
+    return attribute.replace("_", ".")
+
+
+def attribute_name(setting: str) -> str:
+    """`log.segment.bytes` -> `log_segment_bytes`."""
+    return setting.replace(".", "_")
+
+
+def settings_of(table: type) -> dict[str, Setting]:
+    """Every setting of a dataclass whose fields were made by the functions below, by name."""
+    found: dict[str, Setting] = {}
+    for item in dataclasses.fields(table):
+        row = item.metadata.get("setting")
+        if row is not None:
+            assert isinstance(row, Setting), item.name
+            name = setting_name(item.name)
+            assert render(row.default) is None or _accepts(row), f"{name}: bad default"
+            found[name] = dataclasses.replace(row, name=name)
+    return found
+
+
+def render(value: Value) -> str | None:
+    """The text that would be parsed into `value`; None for a setting that has no value."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple) and not isinstance(value, Address):
+        return ",".join(value)
+    return str(value)
+
+
+# -- Kinds of settings, each to be used as the default of a dataclass field.
+
+
+def boolean(about: str, *, default: bool, **traits: Unpack[Traits]) -> bool:
+    kind = Kind(SettingType.BOOLEAN, _parse_boolean, "true or false")
+    return _setting(default, kind, about, traits)
+
+
+def int16(default: int, about: str, *, low: int = 0, **traits: Unpack[Traits]) -> int:
+    return _setting(default, _integer(SettingType.SHORT, low, SHORT_MAX), about, traits)
+
+
+def int32(
+    default: int, about: str, *, low: int = 0, high: int = INT_MAX, **traits: Unpack[Traits]
+) -> int:
+    return _setting(default, _integer(SettingType.INT, low, high), about, traits)
+
+
+def int64(default: int, about: str, *, low: int = 0, **traits: Unpack[Traits]) -> int:
+    return _setting(default, _integer(SettingType.LONG, low, LONG_MAX), about, traits)
+
+
+def optional_int32(about: str, *, low: int = 0, **traits: Unpack[Traits]) -> int | None:
+    return _setting(_NONE, _integer(SettingType.INT, low, INT_MAX), about, traits)
+
+
+def optional_int64(about: str, *, low: int = 0, **traits: Unpack[Traits]) -> int | None:
+    return _setting(_NONE, _integer(SettingType.LONG, low, LONG_MAX), about, traits)
+
+
+def ratio(default: float, about: str, **traits: Unpack[Traits]) -> float:
+    kind = Kind(SettingType.DOUBLE, _parse_ratio, "a number from 0 to 1")
+    return _setting(default, kind, about, traits)
+
+
+def text(default: str, about: str, **traits: Unpack[Traits]) -> str:
+    return _setting(default, Kind(SettingType.STRING, _parse_text, "some text"), about, traits)
+
+
+def optional_text(about: str, **traits: Unpack[Traits]) -> str | None:
+    kind = Kind(SettingType.STRING, _parse_text, "some text")
+    return _setting(_NO_TEXT, kind, about, traits)
+
+
+def choice(default: str, among: Sequence[str], about: str, **traits: Unpack[Traits]) -> str:
+    """One of a few words, spelled exactly."""
+
+    def parse(value: str) -> str:
+        if value not in among:
+            raise ValueError
+        return value
+
+    kind = Kind(SettingType.STRING, parse, _either(among))
+    return _setting(default, kind, about, traits)
+
+
+def choices(
+    default: tuple[str, ...], among: Sequence[str], about: str, **traits: Unpack[Traits]
+) -> tuple[str, ...]:
+    """One or more of a few words, with commas between them."""
+
+    def parse(value: str) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in value.split(","))
+        if not set(words) <= set(among):
+            raise ValueError
+        return tuple(dict.fromkeys(words))
+
+    kind = Kind(SettingType.LIST, parse, f"a comma list of {_either(among)}")
+    return _setting(default, kind, about, traits)
+
+
+def address(default: Address, about: str, **traits: Unpack[Traits]) -> Address:
+    return _setting(default, ADDRESS, about, traits)
+
+
+def optional_address(about: str, **traits: Unpack[Traits]) -> Address | None:
+    return _setting(_NO_ADDRESS, ADDRESS, about, traits)
+
+
+_NONE: int | None = None
+_NO_TEXT: str | None = None
+_NO_ADDRESS: Address | None = None
+
+
+def _setting(default: T, kind: Kind, about: str, traits: Traits) -> T:
+    row = Setting(
+        name="",  # the field's, put in by `settings_of`
+        kind=kind,
+        default=default,
+        about=about,
+        dynamic=traits.get("dynamic", False),
+        ignored=traits.get("ignored", ""),
+        broker=traits.get("broker", ()),
+    )
+    return field(default=default, metadata={"setting": row})
+
+
+def _accepts(row: Setting) -> bool:
+    written = render(row.default)
+    assert written is not None
+    return row.kind.parse(written) == row.default
+
+
+def _integer(kind: SettingType, low: int, high: int) -> Kind:
+    def parse(value: str) -> int:
+        if len(value) > _DIGITS_MAX:
+            raise ValueError
+        number = int(value)
+        if not low <= number <= high or "_" in value:
+            raise ValueError
+        return number
+
+    return Kind(kind, parse, f"an integer from {low} to {high}")
+
+
+def _parse_boolean(value: str) -> bool:
+    if value.lower() not in {"true", "false"}:
+        raise ValueError
+    return value.lower() == "true"
+
+
+def _parse_ratio(value: str) -> float:
+    number = float(value)
+    if not 0 <= number <= 1 or math.isnan(number):
+        raise ValueError
+    return number
+
+
+def _parse_text(value: str) -> str:
+    if not value:
+        raise ValueError
+    return value
+
+
+def _parse_address(value: str) -> Address:
+    """`host:port`, `[v6]:port`, or either after `PLAINTEXT://` as Kafka writes it."""
+    host, colon, port = value.removeprefix("PLAINTEXT://").rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError
+    if not colon or not port.isascii() or not port.isdigit() or int(port[:6]) > PORT_MAX:
+        raise ValueError
+    if any(character in host for character in "/,[] "):
+        raise ValueError
+    return Address(host or "0.0.0.0", int(port))  # noqa: S104 Kafka: no host means every one
+
+
+def _either(words: Sequence[str]) -> str:
+    return " or ".join(words)
+
+
+ADDRESS: Final = Kind(
+    SettingType.STRING, _parse_address,
+    "one HOST:PORT (or PLAINTEXT://HOST:PORT) with a port from 0 to 65535")

@@ -1,0 +1,79 @@
+"""The tables: names, inheritance from broker to topic, errors that help."""
+
+import pytest
+
+from quipu.model.errors import Code, SettingError
+from quipu.model.settings import (
+    BROKER,
+    TOPIC,
+    BrokerSettings,
+    find,
+    parse,
+    topic_settings,
+    with_dynamic,
+)
+
+INHERITED = [
+    ("nothing given: Kafka's seven days", BrokerSettings(), "retention_ms", 604_800_000),
+    ("hours become milliseconds", BrokerSettings(log_retention_hours=1), "retention_ms", 3_600_000),
+    ("minutes beat hours", BrokerSettings(log_retention_minutes=2, log_retention_hours=1),
+     "retention_ms", 120_000),
+    ("milliseconds beat minutes", BrokerSettings(log_retention_ms=5, log_retention_minutes=2),
+     "retention_ms", 5),
+    ("-1 hours is for ever, not minus an hour", BrokerSettings(log_retention_hours=-1),
+     "retention_ms", -1),
+    ("the same for rolling", BrokerSettings(log_roll_hours=2), "segment_ms", 7_200_000),
+    ("a plain size", BrokerSettings(log_segment_bytes=4096), "segment_bytes", 4096),
+    ("a list", BrokerSettings(log_cleanup_policy=("compact",)), "cleanup_policy", ("compact",)),
+]
+
+
+@pytest.mark.parametrize(("why", "broker", "name", "value"), INHERITED,
+                         ids=[case[0] for case in INHERITED])
+def test_a_topic_inherits(why: str, broker: BrokerSettings, name: str, value: object) -> None:
+    """K5: what a topic does not say, its broker says."""
+    assert getattr(topic_settings({}, broker), name) == value
+
+
+def test_a_topic_overrides_its_broker() -> None:
+    """K5: a topic's own setting wins."""
+    broker = BrokerSettings(log_retention_ms=1000, message_max_bytes=2000)
+    settings = topic_settings({"retention.ms": "5", "cleanup.policy": "compact,delete"}, broker)
+
+    assert settings.retention_ms == 5
+    assert settings.cleanup_policy == ("compact", "delete")
+    assert settings.max_message_bytes == 2000
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    """K5: a slip of the finger is not accepted in silence."""
+    with pytest.raises(SettingError, match=r"retention\.mss; did you mean retention\.ms\?"):
+        topic_settings({"retention.mss": "5"}, BrokerSettings())
+    with pytest.raises(SettingError, match=r"did you mean log\.segment\.bytes"):
+        find(BROKER, "log.segement.bytes")
+    with pytest.raises(SettingError) as caught:
+        find(BROKER, "q" * 10_000)
+
+    assert len(str(caught.value)) < 200
+    assert caught.value.code is Code.INVALID_CONFIG
+
+
+def test_a_bad_value_is_answered_with_what_is_allowed() -> None:
+    with pytest.raises(SettingError) as caught:
+        parse(TOPIC, "segment.bytes", "big", "somewhere")
+
+    assert str(caught.value) == (
+        "segment.bytes=big (somewhere): must be an integer from 14 to 2147483647")
+
+
+def test_dynamic_values_replace_static_ones() -> None:
+    changed = with_dynamic(BrokerSettings(log_retention_ms=5), {"log.retention.ms": "7"})
+
+    assert changed.log_retention_ms == 7
+    assert topic_settings({}, changed).retention_ms == 7
+
+
+def test_what_has_no_effect_says_so() -> None:
+    """K5: cleanup.policy=compact is accepted, and nobody is left to think that it compacts."""
+    assert "keeps every record" in TOPIC["min.compaction.lag.ms"].documentation
+    assert "every record is kept" in TOPIC["cleanup.policy"].documentation

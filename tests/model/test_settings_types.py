@@ -1,0 +1,90 @@
+"""Kinds of settings: what each accepts, and that text and value go both ways."""
+
+import pytest
+
+from quipu.model.settings import BROKER, TOPIC
+from quipu.model.settings_types import (
+    ADDRESS,
+    Address,
+    SettingType,
+    Value,
+    attribute_name,
+    render,
+    setting_name,
+)
+
+ACCEPTED: list[tuple[str, str, Value]] = [
+    ("log.segment.bytes", "1048576", 1_048_576),
+    ("log.retention.ms", "-1", -1),
+    ("log.flush.interval.messages", "9223372036854775807", 2**63 - 1),
+    ("auto.create.topics.enable", "FALSE", False),
+    ("log.cleanup.policy", "compact, delete", ("compact", "delete")),
+    ("log.message.timestamp.type", "LogAppendTime", "LogAppendTime"),
+    ("broker.rack", "eu-1a", "eu-1a"),
+    ("listeners", "PLAINTEXT://[::1]:0", Address("::1", 0)),
+]
+REFUSED = [
+    ("more than 32 bits", "log.segment.bytes", "2147483648"),
+    ("below the bound", "log.segment.bytes", "13"),
+    ("no number", "log.segment.bytes", "1 GiB"),
+    ("Python's digit groups are not Kafka's", "log.segment.bytes", "1_000_000"),
+    ("a number that would take minutes to parse", "log.segment.bytes", "9" * 100_000),
+    ("an empty number", "log.segment.bytes", ""),
+    ("neither true nor false", "auto.create.topics.enable", "yes"),
+    ("an unknown policy", "log.cleanup.policy", "delete,shred"),
+    ("an empty list", "log.cleanup.policy", ""),
+    ("wrong case", "log.message.timestamp.type", "logappendtime"),
+    ("recompression, which this broker does not do", "compression.type", "zstd"),
+    ("an empty rack", "broker.rack", ""),
+]
+ADDRESSES_REFUSED = ["localhost", "host:", "host:70000", "::1:9092", "a:1,b:2", "SSL://a:1", "a:-1",
+                     "a:\N{SUPERSCRIPT TWO}", "a b:1", ":999999999999999999999"]
+
+
+@pytest.mark.parametrize(("name", "text", "value"), ACCEPTED)
+def test_text_becomes_a_value(name: str, text: str, value: Value) -> None:
+    parsed = BROKER[name].kind.parse(text)
+
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(("why", "name", "text"), REFUSED, ids=[case[0] for case in REFUSED])
+def test_a_bad_value_is_refused(why: str, name: str, text: str) -> None:
+    with pytest.raises(ValueError):
+        BROKER[name].kind.parse(text)
+
+
+@pytest.mark.parametrize("text", ADDRESSES_REFUSED)
+def test_a_bad_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        ADDRESS.parse(text)
+
+
+def test_a_ratio_is_a_number_between_0_and_1() -> None:
+    kind = TOPIC["min.cleanable.dirty.ratio"].kind
+
+    assert kind.type is SettingType.DOUBLE
+    assert kind.parse("0.25") == 0.25
+    for bad in ("nan", "1.1", "-0.1", "half"):
+        with pytest.raises(ValueError):
+            kind.parse(bad)
+
+
+@pytest.mark.parametrize("row", [*BROKER.values(), *TOPIC.values()], ids=lambda row: row.name)
+def test_a_default_is_what_its_own_text_says(row) -> None:  # noqa: ANN001 one of two tables
+    """Docs and DescribeConfigs print defaults as text: the text must mean the default."""
+    text = render(row.default)
+
+    assert text is None or row.kind.parse(text) == row.default
+    assert row.about.endswith(".")
+
+
+@pytest.mark.parametrize("name", [*BROKER, *TOPIC])
+def test_a_name_and_its_attribute_go_both_ways(name: str) -> None:
+    assert setting_name(attribute_name(name)) == name
+
+
+def test_an_address_prints_as_it_is_written() -> None:
+    assert str(Address("::1", 9)) == "[::1]:9"
+    assert str(Address("a", 9)) == "a:9"
