@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -98,7 +99,7 @@ def produce_requests(draw: st.DrawFn) -> tuple[int, bytes, list[Any]]:
 def test_a_produce_request_is_read_as_it_was_written(
     case: tuple[int, bytes, list[Any]], head: bytes
 ) -> None:
-    """K1: topics, partitions and the place of their records, in every version from 3 to 13."""
+    """K2: topics, partitions and the place of their records, in every version from 3 to 13."""
     version, body, want = case
     frame = memoryview(head + body)
     _, acks, timeout_ms, parts = fast.parse_produce(frame, len(head), version)
@@ -118,7 +119,7 @@ def test_a_produce_request_is_read_as_it_was_written(
 def test_a_damaged_produce_request_is_read_alike_or_refused_alike(
     case: tuple[int, bytes, list[Any]], data: st.DataObject
 ) -> None:
-    """K1: cut, grown or with bytes changed, both twins agree, error message included."""
+    """K8: cut, grown or with bytes changed, both twins agree, error message included."""
     version, body, _ = case
     damaged = bytearray(body)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -136,7 +137,7 @@ def test_a_damaged_produce_request_is_read_alike_or_refused_alike(
 
 @pytest.mark.parametrize("parse", [fast.parse_produce, _fast_pure.parse_produce])
 def test_a_produce_request_cannot_unfold_without_bound(parse: Callable[..., Any]) -> None:
-    """K1: a partition takes six bytes on the wire and far more in memory, so they are limited."""
+    """K8: a partition takes six bytes on the wire and far more in memory, so they are limited."""
     most = [(index, b"") for index in range(fast.PRODUCE_PARTITIONS_MAX)]
     _, _, _, parts = parse(memoryview(produce_request(9, [("t", most)])), 0, 9)
     assert len(parts) == fast.PRODUCE_PARTITIONS_MAX
@@ -148,7 +149,7 @@ def test_a_produce_request_cannot_unfold_without_bound(parse: Callable[..., Any]
 @pytest.mark.parametrize("parse", [fast.parse_produce, _fast_pure.parse_produce])
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
 def test_a_topic_name_that_is_not_text_is_refused(parse: Callable[..., Any], version: int) -> None:
-    """K1: bytes that are not UTF-8 are the client's fault, and no crash of ours."""
+    """K8: bytes that are not UTF-8 are the client's fault, and no crash of ours."""
     body = produce_request(version, [("ab", [(0, b"x")])]).replace(b"ab", b"\xff\xfe")
     with pytest.raises(MalformedBytes, match="not UTF-8"):
         parse(memoryview(body), 0, version)
@@ -175,12 +176,12 @@ batches = st.builds(
 @given(batch=batches, data=st.data())
 @settings(max_examples=400)
 def test_both_twins_check_a_batch_alike(batch: bytearray, data: st.DataObject) -> None:
-    """T1, K1: every header field, whole or damaged, gives the same header or the same error."""
+    """T1, K8: every header field, whole or damaged, gives the same header or the same error."""
     if data.draw(st.booleans()):
         position = data.draw(st.integers(0, min(len(batch), 64) - 1))
         batch[position] = data.draw(st.integers(0, 255))
         if data.draw(st.booleans()):  # a wrong field under a right checksum
-            batch[17:21] = _fast_pure_crc(batch)
+            batch[17:21] = right_crc(batch)
     size_max = data.draw(st.sampled_from([1 << 20, 100]))
     del batch[data.draw(st.sampled_from([len(batch), len(batch), len(batch) - 1, 60, 0])) :]
     view = memoryview(batch)
@@ -190,21 +191,19 @@ def test_both_twins_check_a_batch_alike(batch: bytearray, data: st.DataObject) -
     )
 
 
-def _fast_pure_crc(batch: bytearray) -> bytes:
-    from crc32c import crc32c
-
+def right_crc(batch: bytearray) -> bytes:
     return crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
 
 
 def test_every_bit_of_a_header_is_judged_alike() -> None:
-    """T1, K1: each of the 488 bits flipped, with the checksum as it was and with a right one."""
+    """T1, K8: each of the 488 bits flipped, with the checksum as it was and with a right one."""
     good = batch_of(3, producer_id=9, producer_epoch=1, base_sequence=5)
     for bit in range(61 * 8):
         for repaired in (False, True):
             batch = bytearray(good)
             batch[bit // 8] ^= 1 << bit % 8
             if repaired:
-                batch[17:21] = _fast_pure_crc(batch)
+                batch[17:21] = right_crc(batch)
             view = memoryview(batch)
             assert outcome(fast.check_batch, view, size_max=1000) == outcome(
                 check_batch, view, size_max=1000
@@ -221,7 +220,7 @@ def test_every_bit_of_a_header_is_judged_alike() -> None:
 def test_both_twins_stamp_a_batch_alike(
     batch: bytearray, batch_type: int, offsets: tuple[int, int], epoch: int
 ) -> None:
-    """T1, T5: the same prefix, the same bytes, and a stored batch that passes its own check."""
+    """T1, T8: the same prefix, the same bytes, and a stored batch that passes its own check."""
     twin = bytearray(batch)
     header = parse_header(memoryview(batch))
     options = {"batch_type": batch_type, "log_offset": offsets[0],
@@ -236,7 +235,7 @@ def test_both_twins_stamp_a_batch_alike(
 
 
 def test_a_batch_without_a_type_is_never_stamped() -> None:
-    """T3: type 0 means that a writer forgot it: a bug, so an assertion."""
+    """T2: type 0 means that a writer forgot it: a bug, so an assertion."""
     batch = batch_of(1)
     for stamp in (fast.stamp, _fast_pure.stamp):
         with pytest.raises(AssertionError):
@@ -346,7 +345,7 @@ def test_large_batches_are_not_copied_and_small_ones_are_joined() -> None:
 
 
 def test_the_plain_functions_serve_when_asked_for() -> None:
-    """K1: QUIPU_PURE=1 turns the compiled module off, so that its worth can be measured."""
+    """K2: QUIPU_PURE=1 turns the compiled module off, so that its worth can be measured."""
     ask = "from quipu.wire import fast; print(fast.COMPILED, fast.parse_produce.__module__)"
     pure = subprocess.run(
         [sys.executable, "-c", ask], env={**os.environ, "QUIPU_PURE": "1"},
