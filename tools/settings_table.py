@@ -2,6 +2,8 @@
 
     python tools/settings_table.py            writes the page
     python tools/settings_table.py --check    exit code 1 if the page is not what would be written
+
+Every line of the page comes from a row of `BrokerSettings` or `TopicSettings`.
 """
 
 import sys
@@ -60,7 +62,8 @@ def _rows(rows: Iterable[Setting], *, topic: bool) -> Iterator[str]:
         else:
             extra = "yes" if row.dynamic else ""
         allowed = row.kind.allowed.replace(str(LONG_MAX), "2^63-1")
-        yield f"| `{row.name}`{mark} | {_default(row)} | {allowed} | {extra} | {row.documentation} |"
+        cells = (f"`{row.name}`{mark}", _default(row), allowed, extra, row.documentation)
+        yield f"| {' | '.join(cells)} |"
 
 
 def _default(row: Setting) -> str:
