@@ -1,0 +1,245 @@
+"""Writes the functions that decode structs: one per struct, version and flexibility.
+
+    decode(data, position, end, count) -> (list of `count` structs, position after them)
+
+What makes them fast: a run of neighbouring fields of fixed width is unpacked in one call, along
+with the length of whatever comes after it; arrays of numbers are unpacked in one call, too.
+
+What makes them safe: no length or count is believed before it is compared with the bytes left;
+a count, with as many times the least size of an element.  Runs are not checked: past the end of
+the data, `struct` and indexing raise errors that the caller of the outermost function expects,
+and past the end of a tagged field they are found out when its end is not where it should be.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from struct import Struct as Packing
+from typing import Any
+
+from quipu.wire import primitives
+from quipu.wire.layout import Layout, Slot, layout, size_min
+from quipu.wire.source import Source
+
+Decode = Callable[[memoryview, int, int, int], tuple[list[Any], int]]
+
+_HELPERS = {
+    "uvarint_rest": primitives.read_uvarint_rest,
+    "read_tag": primitives.read_tag,
+    "read_tags": primitives.read_tags,
+    "uuid_from": primitives.uuid_from,
+    "too_long": primitives.too_long,
+    "not_null": primitives.not_null,
+    "bad_length": primitives.bad_length,
+    "bad_marker": primitives.bad_marker,
+    "bad_size": primitives.bad_size,
+    "new": object.__new__,
+}
+_ARRAYS = {code: primitives.Arrays(code) for code in ("?", "b", "h", "i", "q", "16s")}
+
+
+@cache
+def compile_decoder(struct: Any, version: int, *, flexible: bool) -> Decode:
+    shape = layout(struct, version)
+    title = f"{shape.name} v{version}{' flexible' if flexible else ''}, decode"
+    source = Source("decode(d, p, end, count)", title)
+    source.line("items = []")
+    source.line("add = items.append")
+    with source.block("for _ in range(count):"):
+        source.line("o = new(cls)")
+        reader = _Reader(source, shape.name, version, flexible=flexible)
+        for slot in shape.plain:
+            reader.read(slot, f"o.{slot.name}")
+        if flexible:
+            reader.unpack("B", "tag_count")
+        reader.flush()
+        for slot in (*shape.absent, *shape.tagged):
+            source.line(f"o.{slot.name} = {_default(source, slot)}")
+        source.line("o.unknown_tags = ()")
+        if flexible:
+            _read_tags(reader, shape)
+        source.line("add(o)")
+    source.line("return items, p")
+    made: Decode = source.compile(cls=struct, **_HELPERS)
+    return made
+
+
+def _read_tags(reader: "_Reader", shape: Layout) -> None:
+    source = reader.source
+    with source.block("if tag_count:"):
+        if not shape.tagged:
+            source.line("o.unknown_tags, p = read_tags(d, p, end, tag_count)")
+            return
+        source.line("tag_count, p = uvarint_rest(d, p, tag_count)")
+        source.line("tag = -1")
+        with source.block("for _ in range(tag_count):"):
+            source.line("tag, p, stop = read_tag(d, p, end, tag)")
+            opening = "if"
+            reader.end = "stop"
+            for slot in shape.tagged:
+                with source.block(f"{opening} tag == {slot.tag}:"):
+                    reader.read(slot, f"o.{slot.name}")
+                    reader.flush()
+                    with source.block("if p != stop:"):
+                        source.line(f"raise bad_size({reader.what(slot)}, stop, p)")
+                opening = "elif"
+            with source.block("else:"):
+                source.line("o.unknown_tags += ((tag, bytes(d[p:stop])),)")
+                source.line("p = stop")
+
+
+def _default(source: Source, slot: Slot) -> str:
+    if slot.default is None:
+        return "None"
+    if slot.is_array:
+        return "[]"
+    if slot.is_struct:
+        return f"{source.value('make', slot.kind)}()"
+    return source.value("default", slot.default)
+
+
+class _Reader:
+    """Lines that decode field after field; holds back a run of fixed width until it ends."""
+
+    def __init__(self, source: Source, name: str, version: int, *, flexible: bool) -> None:
+        self.source = source
+        self.end = "end"  # the name of the position that nothing may reach beyond
+        self._name = name
+        self._version = version
+        self._flexible = flexible
+        self._codes: list[str] = []  # of the run
+        self._targets: list[str] = []
+        self._after: list[str] = []  # lines that follow the run
+
+    def what(self, slot: Slot) -> str:
+        """What an error calls the field."""
+        return repr(f"{self._name}.{slot.name}")
+
+    def read(self, slot: Slot, target: str) -> None:
+        if slot.is_array:
+            self._read_array(slot, target)
+        elif slot.is_struct:
+            self._read_struct(slot, target)
+        elif slot.kind.name == "uuid":
+            raw = self.source.name("raw")
+            self.unpack(slot.kind.code, raw)
+            self._after.append(f"{target} = uuid_from({raw})")
+        elif slot.is_fixed:
+            self.unpack(slot.kind.code, target)
+        else:
+            self._read_bytes(slot, target)
+
+    def unpack(self, code: str, target: str) -> None:
+        """Add to the run."""
+        self._codes.append(code)
+        self._targets.append(target)
+
+    def flush(self) -> None:
+        """End the run: unpack it."""
+        if self._codes:
+            packing = Packing(">" + "".join(self._codes))
+            if self._codes == ["B"]:
+                self.source.line(f"{self._targets[0]} = d[p]")
+            else:
+                unpack = self.source.value("unpack", packing.unpack_from)
+                self.source.line(f"{', '.join(self._targets)}, = {unpack}(d, p)")
+            self.source.line(f"p += {packing.size}")
+        for line in self._after:
+            self.source.line(line)
+        self._codes, self._targets, self._after = [], [], []
+
+    def _read_length(self, slot: Slot, width: str) -> str:
+        """A name for the length or count that comes next, or -1 for null where that may be."""
+        length = self.source.name("n")
+        self.unpack("B" if self._flexible else width, length)
+        self.flush()
+        if self._flexible:
+            with self.source.block(f"if {length} > 127:"):
+                self.source.line(f"{length}, p = uvarint_rest(d, p, {length})")
+            self.source.line(f"{length} -= 1")
+        with self.source.block(f"if {length} < {-1 if slot.nullable else 0}:"):
+            wrong = "bad_length" if slot.nullable else "not_null"
+            length_too = f", {length}" if slot.nullable else ""
+            self.source.line(f"raise {wrong}({self.what(slot)}{length_too})")
+        return length
+
+    def _read_bytes(self, slot: Slot, target: str) -> None:
+        length = self._read_length(slot, "h" if slot.kind.name == "string" else "i")
+        if slot.nullable:
+            with self.source.block(f"if {length} < 0:"):
+                self.source.line(f"{target} = None")
+            with self.source.block("else:"):
+                self._take(slot, target, length)
+        else:
+            self._take(slot, target, length)
+
+    def _take(self, slot: Slot, target: str, length: str) -> None:
+        self._check(slot, length, length)
+        taken = f"d[p:p + {length}]"
+        made = {"string": f'str({taken}, "utf-8")', "bytes": f"bytes({taken})", "records": taken}
+        self.source.line(f"{target} = {made[slot.kind.name]}")
+        self.source.line(f"p += {length}")
+
+    def _check(self, slot: Slot, condition: str, size: str) -> None:
+        with self.source.block(f"if {condition} > {self.end} - p:"):
+            self.source.line(f"raise too_long({self.what(slot)}, {size}, p, {self.end})")
+
+    def _read_array(self, slot: Slot, target: str) -> None:
+        count = self._read_length(slot, "i")
+        if slot.nullable:
+            with self.source.block(f"if {count} < 0:"):
+                self.source.line(f"{target} = None")
+            with self.source.block("else:"):
+                self._read_elements(slot, target, count)
+        else:
+            self._read_elements(slot, target, count)
+
+    def _read_elements(self, slot: Slot, target: str, count: str) -> None:
+        size = f"{count} * {self._element_size_min(slot)}"
+        self._check(slot, size, size)
+        if slot.is_struct:
+            decode = compile_decoder(slot.kind, self._version, flexible=self._flexible)
+            call = f"{self.source.value('decode', decode)}(d, p, {self.end}, {count})"
+            self.source.line(f"{target}, p = {call}")
+        elif slot.is_fixed:
+            arrays = self.source.value("arrays", _ARRAYS[slot.kind.code])
+            numbers = f"{arrays}[{count}](d, p)"
+            is_uuid = slot.kind.name == "uuid"
+            made = f"[uuid_from(u) for u in {numbers}]" if is_uuid else f"list({numbers})"
+            self.source.line(f"{target} = {made}")
+            self.source.line(f"p += {size}")
+        else:
+            array, element = self.source.name("array"), self.source.name("element")
+            self.source.line(f"{array} = []")
+            with self.source.block(f"for _ in range({count}):"):
+                self._read_bytes(slot._replace(is_array=False, nullable=False), element)
+                self.source.line(f"{array}.append({element})")
+            self.source.line(f"{target} = {array}")
+
+    def _element_size_min(self, slot: Slot) -> int:
+        if slot.is_struct:
+            size = size_min(slot.kind, self._version, flexible=self._flexible)
+        elif slot.is_fixed:
+            size = slot.kind.size_min
+        elif self._flexible:
+            size = 1
+        else:
+            size = 2 if slot.kind.name == "string" else 4
+        assert size > 0, slot  # else a count could not be bounded by the bytes left
+        return int(size)
+
+    def _read_struct(self, slot: Slot, target: str) -> None:
+        decode = compile_decoder(slot.kind, self._version, flexible=self._flexible)
+        call = f"({target},), p = {self.source.value('decode', decode)}(d, p, {self.end}, 1)"
+        if not slot.nullable:
+            self.flush()
+            self.source.line(call)
+            return
+        marker = self.source.name("marker")
+        self.unpack("b", marker)
+        self.flush()
+        with self.source.block(f"if {marker} == 1:"):
+            self.source.line(call)
+        with self.source.block(f"elif {marker} == -1:"):
+            self.source.line(f"{target} = None")
+        with self.source.block("else:"):
+            self.source.line(f"raise bad_marker({self.what(slot)}, {marker})")

@@ -1,0 +1,116 @@
+"""Frames: a request or response with its header, as it goes over a connection.
+
+    request   size i32 | api_key i16 | api_version i16 | correlation_id i32 | client_id string | body
+    response  size i32 | correlation_id i32 | body
+
+The size does not count itself.  In flexible versions a tag section ends the header, but the
+client id keeps its old form, so that a broker can read a header before it knows the version.
+The header of an ApiVersions response never has tags: a client that cannot know yet what the
+broker speaks must be able to read it.
+
+Functions that decode take a frame without its size; both directions are here, because tests
+and tools are clients.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from quipu.model.errors import MalformedBytes, RequestError
+from quipu.model.errors import Code as ErrorCode
+from quipu.wire.fields import VERSION_END
+from quipu.wire.messages import REQUESTS, RESPONSES
+from quipu.wire.primitives import read_tags, too_long
+from quipu.wire.schema import Request, Response
+
+API_VERSIONS_KEY: Final = 18
+_REQUEST_START: Final = struct.Struct(">hhih")  # up to and with the length of the client id
+_RESPONSE_START: Final = struct.Struct(">ii")
+_FLEXIBLE_SINCE: Final = {key: request.FLEXIBLE_SINCE for key, request in REQUESTS.items()}
+
+
+class RequestHeader(NamedTuple):
+    """What every request begins with."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def encode_request(
+    request: Request, version: int, *, correlation_id: int, client_id: str | None = None
+) -> bytes:
+    """A whole frame, with its size."""
+    client = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(client)
+    start = _REQUEST_START.pack(request.KEY, version, correlation_id, length)
+    tags = b"\0" if request.is_flexible(version) else b""
+    frame = b"".join((start, client, tags, request.encode(version)))
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """The header, and the position of the body.
+
+    Works for API keys and versions that are not known, too, as far as headers go: whoever asks
+    for them has to be answered.
+    """
+    if len(frame) < _REQUEST_START.size:
+        raise too_long("request header", _REQUEST_START.size, 0, len(frame))
+    api_key, api_version, correlation_id, length = _REQUEST_START.unpack_from(frame)
+    position = _REQUEST_START.size
+    client_id = None
+    if length >= 0:
+        if length > len(frame) - position:
+            raise too_long("client id", length, position, len(frame))
+        try:
+            client_id = str(frame[position : position + length], "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedBytes("client id is not UTF-8") from error
+        position += length
+    elif length != -1:
+        raise MalformedBytes(f"client id has length {length}")
+    if api_version >= _FLEXIBLE_SINCE.get(api_key, VERSION_END):
+        position = _skip_tags(frame, position)
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def decode_request(frame: memoryview) -> tuple[RequestHeader, Request]:
+    header, position = decode_request_header(frame)
+    request = REQUESTS.get(header.api_key)
+    if request is None or header.api_version not in request.VERSIONS:
+        raise RequestError(
+            f"API key {header.api_key} version {header.api_version} is not defined here",
+            code=ErrorCode.UNSUPPORTED_VERSION,
+        )
+    return header, request.decode(frame[position:], header.api_version)
+
+
+def encode_response(correlation_id: int, response: Response, version: int) -> bytes:
+    """A whole frame, with its size."""
+    body = response.encode(version)
+    if _has_tags(response, version):
+        return b"".join((_RESPONSE_START.pack(len(body) + 5, correlation_id), b"\0", body))
+    return _RESPONSE_START.pack(len(body) + 4, correlation_id) + body
+
+
+def decode_response(frame: memoryview, api_key: int, version: int) -> tuple[int, Response]:
+    """The correlation id, and the answer to a request of `api_key` and `version`."""
+    if len(frame) < 4:
+        raise too_long("response header", 4, 0, len(frame))
+    correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+    response = RESPONSES[api_key]
+    position = _skip_tags(frame, 4) if _has_tags(response, version) else 4
+    return correlation_id, response.decode(frame[position:], version)
+
+
+def _has_tags(response: Response | type[Response], version: int) -> bool:
+    return response.is_flexible(version) and response.KEY != API_VERSIONS_KEY
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    """Kafka defines no tagged fields for headers; unknown ones are read and forgotten."""
+    try:
+        return read_tags(frame, position + 1, len(frame), frame[position])[1]
+    except IndexError as error:
+        raise MalformedBytes("the header's tag section is cut short") from error

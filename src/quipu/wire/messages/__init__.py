@@ -1,0 +1,137 @@
+"""Kafka's messages: one module per API key, with its request, its response and their structs.
+
+Names are Kafka's.  Times and timeouts are milliseconds, error codes plain numbers (their names
+are in quipu.model.errors), "no UUID" is the one of zeros.  `consumer_protocol` is different: it
+holds what consumers tell each other inside the messages of a group.
+
+Definitions cover every version between the lowest and the highest of Kafka 4.2; which of them
+are served is for the broker to say (broker/handlers).
+"""
+
+from typing import Final
+
+from quipu.wire.messages.k00_produce import ProduceRequest, ProduceResponse
+from quipu.wire.messages.k01_fetch import FetchRequest, FetchResponse
+from quipu.wire.messages.k02_list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
+from quipu.wire.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from quipu.wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from quipu.wire.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from quipu.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from quipu.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from quipu.wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse
+from quipu.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from quipu.wire.messages.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from quipu.wire.messages.k16_list_groups import ListGroupsRequest, ListGroupsResponse
+from quipu.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from quipu.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
+from quipu.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from quipu.wire.messages.k21_delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from quipu.wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from quipu.wire.messages.k23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from quipu.wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from quipu.wire.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from quipu.wire.messages.k35_describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from quipu.wire.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+from quipu.wire.messages.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from quipu.wire.messages.k44_incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from quipu.wire.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from quipu.wire.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from quipu.wire.messages.k61_describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+from quipu.wire.messages.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from quipu.wire.messages.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from quipu.wire.messages.k75_describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from quipu.wire.schema import Request, Response
+
+REQUESTS: Final[dict[int, type[Request]]] = {
+    request.KEY: request for request in (
+        ProduceRequest,
+        FetchRequest,
+        ListOffsetsRequest,
+        MetadataRequest,
+        OffsetCommitRequest,
+        OffsetFetchRequest,
+        FindCoordinatorRequest,
+        JoinGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        SyncGroupRequest,
+        DescribeGroupsRequest,
+        ListGroupsRequest,
+        ApiVersionsRequest,
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        DeleteRecordsRequest,
+        InitProducerIdRequest,
+        OffsetForLeaderEpochRequest,
+        DescribeConfigsRequest,
+        AlterConfigsRequest,
+        DescribeLogDirsRequest,
+        CreatePartitionsRequest,
+        DeleteGroupsRequest,
+        IncrementalAlterConfigsRequest,
+        OffsetDeleteRequest,
+        DescribeClusterRequest,
+        DescribeProducersRequest,
+        GetTelemetrySubscriptionsRequest,
+        PushTelemetryRequest,
+        DescribeTopicPartitionsRequest,
+    )
+}
+
+RESPONSES: Final[dict[int, type[Response]]] = {
+    response.KEY: response for response in (
+        ProduceResponse,
+        FetchResponse,
+        ListOffsetsResponse,
+        MetadataResponse,
+        OffsetCommitResponse,
+        OffsetFetchResponse,
+        FindCoordinatorResponse,
+        JoinGroupResponse,
+        HeartbeatResponse,
+        LeaveGroupResponse,
+        SyncGroupResponse,
+        DescribeGroupsResponse,
+        ListGroupsResponse,
+        ApiVersionsResponse,
+        CreateTopicsResponse,
+        DeleteTopicsResponse,
+        DeleteRecordsResponse,
+        InitProducerIdResponse,
+        OffsetForLeaderEpochResponse,
+        DescribeConfigsResponse,
+        AlterConfigsResponse,
+        DescribeLogDirsResponse,
+        CreatePartitionsResponse,
+        DeleteGroupsResponse,
+        IncrementalAlterConfigsResponse,
+        OffsetDeleteResponse,
+        DescribeClusterResponse,
+        DescribeProducersResponse,
+        GetTelemetrySubscriptionsResponse,
+        PushTelemetryResponse,
+        DescribeTopicPartitionsResponse,
+    )
+}

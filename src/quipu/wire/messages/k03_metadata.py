@@ -1,0 +1,67 @@
+"""Metadata — API key 3.
+"""
+
+from uuid import UUID
+
+from quipu.wire.fields import INT32, array, boolean, int16, int32, string, uuid
+from quipu.wire.schema import Request, Response, Struct
+
+
+class MetadataRequestTopic(Struct):
+    """TODO."""
+
+    topic_id: UUID = uuid("10+")
+    name: str | None = string(nullable="10+")
+
+
+class MetadataRequest(Request, key=3, versions="0-13", flexible="9+"):
+    """TODO."""
+
+    topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
+    allow_auto_topic_creation: bool = boolean("4+", default=True)
+    include_cluster_authorized_operations: bool = boolean("8-10")
+    include_topic_authorized_operations: bool = boolean("8+")
+
+
+class MetadataResponseBroker(Struct):
+    """TODO."""
+
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string("1+", nullable="0+", default=None)
+
+
+class MetadataResponsePartition(Struct):
+    """TODO."""
+
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32("7+", default=-1)
+    replica_nodes: list[int] = array(INT32)
+    isr_nodes: list[int] = array(INT32)
+    offline_replicas: list[int] = array(INT32, "5+")
+
+
+class MetadataResponseTopic(Struct):
+    """TODO."""
+
+    error_code: int = int16()
+    name: str | None = string(nullable="12+")
+    topic_id: UUID = uuid("10+")
+    is_internal: bool = boolean("1+")
+    partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
+    topic_authorized_operations: int = int32("8+", default=-0x8000_0000)
+
+
+class MetadataResponse(Response, key=3, versions="0-13", flexible="9+"):
+    """TODO."""
+
+    throttle_time: int = int32("3+")
+    brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
+    cluster_id: str | None = string("2+", nullable="0+", default=None)
+    controller_id: int = int32("1+", default=-1)
+    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
+    cluster_authorized_operations: int = int32("8-10", default=-0x8000_0000)
+    error_code: int = int16("13+")

@@ -1,0 +1,43 @@
+"""DescribeGroups — API key 15.
+"""
+
+from quipu.wire.fields import STRING, array, binary, boolean, int16, int32, string
+from quipu.wire.schema import Request, Response, Struct
+
+
+class DescribeGroupsRequest(Request, key=15, versions="0-6", flexible="5+"):
+    """TODO."""
+
+    groups: list[str] = array(STRING)
+    include_authorized_operations: bool = boolean("3+")
+
+
+class DescribedGroupMember(Struct):
+    """TODO."""
+
+    member_id: str = string()
+    group_instance_id: str | None = string("4+", nullable="0+", default=None)
+    client_id: str = string()
+    client_host: str = string()
+    member_metadata: bytes = binary()
+    member_assignment: bytes = binary()
+
+
+class DescribedGroup(Struct):
+    """TODO."""
+
+    error_code: int = int16()
+    error_message: str | None = string("6+", nullable="0+", default=None)
+    group_id: str = string()
+    group_state: str = string()
+    protocol_type: str = string()
+    protocol_data: str = string()
+    members: list[DescribedGroupMember] = array(DescribedGroupMember)
+    authorized_operations: int = int32("3+", default=-0x8000_0000)
+
+
+class DescribeGroupsResponse(Response, key=15, versions="0-6", flexible="5+"):
+    """TODO."""
+
+    throttle_time: int = int32("1+")
+    groups: list[DescribedGroup] = array(DescribedGroup)

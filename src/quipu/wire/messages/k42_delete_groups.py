@@ -1,0 +1,25 @@
+"""DeleteGroups — API key 42.
+"""
+
+from quipu.wire.fields import STRING, array, int16, int32, string
+from quipu.wire.schema import Request, Response, Struct
+
+
+class DeleteGroupsRequest(Request, key=42, versions="0-2", flexible="2+"):
+    """TODO."""
+
+    groups_names: list[str] = array(STRING)
+
+
+class DeletableGroupResult(Struct):
+    """TODO."""
+
+    group_id: str = string()
+    error_code: int = int16()
+
+
+class DeleteGroupsResponse(Response, key=42, versions="0-2", flexible="2+"):
+    """TODO."""
+
+    throttle_time: int = int32()
+    results: list[DeletableGroupResult] = array(DeletableGroupResult)

@@ -1,0 +1,36 @@
+"""DescribeCluster — API key 60.
+"""
+
+from quipu.wire.fields import array, boolean, int16, int32, int8, string
+from quipu.wire.schema import Request, Response, Struct
+
+
+class DescribeClusterRequest(Request, key=60, versions="0-2", flexible="0+"):
+    """TODO."""
+
+    include_cluster_authorized_operations: bool = boolean()
+    endpoint_type: int = int8("1+", default=1)
+    include_fenced_brokers: bool = boolean("2+")
+
+
+class DescribeClusterBroker(Struct):
+    """TODO."""
+
+    broker_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(nullable="0+", default=None)
+    is_fenced: bool = boolean("2+")
+
+
+class DescribeClusterResponse(Response, key=60, versions="0-2", flexible="0+"):
+    """TODO."""
+
+    throttle_time: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    endpoint_type: int = int8("1+", default=1)
+    cluster_id: str = string()
+    controller_id: int = int32(default=-1)
+    brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
+    cluster_authorized_operations: int = int32(default=-0x8000_0000)

@@ -1,0 +1,62 @@
+"""DescribeTopicPartitions — API key 75.
+"""
+
+from uuid import UUID
+
+from quipu.wire.fields import INT32, array, boolean, int16, int32, string, struct, uuid
+from quipu.wire.schema import Request, Response, Struct
+
+
+class TopicRequest(Struct):
+    """TODO."""
+
+    name: str = string()
+
+
+class Cursor(Struct):
+    """TODO."""
+
+    topic_name: str = string()
+    partition_index: int = int32()
+
+
+class DescribeTopicPartitionsRequest(Request, key=75, versions="0", flexible="0+"):
+    """TODO."""
+
+    topics: list[TopicRequest] = array(TopicRequest)
+    response_partition_limit: int = int32(default=2000)
+    cursor: Cursor | None = struct(Cursor, nullable="0+")
+
+
+class DescribeTopicPartitionsResponsePartition(Struct):
+    """TODO."""
+
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32(default=-1)
+    replica_nodes: list[int] = array(INT32)
+    isr_nodes: list[int] = array(INT32)
+    eligible_leader_replicas: list[int] | None = array(INT32, nullable="0+", default=None)
+    last_known_elr: list[int] | None = array(INT32, nullable="0+", default=None)
+    offline_replicas: list[int] = array(INT32)
+
+
+class DescribeTopicPartitionsResponseTopic(Struct):
+    """TODO."""
+
+    error_code: int = int16()
+    name: str | None = string(nullable="0+")
+    topic_id: UUID = uuid()
+    is_internal: bool = boolean()
+    partitions: list[DescribeTopicPartitionsResponsePartition] = array(
+        DescribeTopicPartitionsResponsePartition)
+    topic_authorized_operations: int = int32(default=-0x8000_0000)
+
+
+class DescribeTopicPartitionsResponse(Response, key=75, versions="0", flexible="0+"):
+    """TODO."""
+
+    throttle_time: int = int32()
+    topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
+    next_cursor: Cursor | None = struct(Cursor, nullable="0+")

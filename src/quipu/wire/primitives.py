@@ -1,0 +1,173 @@
+"""The smallest parts of Kafka's messages: unsigned varints, tag sections, and what may be wrong.
+
+A uvarint holds 32 bits in at most five bytes, seven bits each, the lowest first.  A tag section
+is a count, then for each field its tag, its size in bytes, and its bytes; tags strictly ascend.
+
+Both directions stand side by side.  What is read comes from someone else: every read is checked
+and answers with `MalformedBytes`, except that reading past the end of the buffer itself raises
+`IndexError` or `struct.error`, which whoever starts the reading turns into `MalformedBytes`.
+
+Not here: varints with a sign, which only records use (record_batch.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from struct import Struct as Packing
+from typing import Any, Final
+from uuid import UUID
+
+from quipu.model.errors import MalformedBytes
+from quipu.model.ids import ZERO_UUID
+
+UVARINT_SIZE_MAX: Final = 5
+UVARINT_MAX: Final = (1 << 32) - 1
+PACKINGS_MAX: Final = 512  # kept per run of fields; lengths of arrays repeat, hostile ones do not
+
+Tags = tuple[tuple[int, bytes], ...]  # fields that this version does not know: (tag, bytes)
+
+
+def uvarint(value: int) -> bytes:
+    assert 0 <= value <= UVARINT_MAX, value  # our own number: a bad one is our bug, not bad input
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(data: memoryview | bytes, position: int) -> tuple[int, int]:
+    """The uvarint at `position`, and the position after it."""
+    return read_uvarint_rest(data, position + 1, data[position])
+
+
+def read_uvarint_rest(data: memoryview | bytes, position: int, first: int) -> tuple[int, int]:
+    """The same when the first byte has been read already; `position` is that of the second."""
+    value = first & 0x7F
+    shift = 7
+    byte = first
+    while byte > 0x7F:
+        if shift == 7 * UVARINT_SIZE_MAX:
+            raise MalformedBytes(f"uvarint longer than {UVARINT_SIZE_MAX} bytes")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    if value > UVARINT_MAX:
+        raise MalformedBytes(f"uvarint {value} does not fit in 32 bits")
+    return value, position
+
+
+class _Uvarints(dict[int, bytes]):
+    """Ready-made encodings of small numbers; others are made on the way and not kept."""
+
+    def __missing__(self, value: int) -> bytes:
+        return uvarint(value)
+
+
+UVARINTS: Final = _Uvarints((value, uvarint(value)) for value in range(1 << 8))
+
+
+def write_tags(out: list[bytes], tags: Mapping[int, bytes]) -> None:
+    out.append(UVARINTS[len(tags)])
+    for tag in sorted(tags):
+        out.append(UVARINTS[tag])
+        out.append(UVARINTS[len(tags[tag])])
+        out.append(tags[tag])
+
+
+def read_tag(data: memoryview, position: int, end: int, previous: int) -> tuple[int, int, int]:
+    """One field of a tag section: its tag, and where its bytes start and stop."""
+    tag, position = read_uvarint(data, position)
+    size, position = read_uvarint(data, position)
+    if tag <= previous:
+        raise MalformedBytes(f"tag {tag} follows tag {previous}; tags must ascend")
+    if size > end - position:
+        raise too_long(f"tagged field {tag}", size, position, end)
+    return tag, position, position + size
+
+
+def read_tags(
+    data: memoryview, position: int, end: int, first: int
+) -> tuple[Tags, int]:
+    """A tag section of which nothing is known; `first` is the first byte of its count."""
+    count, position = read_uvarint_rest(data, position, first)
+    tags = []
+    tag = -1
+    for _ in range(count):  # the data run out long before a hostile count does
+        tag, position, stop = read_tag(data, position, end, tag)
+        tags.append((tag, bytes(data[position:stop])))
+        position = stop
+    return tuple(tags), position
+
+
+@lru_cache(maxsize=4096)
+def uuid_from(raw: bytes) -> UUID:
+    """A UUID from its 16 bytes.  Topic ids come again and again, and making one is slow."""
+    return UUID(bytes=raw) if any(raw) else ZERO_UUID
+
+
+class Arrays(dict[int, Any]):
+    """For each count, what unpacks an array of that many numbers of one kind."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__()
+        self._code = code
+
+    def __missing__(self, count: int) -> Any:
+        unpack = Packing(">" + _repeat(self._code, count)).unpack_from
+        if len(self) < PACKINGS_MAX:
+            self[count] = unpack
+        return unpack
+
+
+class Packings(dict[Any, Any]):
+    """For each set of array lengths, what packs a run of fixed-width fields and such arrays.
+
+    `pieces` is the format: text stands for itself, a pair (code, compact) for an array, whose
+    count stands before it as a uvarint (compact) or as 32 bits.  A null array has length -1.
+    """
+
+    def __init__(self, pieces: Sequence[str | tuple[str, bool]]) -> None:
+        super().__init__()
+        self._pieces = pieces
+
+    def __missing__(self, lengths: int | tuple[int, ...]) -> Any:
+        left = iter((lengths,) if isinstance(lengths, int) else lengths)
+        pack = Packing(">" + "".join(
+            piece if isinstance(piece, str) else _array_format(*piece, next(left))
+            for piece in self._pieces)).pack
+        if len(self) >= PACKINGS_MAX:
+            self.clear()
+        self[lengths] = pack
+        return pack
+
+
+def _array_format(code: str, compact: bool, length: int) -> str:  # noqa: FBT001 a piece, spread
+    count = f"{len(UVARINTS[length + 1])}s" if compact else "i"
+    return count + _repeat(code, max(length, 0))
+
+
+def _repeat(code: str, count: int) -> str:
+    return f"{count}{code}" if len(code) == 1 else code * count
+
+
+def too_long(what: str, size: int, position: int, end: int) -> MalformedBytes:
+    return MalformedBytes(f"{what} needs {size} bytes at position {position}, "
+                          f"but {max(end - position, 0)} are left")
+
+
+def not_null(what: str) -> MalformedBytes:
+    return MalformedBytes(f"{what} must not be null")
+
+
+def bad_length(what: str, length: int) -> MalformedBytes:
+    return MalformedBytes(f"{what} has length {length}; only -1, for null, may be negative")
+
+
+def bad_marker(what: str, marker: int) -> MalformedBytes:
+    return MalformedBytes(f"{what} is marked {marker}; it must be 1 (present) or -1 (null)")
+
+
+def bad_size(what: str, stop: int, position: int) -> MalformedBytes:
+    return MalformedBytes(f"tagged field {what} says it ends at {stop} but ends at {position}")

@@ -1,0 +1,183 @@
+"""Messages as typed classes, and their codecs.
+
+    class MetadataRequestTopic(Struct):
+        topic_id: UUID = uuid("10+")
+        name: str | None = string(nullable="10+")
+
+    class MetadataRequest(Request, key=3, versions="0-13", flexible="9+"):
+        topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
+
+One class serves every version: `message.encode(version)`, `MetadataRequest.decode(data, version)`.
+For each version that is used, functions are written in Python and compiled on first use
+(encoder.py, decoder.py), so importing a definition costs next to nothing.
+
+Invariants
+    M1  decode raises MalformedBytes or returns a message that took up exactly all of the bytes
+    M2  memory taken while decoding is bounded by the size of the bytes, whatever they claim
+    M3  encode(decode(bytes)) says the same as the bytes did; tagged fields of an unknown kind
+        are carried along in `unknown_tags`
+    M4  what a version has no field for is not written, and reads as the field's default
+
+A value that does not fit its field is a bug of ours, and encode fails on it.
+
+Not here: the notation for fields (fields.py), the definitions (messages/), headers (frame.py).
+"""
+
+import struct
+from typing import Any, ClassVar, Final, Self, dataclass_transform
+
+from quipu.model.errors import MalformedBytes
+from quipu.wire.decoder import Decode, compile_decoder
+from quipu.wire.encoder import Encode, compile_encoder
+from quipu.wire.fields import VERSION_END, Field, parse_versions
+from quipu.wire.primitives import Tags
+
+_MISSING: Final = object()
+
+
+@dataclass_transform(kw_only_default=True)
+class StructType(type):
+    """Takes the fields out of a class body and makes slots of them."""
+
+    FIELDS: dict[str, Field]
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any
+    ) -> "StructType":
+        fields = {key: value for key, value in body.items() if isinstance(value, Field)}
+        kept = {key: value for key, value in body.items() if key not in fields}
+        kept.setdefault("__slots__", tuple(fields))
+        made = super().__new__(cls, name, bases, kept, **options)
+        made.FIELDS = fields
+        return made
+
+
+class Struct(metaclass=StructType):
+    """A group of fields.  Constructors take keywords only, and every field has a default."""
+
+    __slots__ = ("unknown_tags",)
+
+    unknown_tags: Tags  # tagged fields that this version does not know, as they came
+
+    def __init__(self, **values: Any) -> None:
+        """Compile the constructor of the class on first use, and put it in this one's place."""
+        made = type(self)
+        constructor = _compile_constructor(made)
+        made.__init__ = constructor  # type: ignore[method-assign]  # what the comment above says
+        constructor(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.unknown_tags == other.unknown_tags and all(
+            getattr(self, name) == getattr(other, name) for name in type(self).FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        values = [f"{name}={getattr(self, name)!r}" for name in type(self).FIELDS]
+        if self.unknown_tags:
+            values.append(f"unknown_tags={self.unknown_tags!r}")
+        return f"{type(self).__name__}({', '.join(values)})"
+
+
+class Message(Struct):
+    """A struct that travels on its own."""
+
+    __slots__ = ()
+
+    KEY: ClassVar[int]  # of the API; -1 for a payload within another message
+    VERSIONS: ClassVar[range]
+    FLEXIBLE_SINCE: ClassVar[int]  # the first flexible version
+    _encoders: ClassVar[dict[int, Encode]]
+    _decoders: ClassVar[dict[int, Decode]]
+
+    def __init_subclass__(cls, *, versions: str = "", flexible: str = "", key: int = -1) -> None:
+        cls.KEY = key
+        cls.VERSIONS = parse_versions(versions)
+        cls.FLEXIBLE_SINCE = parse_versions(flexible).start if flexible else VERSION_END
+        cls._encoders = {}
+        cls._decoders = {}
+
+    def encode(self, version: int) -> bytes:
+        encode = self._encoders.get(version)
+        if encode is None:
+            encode = self._compile_encoder(version)
+        chunks: list[bytes] = []
+        encode((self,), chunks)
+        return b"".join(chunks)
+
+    @classmethod
+    def decode(cls, data: memoryview | bytes, version: int) -> Self:
+        message, position = cls.decode_prefix(data, version)
+        if position != len(data):
+            raise MalformedBytes(f"{cls.__name__} v{version} ends at {position}, "
+                                 f"but {len(data) - position} more bytes follow")
+        return message
+
+    @classmethod
+    def decode_prefix(cls, data: memoryview | bytes, version: int) -> tuple[Self, int]:
+        """A message that `data` starts with, and the position after it."""
+        decode = cls._decoders.get(version)
+        if decode is None:
+            decode = cls._compile_decoder(version)
+        view = memoryview(data)
+        try:
+            (message,), position = decode(view, 0, len(view), 1)
+        except (struct.error, IndexError) as error:
+            raise MalformedBytes(f"{cls.__name__} v{version}: {len(data)} bytes are too few"
+                                 ) from error
+        except UnicodeDecodeError as error:
+            raise MalformedBytes(f"{cls.__name__} v{version}: a string is not UTF-8") from error
+        return message, position
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        return version >= cls.FLEXIBLE_SINCE
+
+    @classmethod
+    def _compile_encoder(cls, version: int) -> Encode:
+        assert version in cls.VERSIONS, f"{cls.__name__} has no version {version}"
+        encode = compile_encoder(cls, version, flexible=cls.is_flexible(version))
+        cls._encoders[version] = encode
+        return encode
+
+    @classmethod
+    def _compile_decoder(cls, version: int) -> Decode:
+        assert version in cls.VERSIONS, f"{cls.__name__} has no version {version}"
+        decode = compile_decoder(cls, version, flexible=cls.is_flexible(version))
+        cls._decoders[version] = decode
+        return decode
+
+
+class Request(Message):
+    """What a client asks."""
+
+    __slots__ = ()
+
+
+class Response(Message):
+    """What a broker answers."""
+
+    __slots__ = ()
+
+
+def _compile_constructor(made: StructType) -> Any:
+    """An `__init__` with one keyword per field; lists and structs are made anew each time."""
+    names: dict[str, Any] = {"MISSING": _MISSING}
+    parameters, body = [], ["self.unknown_tags = ()"]
+    for name, field in made.FIELDS.items():
+        fresh = None
+        if field.is_array and field.default is not None:
+            fresh = "[]"
+        elif field.is_struct and field.default is not None:
+            fresh = f"new_{name}()"
+            names[f"new_{name}"] = field.kind
+        names[f"default_{name}"] = _MISSING if fresh else field.default
+        parameters.append(f"{name}=default_{name}")
+        value = f"{fresh} if {name} is MISSING else {name}" if fresh else name
+        body.append(f"self.{name} = {value}")
+    signature = ", ".join(["self", "*" if parameters else "", *parameters]).replace(", ,", ",")
+    source = f"def __init__({signature.rstrip(', ')}):\n    " + "\n    ".join(body)
+    exec(compile(source, f"<{made.__name__}>", "exec"), names)  # noqa: S102 made of our own names
+    return names["__init__"]
