@@ -5,7 +5,7 @@ let the loop turn in between: with 10,000 partitions a scrape is 3 MB of text an
 by a produce request.  That is why the text is written here and not by `prometheus-client`, which
 needs 15 times as long, in one go, and 7 MiB of memory; its parser is the oracle of the tests.
 
-Two tables say what there is, `_SCALARS` and `_FAMILIES`; `reference` makes the documentation from
+Tables say what there is, `_NET`, `_STATS` and `_FAMILIES`; `reference` makes the documentation from
 them.  A name says its unit, and ends in `_total` if it only grows.
 
 Not here: counting (stats), HTTP (http), what the operating system knows (runtime/process).
@@ -21,7 +21,10 @@ from quipu import __version__
 from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
 from quipu.model.errors import Code
 from quipu.model.ids import TopicPartition
+from quipu.runtime.connection import NetStats
 from quipu.runtime.process import Usage
+
+__all__ = ["GroupSample", "LagSample", "Sources", "Stats", "exposition", "reference"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PIECE_LINES_MAX: Final = 500  # about 40 KB, and about 0.3 ms of the loop
@@ -71,6 +74,7 @@ class Sources:
     """Where a scrape takes its numbers from; every call is made anew for every scrape."""
 
     stats: Stats
+    net: NetStats
     usage: Callable[[], Usage]
     started_at: float  # seconds since 1970 UTC
     api_names: Mapping[int, str]
@@ -87,43 +91,46 @@ class _Family(NamedTuple):
     labels: str = ""  # names of labels, for the reference
 
 
-_SCALARS: Final[dict[str, _Family]] = {  # by attribute of Stats
-    "connections_open": _Family("quipu_connections", "gauge", "Open client connections."),
-    "connections_accepted": _Family(
+_NET: Final[dict[str, _Family]] = {  # by attribute of NetStats
+    "connections": _Family("quipu_connections", "gauge", "Open client connections."),
+    "accepted": _Family(
         "quipu_connections_accepted_total", "counter", "Client connections accepted."
     ),
-    "connections_refused": _Family(
-        "quipu_connections_refused_total",
-        "counter",
-        "Connections closed at once because a limit was reached.",
+    "refused": _Family(
+        "quipu_connections_refused_total", "counter", "Connections over `max.connections`."
     ),
-    "connections_dropped": _Family(
-        "quipu_connections_dropped_total",
-        "counter",
-        "Connections closed by the node: idle, too slow, or malformed.",
+    "malformed": _Family(
+        "quipu_frames_malformed_total", "counter", "Connections closed for an impossible length."
     ),
-    "bytes_received": _Family(
+    "timed_out": _Family(
+        "quipu_connections_timed_out_total",
+        "counter",
+        "Connections closed because they were idle, stalled or too slow.",
+    ),
+    "evicted": _Family(
+        "quipu_connections_evicted_total",
+        "counter",
+        "Connections closed to make room in the memory for requests.",
+    ),
+    "received_size": _Family(
         "quipu_received_bytes_total", "counter", "Bytes received from clients."
     ),
-    "bytes_sent": _Family("quipu_sent_bytes_total", "counter", "Bytes sent to clients."),
+    "sent_size": _Family("quipu_sent_bytes_total", "counter", "Bytes sent to clients."),
+    "partial_size": _Family(
+        "quipu_request_memory_bytes", "gauge", "Memory of requests that have arrived in part."
+    ),
+}
+
+_STATS: Final[dict[str, _Family]] = {  # by attribute of Stats
     "requests_unsupported": _Family(
         "quipu_requests_unsupported_total",
         "counter",
         "Requests of an API or a version that the node does not have.",
     ),
-    "frames_malformed": _Family(
-        "quipu_frames_malformed_total", "counter", "Frames that break the protocol."
-    ),
-    "requests_in_flight": _Family(
-        "quipu_requests_in_flight", "gauge", "Requests received and not answered yet."
+    "malformed_requests": _Family(
+        "quipu_requests_malformed_total", "counter", "Requests that break the protocol."
     ),
     "fetch_waiters": _Family("quipu_fetch_waiters", "gauge", "Fetches that wait for records."),
-    "memory_used": _Family(
-        "quipu_request_memory_bytes", "gauge", "Bytes of request memory in use."
-    ),
-    "memory_limit": _Family(
-        "quipu_request_memory_limit_bytes", "gauge", "Bytes of request memory there are."
-    ),
     "produced_batches": _Family(
         "quipu_produced_batches_total", "counter", "Batches written for producers."
     ),
@@ -232,11 +239,8 @@ _FAMILIES: Final = (
 def exposition(sources: Sources) -> Iterator[str]:
     """The metrics as text, in pieces of at most `PIECE_LINES_MAX` samples."""
     yield _process(sources)
-    stats = sources.stats
-    yield "".join(
-        _single(family, getattr(stats, attribute)) for attribute, family in _SCALARS.items()
-    )
-    yield _requests(stats, sources.api_names)
+    yield _scalars(sources.net, _NET) + _scalars(sources.stats, _STATS)
+    yield _requests(sources.stats, sources.api_names)
     yield from _partitions(sources.partitions())
     yield from _groups(list(sources.groups()))
     lags = (
@@ -248,7 +252,7 @@ def exposition(sources: Sources) -> Iterator[str]:
 
 def reference() -> str:
     """A table of all metrics, in Markdown, for the documentation."""
-    rows = sorted((*_SCALARS.values(), *_FAMILIES))
+    rows = sorted((*_NET.values(), *_STATS.values(), *_FAMILIES))
     lines = [f"| `{row.name}` | {row.kind} | {row.labels} | {row.about} |\n" for row in rows]
     return "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n" + "".join(lines)
 
@@ -267,6 +271,10 @@ def _process(sources: Sources) -> str:
             _single(_STARTED, sources.started_at),
         )
     )
+
+
+def _scalars(numbers: NetStats | Stats, families: Mapping[str, _Family]) -> str:
+    return "".join(_single(family, getattr(numbers, name)) for name, family in families.items())
 
 
 def _requests(stats: Stats, names: Mapping[int, str]) -> str:
@@ -288,12 +296,15 @@ def _requests(stats: Stats, names: Mapping[int, str]) -> str:
 
 
 def _partitions(partitions: Sequence[PartitionView]) -> Iterator[str]:
-    logs = [
-        (_labels(topic=view.topic_partition.topic, partition=view.topic_partition.partition), view)
-        for view in partitions
-    ]
-    opened = [(labels, view, view.log) for labels, view in logs if view.log is not None]
-    yield _single(_PARTITIONS, len(logs)) + _single(_FAILED, len(logs) - len(opened))
+    opened: list[tuple[str, PartitionView, LogView]] = []
+    for index, view in enumerate(partitions):
+        if (log := view.log) is not None:
+            name = view.topic_partition
+            opened.append((_labels(topic=name.topic, partition=name.partition), view, log))
+        if index % PIECE_LINES_MAX == 0:
+            yield ""  # labels take as long as lines
+    failed_count = len(partitions) - len(opened)
+    yield _single(_PARTITIONS, len(partitions)) + _single(_FAILED, failed_count)
     yield from _family(_LOG_SIZE, ((labels, log.size_bytes) for labels, _, log in opened))
     yield from _family(_LOG_START, ((labels, log.log_start_offset) for labels, _, log in opened))
     yield from _family(_LOG_END, ((labels, log.end_offset) for labels, _, log in opened))

@@ -4,6 +4,8 @@ Counting must cost next to nothing, so these are integers in slots, with no lock
 names; all of it happens on the node's loop.  `metrics` gives them names when someone asks.
 
 A counter only grows.  A gauge says how things are now; whoever raises one lowers it again.
+
+Not here: what connections count by themselves (NetStats in runtime/connection.py).
 """
 
 from bisect import bisect_left
@@ -43,23 +45,12 @@ class Histogram:
 class Stats:
     """All counters and gauges of one node."""
 
-    # connections
-    connections_open: int = 0  # gauge
-    connections_accepted: int = 0
-    connections_refused: int = 0  # over a limit, closed at once
-    connections_dropped: int = 0  # closed by us: idle, too slow, or malformed
-    bytes_received: int = 0
-    bytes_sent: int = 0
-
     # requests; `requests` is by API key, and a fetch's time includes its wait for records
     requests: dict[int, Histogram] = field(default_factory=dict)
     request_errors: Counter[tuple[int, int]] = field(default_factory=Counter)  # API key, code
     requests_unsupported: int = 0  # an API or a version that is not advertised
-    frames_malformed: int = 0
-    requests_in_flight: int = 0  # gauge
+    malformed_requests: int = 0
     fetch_waiters: int = 0  # gauge: fetches that wait for records
-    memory_used: int = 0  # gauge: bytes of the request pool in use
-    memory_limit: int = 0  # gauge: bytes that the pool may use
 
     # records
     produced_batches: int = 0

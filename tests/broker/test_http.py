@@ -1,0 +1,212 @@
+"""The HTTP port: truthful health, and nothing a client sends can hurt it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from http import HTTPStatus
+
+import pytest
+
+from quipu.broker import http
+from quipu.broker.health import Health, Phase
+from quipu.broker.http import Answer, HttpServer
+from tests.broker.test_metrics import make_sources
+
+
+class Reply:
+    """An HTTP answer taken apart."""
+
+    def __init__(self, data: bytes) -> None:
+        head, _, self.body = data.partition(b"\r\n\r\n")
+        self.status_line, *lines = head.decode().split("\r\n")
+        self.status = int(self.status_line.split(" ")[1])
+        self.headers = dict(line.lower().split(": ", 1) for line in lines)
+
+    def json(self) -> dict[str, object]:
+        value = json.loads(self.body)
+        assert isinstance(value, dict)
+        return value
+
+
+Ask = Callable[[bytes], Awaitable[Reply]]
+
+
+def talk(server: HttpServer, conversation: Callable[[Ask], Awaitable[None]]) -> None:
+    """Run `conversation` against `server` on a free port."""
+
+    async def run() -> None:
+        host, port = await server.start("127.0.0.1", 0)
+
+        async def ask(request: bytes) -> Reply:
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(request)
+            data = await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+            return Reply(data)
+
+        try:
+            await conversation(ask)
+        finally:
+            await server.close()
+
+    asyncio.run(run())
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+def node_server(health: Health) -> HttpServer:
+    return HttpServer(http.routes(health, make_sources(ready=lambda: health.ready)))
+
+
+def test_readiness_follows_the_life_of_a_node() -> None:
+    """K9: ready only while it serves; not while it starts, stops, or its disk has failed."""
+    health = Health()
+
+    async def conversation(ask: Ask) -> None:
+        async def status() -> tuple[int, object]:
+            reply = await ask(get("/health/ready"))
+            return reply.status, reply.json()["status"]
+
+        assert await status() == (503, "starting")
+        health.enter(Phase.SERVING)
+        assert await status() == (200, "ready")
+
+        health.fail("disk", "No space left on device")
+        reply = await ask(get("/health/ready"))
+        assert (reply.status, reply.json()["status"]) == (503, "failed")
+        assert reply.json()["reasons"] == ["disk: No space left on device"]
+
+        health.mend("disk")
+        health.warn("orders-0", "corrupt at offset 17")
+        reply = await ask(get("/health/ready"))
+        assert (reply.status, reply.json()["warnings"]) == (200, ["orders-0: corrupt at offset 17"])
+
+        health.enter(Phase.STOPPING)
+        assert await status() == (503, "stopping")
+        assert (await ask(get("/health/live"))).status == 200
+
+    talk(node_server(health), conversation)
+
+
+def test_a_life_does_not_go_backwards() -> None:
+    """K9: a stopped node cannot become ready again by mistake."""
+    health = Health()
+    health.enter(Phase.STOPPING)
+
+    with pytest.raises(AssertionError):
+        health.enter(Phase.SERVING)
+
+
+def test_metrics_have_the_content_type_that_scrapers_expect() -> None:
+    """K9: Prometheus refuses a scrape without a known content type."""
+
+    async def conversation(ask: Ask) -> None:
+        reply = await ask(get("/metrics?name=x"))
+        assert reply.status == 200
+        assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert int(reply.headers["content-length"]) == len(reply.body)
+        assert b"quipu_ready 0\n" in reply.body
+
+        head = await ask(b"HEAD /metrics HTTP/1.1\r\n\r\n")
+        assert (head.status, head.body) == (200, b"")
+
+    talk(node_server(Health()), conversation)
+
+
+BAD_REQUESTS = [
+    ("an unknown path names the known ones", get("/nothing"), 404, "/health/ready"),
+    ("only reading is possible", b"POST /metrics HTTP/1.1\r\n\r\n", 405, "GET"),
+    ("not HTTP at all", b"\x00\x00\x00\x10 hello\r\n\r\n", 400, "HTTP"),
+    ("another version of HTTP", b"PRI * HTTP/2.0\r\n\r\n", 400, "HTTP"),
+    ("a head without end", b"GET / HTTP/1.1\r\nA: " + b"x" * 100_000, 431, "8192"),
+]
+
+
+@pytest.mark.parametrize("case", BAD_REQUESTS, ids=lambda case: case[0])
+def test_bad_requests_get_one_clear_answer(case: tuple[str, bytes, int, str]) -> None:
+    """K8: every malformed or oversized request is answered with what is wrong."""
+    _, request, status, word = case
+
+    async def conversation(ask: Ask) -> None:
+        reply = await ask(request)
+        assert reply.status == status
+        assert word in str(reply.json()["error"])
+        assert (await ask(get("/health/live"))).status == 200
+
+    talk(node_server(Health()), conversation)
+
+
+def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K8: a slow-loris connection holds its place for a limited time."""
+    monkeypatch.setattr(http, "HEAD_SECONDS_MAX", 0.1)
+
+    async def run() -> None:
+        server = node_server(Health())
+        reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1", 0))
+        writer.write(b"GET /hea")
+        with pytest.raises(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+            raise ConnectionError
+        writer.close()
+        await server.close()
+
+    asyncio.run(run())
+
+
+def test_connections_beyond_the_limit_are_told_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K8: idle connections cannot take all the places without end."""
+    monkeypatch.setattr(http, "CONNECTIONS_MAX", 2)
+
+    async def run() -> None:
+        server = node_server(Health())
+        address = await server.start("127.0.0.1", 0)
+        idle = [await asyncio.open_connection(*address) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        reader, writer = await asyncio.open_connection(*address)
+        assert b" 503 " in await asyncio.wait_for(reader.read(), 10)
+        for _, each in [*idle, (reader, writer)]:
+            each.close()
+        await server.close()
+
+    asyncio.run(run())
+
+
+def test_a_bug_in_a_route_is_an_error_and_not_half_an_answer() -> None:
+    """K9: a scrape that failed must not look like one that worked."""
+
+    def broken() -> Iterator[str]:
+        yield "quipu_ready 1\n"
+        raise ZeroDivisionError
+
+    async def conversation(ask: Ask) -> None:
+        reply = await ask(get("/metrics"))
+        assert reply.status == 500
+        assert b"quipu_ready" not in reply.body
+
+    talk(
+        HttpServer({"/metrics": lambda: Answer(HTTPStatus.OK, "text/plain", broken())}),
+        conversation,
+    )
+
+
+def test_the_loop_turns_while_a_long_answer_is_made() -> None:
+    """K9: other work gets its turn between the pieces of a scrape."""
+    turns = 0
+
+    async def run() -> None:
+        nonlocal turns
+        server = HttpServer({"/": lambda: Answer(HTTPStatus.OK, "text/plain", iter(["x"] * 100))})
+        reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1", 0))
+        writer.write(get("/"))
+        reading = asyncio.ensure_future(reader.read())
+        while not reading.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert (await reading).endswith(b"x" * 100)
+        writer.close()
+        await server.close()
+
+    asyncio.run(run())
+    assert turns >= 100
