@@ -1,5 +1,6 @@
 """The codecs: what they write, what they read, and how much they are allowed to make."""
 
+import contextlib
 import gzip
 import struct
 import tracemalloc
@@ -129,7 +130,5 @@ def test_cut_bytes_are_an_error_at_every_length(codec: Compression) -> None:
 @settings(max_examples=100, deadline=None)
 def test_junk_is_malformed_or_small(data: bytes, codec: Compression) -> None:
     """K8: whatever the bytes are, the answer is data within the bound or MalformedBytes."""
-    try:
+    with contextlib.suppress(MalformedBytes):
         assert len(decompress(codec, data, size_max=1_000)) <= 1_000
-    except MalformedBytes:
-        pass

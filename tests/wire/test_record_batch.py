@@ -1,5 +1,6 @@
 """Kafka's record batch: golden bytes, two clients as oracles, and every way to be wrong."""
 
+import contextlib
 import struct
 import warnings
 from collections.abc import Callable
@@ -331,10 +332,8 @@ def test_junk_is_malformed_or_records(body: bytes, count: int, codec: int) -> No
     """K8: decoding foreign bytes ends in records or in MalformedBytes, never otherwise."""
     batch = bytearray(rebuilt(body, count=count))
     struct.pack_into(">h", batch, 21, codec)
-    try:
+    with contextlib.suppress(MalformedBytes):
         assert len(list(decode_records(memoryview(batch), size_max=10_000))) == count
-    except MalformedBytes:
-        pass
 
 
 @pytest.mark.parametrize("cut", [lambda b: b[:60], lambda b: b[:-1], lambda b: b + b"\x00"])
