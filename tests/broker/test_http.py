@@ -1,6 +1,7 @@
 """The HTTP port: truthful health, and nothing a client sends can hurt it."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
@@ -146,9 +147,8 @@ def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatc
         server = node_server(Health())
         reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1", 0))
         writer.write(b"GET /hea")
-        with pytest.raises(ConnectionError):
+        with contextlib.suppress(ConnectionResetError):
             assert await asyncio.wait_for(reader.read(), 10) == b""
-            raise ConnectionError
         writer.close()
         await server.close()
 

@@ -87,6 +87,6 @@ def test_a_wrong_placeholder_costs_no_line(stream: io.StringIO) -> None:
     """K9: a mistake in a log call is shown, not raised."""
     logs.configure(level="info", form="text", stream=stream)
 
-    logging.getLogger("quipu").info("%d of %d", "one")
+    logging.getLogger("quipu").info("%d of %d", *["one"])
 
     assert "%d of %d ('one',)" in stream.getvalue()

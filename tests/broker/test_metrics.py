@@ -167,7 +167,7 @@ def test_a_newline_in_a_label_is_escaped() -> None:
 
 
 def test_ten_thousand_partitions_are_scraped_in_small_pieces() -> None:
-    """K9: a scrape of a large node holds the loop for milliseconds at a time, never for all of it."""
+    """K9: a scrape of a large node holds the loop for a few milliseconds at a time."""
     partitions = [
         FakePartition(TopicPartition(f"topic-{index // 10}", index % 10), FakeLog())
         for index in range(PARTITIONS_MANY)

@@ -67,9 +67,17 @@ class BrokerSettings:
     advertised_listeners: Address | None = optional_address(
         "Address that clients are told to connect to, if it differs from listeners; "
         "port 0 stands for the port that listeners really got.")
-    metrics_listener: Address | None = optional_address(
-        "Address of the HTTP server for /metrics and /health; none if not set.")
+    metrics_listener: Address = address(
+        Address("127.0.0.1", 9464),
+        "Address of the HTTP server for /metrics and /health; port 0 takes any that is free, and "
+        "so does a node that was not told a port and finds this one taken.")
     log_dirs: str = text("quipu-data", "Directory that holds everything a node keeps.")
+
+    # What it tells its operator, on standard error.
+    logging_level: str = choice(
+        "info", ("debug", "info", "warning", "error"), "Events below this level are left out.")
+    logging_format: str = choice(
+        "text", ("text", "json"), "Lines for people, or one JSON object per line for machines.")
 
     # Topics.
     num_partitions: int = int32(
@@ -123,7 +131,7 @@ class BrokerSettings:
         "Age at which a segment is closed; if not set, log.roll.hours.", low=1, dynamic=True)
     log_roll_hours: int = int32(168, "Age in hours at which a segment is closed.", low=1)
     log_index_interval_bytes: int = int32(
-        4096, "Bytes of log between two entries of its index.", dynamic=True)
+        4096, "Bytes of log between two entries of its index.", low=1, dynamic=True)
     log_index_size_max_bytes: int = int32(
         10 * _MIB, "Size of an index at which its segment is closed.", low=4, dynamic=True)
     log_cleanup_policy: tuple[str, ...] = choices(
@@ -193,7 +201,7 @@ class TopicSettings:
         1000, "Time after which the log is flushed to disk.", low=1,
         broker=("log.flush.interval.ms",))
     index_interval_bytes: int = int32(
-        4096, "Bytes of log between two entries of its index.",
+        4096, "Bytes of log between two entries of its index.", low=1,
         broker=("log.index.interval.bytes",))
     max_compaction_lag_ms: int = int64(
         LONG_MAX, "Longest time for which a record stays uncompacted.", low=1,
