@@ -1,0 +1,36 @@
+"""What one client writes, every other one reads: five writers, five compressions, five readers."""
+
+import pytest
+
+from tests.e2e.conftest import MAKE, PARTITIONS
+from tests.e2e.contract import COMPRESSIONS, Message
+from tests.harness.node import RunningNode
+
+
+@pytest.fixture(scope="session")
+def written(node: RunningNode) -> tuple[str, list[Message]]:
+    """One topic in which each client has written a record with each compression."""
+    topic = "matrix"
+    MAKE["confluent-kafka"](node.bootstrap).create_topic(topic, PARTITIONS, {})
+    messages = []
+    for name, make in MAKE.items():
+        client = make(node.bootstrap)
+        for compression in COMPRESSIONS:
+            message = Message(value=f"{name} {compression} " + "knot " * 40, key=name,
+                              headers=(("from", name), ("by", compression)))
+            client.produce(topic, [message], compression=compression, idempotent=False)
+            messages.append(message)
+    return topic, messages
+
+
+@pytest.mark.parametrize("reader", list(MAKE))
+def test_every_reader_understands_every_writer(
+    node: RunningNode, written: tuple[str, list[Message]], reader: str
+) -> None:
+    """K1, K2: all clients agree on the bytes, whoever wrote them and however compressed."""
+    topic, messages = written
+
+    found = MAKE[reader](node.bootstrap).consume(topic, len(messages))
+
+    assert [each.content for each in found] == [each.content for each in messages]
+    assert [each.offset for each in found] == list(range(len(messages)))

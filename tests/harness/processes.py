@@ -1,0 +1,62 @@
+"""A process that reports by lines: read without blocking, ended with certainty."""
+
+import contextlib
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+
+TAIL_LINES = 40  # shown with a failure
+
+
+class LineProcess:
+    """A program whose standard output and error are one stream of lines."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._lines: list[str] = []
+        self._taken = 0
+        self._process = subprocess.Popen(
+            list(command), env=dict(environment), text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def take_lines(self) -> list[str]:
+        """The lines that came since the last call."""
+        end = len(self._lines)
+        taken, self._taken = self._lines[self._taken : end], end
+        return taken
+
+    def terminate(self, seconds_max: float) -> None:
+        """SIGTERM, and wait; a process that does not end is killed, and is a failure."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(seconds_max)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"no end within {seconds_max} s\n{self.tail()}") from None
+        self._close()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait."""
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def tail(self) -> str:
+        """The last lines."""
+        code = self._process.poll()
+        state = "runs" if code is None else f"ended with {code}"
+        return "\n".join([f"[{state}]", *self._lines[-TAIL_LINES:]])
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with contextlib.suppress(ValueError):  # closed while reading
+            for line in self._process.stdout:
+                self._lines.append(line.rstrip("\n"))
+
+    def _close(self) -> None:
+        self._reader.join(5)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
