@@ -1,0 +1,51 @@
+"""Request handlers: one module per API key, named kNN_name.  What lies here is what is served.
+
+A module opens with its API's name, key, versions and behaviour, and has one function:
+
+    def handle(broker: Broker, request: XRequest, context: Context) -> XResponse
+
+which may be a coroutine.  Produce and Fetch are different: their modules work on bytes.
+
+Invariants
+    H1  ApiVersions names every module here and nothing else
+    H2  a handler serves every version between the two ends of its request's definition
+
+To add an API: its messages (wire/messages/kNN_name), its handler here, its tests; `make docs`.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Final
+
+from quipu.broker.context import Broker, Context
+from quipu.wire.messages import REQUESTS
+from quipu.wire.schema import Response
+
+Handler = Callable[[Broker, Any, Context], Response | Awaitable[Response]]
+
+PRODUCE_KEY: Final = 0
+PRODUCE_VERSION_MIN: Final = 0  # advertised, and refused below 3: librdkafka looks for it
+
+MODULES: Final[dict[int, str]] = {
+    int(module.name[1:].partition("_")[0]): f"{__name__}.{module.name}"
+    for module in iter_modules(__path__)
+}
+
+
+def _versions(api_key: int) -> tuple[int, int]:
+    versions = REQUESTS[api_key].VERSIONS
+    first = PRODUCE_VERSION_MIN if api_key == PRODUCE_KEY else versions[0]
+    return first, versions[-1]
+
+
+# The lowest and the highest version of each API that is served, both in.
+SUPPORTED: Final[dict[int, tuple[int, int]]] = {key: _versions(key) for key in sorted(MODULES)}
+
+
+@cache
+def load(api_key: int) -> Handler:
+    """The handler of an API in SUPPORTED; its module is imported on first use."""
+    handle: Handler = import_module(MODULES[api_key]).handle
+    return handle
