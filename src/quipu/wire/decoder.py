@@ -41,7 +41,7 @@ _ARRAYS = {code: primitives.Arrays(code) for code in ("?", "b", "h", "i", "q", "
 def compile_decoder(struct: Any, version: int, *, flexible: bool) -> Decode:
     shape = layout(struct, version)
     title = f"{shape.name} v{version}{' flexible' if flexible else ''}, decode"
-    source = Source("decode(d, p, end, count)", title)
+    source = Source("decode", title)
     source.line("items = []")
     source.line("add = items.append")
     with source.block("for _ in range(count):"):
@@ -59,7 +59,7 @@ def compile_decoder(struct: Any, version: int, *, flexible: bool) -> Decode:
             _read_tags(reader, shape)
         source.line("add(o)")
     source.line("return items, p")
-    made: Decode = source.compile(cls=struct, **_HELPERS)
+    made: Decode = source.compile("d, p, end, count", cls=struct, **_HELPERS)
     return made
 
 

@@ -24,7 +24,7 @@ Encode = Callable[[Sequence[Any], list[bytes]], None]
 def compile_encoder(struct: Any, version: int, *, flexible: bool) -> Encode:
     shape = layout(struct, version)
     title = f"{shape.name} v{version}{' flexible' if flexible else ''}, encode"
-    source = Source("encode(items, out)", title)
+    source = Source("encode", title)
     source.line("add = out.append")
     with source.block("for o in items:"):
         writer = _Writer(source, version, flexible=flexible)
@@ -36,7 +36,7 @@ def compile_encoder(struct: Any, version: int, *, flexible: bool) -> Encode:
         if flexible:
             _write_tags(writer, shape)
         source.line("pass")
-    made: Encode = source.compile(UV=UVARINTS, write_tags=write_tags)
+    made: Encode = source.compile("items, out", UV=UVARINTS, write_tags=write_tags)
     return made
 
 

@@ -24,13 +24,14 @@ Not here: the notation for fields (fields.py), the definitions (messages/), head
 """
 
 import struct
-from typing import Any, ClassVar, Final, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, dataclass_transform
 
 from quipu.model.errors import MalformedBytes
 from quipu.wire.decoder import Decode, compile_decoder
 from quipu.wire.encoder import Encode, compile_encoder
 from quipu.wire.fields import VERSION_END, Field, parse_versions
 from quipu.wire.primitives import Tags
+from quipu.wire.source import Source
 
 _MISSING: Final = object()
 
@@ -57,7 +58,8 @@ class Struct(metaclass=StructType):
 
     __slots__ = ("unknown_tags",)
 
-    unknown_tags: Tags  # tagged fields that this version does not know, as they came
+    if TYPE_CHECKING:  # at run time a slot cannot have a default; the constructor gives it one
+        unknown_tags: Tags = ()  # tagged fields that this version does not know, as they came
 
     def __init__(self, **values: Any) -> None:
         """Compile the constructor of the class on first use, and put it in this one's place."""
@@ -164,20 +166,15 @@ class Response(Message):
 
 def _compile_constructor(made: StructType) -> Any:
     """An `__init__` with one keyword per field; lists and structs are made anew each time."""
-    names: dict[str, Any] = {"MISSING": _MISSING}
-    parameters, body = [], ["self.unknown_tags = ()"]
+    source = Source("__init__", f"{made.__name__}, constructor")
+    parameters = ["unknown_tags=()"]
+    source.line("self.unknown_tags = unknown_tags")
     for name, field in made.FIELDS.items():
-        fresh = None
-        if field.is_array and field.default is not None:
-            fresh = "[]"
-        elif field.is_struct and field.default is not None:
-            fresh = f"new_{name}()"
-            names[f"new_{name}"] = field.kind
-        names[f"default_{name}"] = _MISSING if fresh else field.default
-        parameters.append(f"{name}=default_{name}")
-        value = f"{fresh} if {name} is MISSING else {name}" if fresh else name
-        body.append(f"self.{name} = {value}")
-    signature = ", ".join(["self", "*" if parameters else "", *parameters]).replace(", ,", ",")
-    source = f"def __init__({signature.rstrip(', ')}):\n    " + "\n    ".join(body)
-    exec(compile(source, f"<{made.__name__}>", "exec"), names)  # noqa: S102 made of our own names
-    return names["__init__"]
+        if field.default is None or not (field.is_array or field.is_struct):
+            default, value = source.value("default", field.default), name
+        else:
+            fresh = "[]" if field.is_array else f"{source.value('make', field.kind)}()"
+            default, value = "MISSING", f"{fresh} if {name} is MISSING else {name}"
+        parameters.append(f"{name}={default}")
+        source.line(f"self.{name} = {value}")
+    return source.compile(f"self, *, {', '.join(parameters)}", MISSING=_MISSING)

@@ -1,8 +1,8 @@
 """Python functions put together from lines of text.
 
-The codecs (encoder.py, decoder.py) write one function per struct and version.  Values that a
-function needs are handed to it under names of their own; nothing that comes from outside the
-definitions ever becomes part of a line.
+Codecs (encoder.py, decoder.py) and constructors (schema.py) are written this way, one function
+per struct.  Values that a function needs are handed to it under names of their own; nothing that
+comes from outside the definitions ever becomes part of a line.
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from typing import Any
 class Source:
     """The text of one function, and the values that it refers to."""
 
-    def __init__(self, signature: str, title: str) -> None:
-        self._signature = signature
-        self._title = title
-        self._lines = [f"def {signature}:"]
+    def __init__(self, function: str, title: str) -> None:
+        self._function = function
+        self._title = title  # what a traceback calls it
+        self._lines: list[str] = []
         self._depth = 1
         self._names: dict[str, Any] = {}
 
@@ -32,18 +32,17 @@ class Source:
 
     def name(self, prefix: str) -> str:
         """A name that nothing else in the function has."""
-        self._names[made := f"{prefix}{len(self._names)}"] = None
-        return made
+        return self.value(prefix, None)
 
     def value(self, prefix: str, value: Any) -> str:
-        """A name for a value made here."""
-        made = self.name(prefix)
+        """A name for a value that exists already."""
+        made = f"{prefix}{len(self._names)}"
         self._names[made] = value
         return made
 
-    def compile(self, **values: Any) -> Any:
+    def compile(self, parameters: str, **values: Any) -> Any:
         """The function, with `values` under their own names besides."""
         scope = self._names | values
-        text = "\n".join(self._lines)
+        text = "\n".join([f"def {self._function}({parameters}):", *self._lines])
         exec(compile(text, f"<{self._title}>", "exec"), scope)  # noqa: S102 made of our own lines
-        return scope[self._signature.partition("(")[0]]
+        return scope[self._function]
