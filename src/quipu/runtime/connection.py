@@ -50,6 +50,10 @@ class FrameHandler(Protocol):
         """Deal with one frame; the bytes are gone when this returns (N1)."""
         ...
 
+    def drained(self) -> None:
+        """All that was given to `send` has left, after a pause or after the peer was slow."""
+        ...
+
     def connection_lost(self) -> None:
         """Forget the connection; nothing can be sent any more."""
         ...
@@ -132,14 +136,14 @@ class Connection:
 
     def pause(self) -> None:
         """Hand over no more frames until `resume`; at most one read's worth is kept meanwhile."""
-        self._paused = True
-        self._stop_reading()
+        self._paused = True  # the reader goes when the peer sends more: most pauses end before
 
     def resume(self) -> None:
         """Go on after `pause`."""
         if self._paused and not self._closed:
             self._paused = False
-            self._server.loop.call_soon(self._go_on)
+            if self._partial is not None or not self._reading:
+                self._server.loop.call_soon(self._go_on)
 
     def close(self, *, after_sending: bool = False) -> None:
         """Close, at once or as soon as everything given to `send` has left."""
@@ -148,10 +152,10 @@ class Connection:
         if after_sending and self._out:
             self.pause()
             self._handler_lost()
-            self._handler = _Nobody()
-            self._flush()
-            if self._out and not self._closed:
-                return  # _flush goes on with it and closes at the end
+            self._handler = _LastBytes(self)
+            if not self._writing:
+                self._flush()
+            return
         self._close()
 
     # -- receiving
@@ -184,6 +188,9 @@ class Connection:
             self._start_reading()
 
     def _on_readable(self) -> None:
+        if self._paused:
+            self._stop_reading()
+            return
         server = self._server
         view = self._view
         try:
@@ -358,11 +365,12 @@ class Connection:
             return
         if out:
             self._watch_room()
-        elif self._writing:
-            self._writing = False
+            return
+        was_slow, self._writing = self._writing, False
+        if was_slow:
             self._server.loop.remove_writer(self._socket.fileno())
-        if not out and isinstance(self._handler, _Nobody):
-            self._close()
+        if was_slow or self._paused:
+            self._handler.drained()
 
     def _watch_room(self) -> None:
         if not self._writing:
@@ -371,9 +379,9 @@ class Connection:
             self._server.loop.add_writer(self._socket.fileno(), self._flush)
 
     @property
-    def backlog(self) -> bool:
-        """Is the peer too slow to take what it was sent?"""
-        return self._writing
+    def backlog(self) -> int:
+        """How many buffers have not left yet; more than a few mean that the peer is slow."""
+        return len(self._out)
 
     # -- the end
 
@@ -414,8 +422,7 @@ class Connection:
         self._close()
 
     def _handler_lost(self) -> None:
-        if not isinstance(self._handler, _Nobody):
-            self._handler.connection_lost()
+        self._handler.connection_lost()
 
     def _close(self) -> None:
         if self._closed:
@@ -432,14 +439,20 @@ class Connection:
         self._handler_lost()
 
 
-class _Nobody:
-    """Stands where a handler was, while the last bytes leave."""
+@dataclass(slots=True)
+class _LastBytes:
+    """Stands where a handler was while the last bytes leave, then closes the connection."""
+
+    connection: Connection
 
     def frame_received(self, frame: memoryview) -> None:
-        """Ignore it."""
+        """Too late."""
+
+    def drained(self) -> None:
+        self.connection.close()
 
     def connection_lost(self) -> None:
-        """Nobody cares."""
+        """Nobody needs to know."""
 
 
 def _next_buffers(out: deque[Buffer]) -> list[Buffer]:

@@ -51,27 +51,24 @@ class FrameServer:
         self.buffer = bytearray(RECEIVE_SIZE)
         self.view = memoryview(self.buffer)
 
-    def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Start to accept; returns the address, with the port chosen if `port` is 0."""
+    def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take the address, and a free port if `port` is 0; peers wait until `serve`."""
         try:
-            infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM,
-                                       flags=socket.AI_PASSIVE)
-            family, kind, protocol, _, address = infos[0]
-            listener = socket.socket(family, kind, protocol)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(4096)
+            self._listener = _bound_socket(host, port)
         except OSError as error:
             raise CannotListen(
                 f"cannot listen on {host}:{port}: {error.strerror or error}; "
                 "stop what uses the address, or choose another with --listen"
             ) from error
-        listener.setblocking(False)  # noqa: FBT003 the standard library's own signature
-        self._listener = listener
-        self.loop.add_reader(listener.fileno(), self._on_acceptable)
-        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
-        name = listener.getsockname()
+        self._listener.setblocking(False)  # noqa: FBT003 the standard library's own signature
+        name = self._listener.getsockname()
         return name[0], name[1]
+
+    def serve(self) -> None:
+        """Start to accept."""
+        assert self._listener is not None, "bind first"
+        self.loop.add_reader(self._listener.fileno(), self._on_acceptable)
+        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def _on_acceptable(self) -> None:
         assert self._listener is not None
@@ -176,3 +173,18 @@ class FrameServer:
             connection.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    infos = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = infos[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(4096)
+    except OSError:
+        listener.close()
+        raise
+    return listener

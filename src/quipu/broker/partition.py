@@ -1,0 +1,123 @@
+"""One partition as the broker sees it: its log, its rules, and the fetches that wait for it.
+
+Invariants
+    P1  a batch is checked before it is appended: what is stored is what a client may fetch
+    P2  clients see no record at or above the high watermark
+    P3  a fetch that waits hears of every advance of the high watermark
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from quipu.model.errors import Code, QuipuError, RequestError
+from quipu.model.ids import Epoch, Offset, TopicPartition
+from quipu.storage.log import Appended, Log
+from quipu.wire.fast import check_batch
+from quipu.wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, set_log_append_time
+
+NO_LIMIT_MS: Final = (1 << 63) - 1
+
+
+class Rules(NamedTuple):
+    """What a partition's topic says about batches; see the settings of the same names."""
+
+    batch_size_max: int
+    append_time: bool  # message.timestamp.type=LogAppendTime
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+
+
+class Waiter(Protocol):
+    """Someone who waits for records."""
+
+    def advanced(self, size: int) -> None:
+        """About `size` more bytes can be read; 0 says: look again, something else changed."""
+        ...
+
+
+class Partition:
+    """A partition that this node serves."""
+
+    __slots__ = (
+        "_waiters", "failed", "leader_epoch", "log", "rules", "topic_id", "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: UUID, log: Log, rules: Rules
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.rules = rules
+        self.leader_epoch = Epoch(0)
+        self.failed: QuipuError | None = None  # why the partition cannot be served
+        self._waiters: set[Waiter] = set()
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Clients see what is below this (P2)."""
+        return self.log.high_watermark
+
+    def append(self, batch: memoryview, now_ms: int) -> Appended:
+        """Append one batch of a producer; `batch` is changed in place."""
+        if self.failed is not None:
+            raise self.failed
+        rules = self.rules
+        header = check_batch(batch, size_max=rules.batch_size_max)
+        if header.attributes & TRANSACTIONAL_BIT:
+            raise RequestError("transactions are not served", code=Code.INVALID_TXN_STATE)
+        if rules.append_time:
+            header = set_log_append_time(batch, now_ms)
+        else:
+            self._check_time(header, now_ms)
+        appended = self.log.append(batch, header, epoch=self.leader_epoch, now_ms=now_ms)
+        if self._waiters and not self.log.acks_wait:
+            self._advanced(len(batch))
+        return appended
+
+    def _check_time(self, header: BatchHeader, now_ms: int) -> None:
+        """Refuse batches from too far in the past or the future; looks at no single record."""
+        rules = self.rules
+        if header.max_timestamp > now_ms + rules.timestamp_after_max_ms:
+            raise RequestError(
+                f"{self.topic_partition}: timestamp {header.max_timestamp} is more than "
+                f"{rules.timestamp_after_max_ms} ms ahead of the broker's clock, {now_ms} "
+                "(message.timestamp.after.max.ms)", code=Code.INVALID_TIMESTAMP)
+        if (
+            rules.timestamp_before_max_ms != NO_LIMIT_MS
+            and 0 <= header.base_timestamp < now_ms - rules.timestamp_before_max_ms
+        ):
+            raise RequestError(
+                f"{self.topic_partition}: timestamp {header.base_timestamp} is more than "
+                f"{rules.timestamp_before_max_ms} ms behind the broker's clock, {now_ms} "
+                "(message.timestamp.before.max.ms)", code=Code.INVALID_TIMESTAMP)
+
+    def when_kept(
+        self, appended: Appended, size: int, done: Callable[[QuipuError | None], None]
+    ) -> None:
+        """Call `done` once the batch is as safe as the flush policy promises."""
+        def flushed(error: QuipuError | None) -> None:
+            if error is None and self._waiters:
+                self._advanced(size)
+            done(error)
+
+        self.log.when_flushed(Offset(appended.last_offset + 1), flushed)
+
+    # -- fetches that wait
+
+    def wait(self, waiter: Waiter) -> None:
+        """Tell `waiter` of every advance, until `leave` (P3)."""
+        self._waiters.add(waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        """Forget `waiter`."""
+        self._waiters.discard(waiter)
+
+    def wake(self) -> None:
+        """Let everyone who waits look again: the partition failed or was deleted."""
+        self._advanced(0)
+
+    def _advanced(self, size: int) -> None:
+        for waiter in list(self._waiters):
+            waiter.advanced(size)

@@ -1,0 +1,210 @@
+"""Kafka's conversation on one connection: requests in, answers out in the order of the requests.
+
+Produce and Fetch have entrances of their own that work on bytes; every other request is decoded,
+handed to its handler, and its answer encoded.
+
+Invariants
+    Q1  answers leave in the order in which their requests came
+    Q2  while a request other than Produce waits for its answer, the ones behind it are not looked
+        at; so a client sees the effects of its requests in order, as it does with Kafka
+    Q3  at most IN_FLIGHT_MAX requests of a connection wait, and a peer that does not take its
+        answers gets no more of its requests read: one connection holds bounded memory
+
+A request that cannot be decoded closes its connection, with a line in the log; it harms no other.
+"""
+
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from struct import Struct
+from typing import Any, Final
+
+from quipu.broker import handlers
+from quipu.broker.context import Broker, Context
+from quipu.broker.handlers import k00_produce, k01_fetch
+from quipu.broker.handlers.k18_api_versions import unsupported_version_response
+from quipu.model.errors import Code, MalformedBytes, QuipuError
+from quipu.runtime.connection import Buffer, Connection
+from quipu.runtime.spawn import spawn
+from quipu.wire.frame import decode_request_header, encode_response
+from quipu.wire.messages import REQUESTS, RESPONSES
+
+_log = logging.getLogger(__name__)
+
+IN_FLIGHT_MAX: Final = 100  # requests of one connection whose answers are not ready
+BACKLOG_MAX: Final = 1000  # buffers of one connection that wait for the peer
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+API_VERSIONS: Final = 18
+
+_HEAD: Final = Struct(">hhi")  # api key, api version, correlation id
+
+
+class TurnReply:
+    """The answer to one request; sent in its turn (Q1)."""
+
+    __slots__ = ("_session", "api_key", "buffers", "started")
+
+    def __init__(self, session: "Session", api_key: int, started: float) -> None:
+        self._session = session
+        self.api_key = api_key
+        self.started = started
+        self.buffers: list[Buffer] | None = None
+
+    def send(self, buffers: list[Buffer]) -> None:
+        """Answer; an empty list answers nothing, for requests that want no answer."""
+        assert self.buffers is None, "a request is answered once"
+        self.buffers = buffers
+        self._session.advance()
+
+    def close(self, why: str) -> None:
+        """Close the connection instead."""
+        self._session.refuse(why)
+
+
+class Session:
+    """One client's connection."""
+
+    __slots__ = ("_broker", "_connection", "_held", "_loop_time", "_replies", "_waits")
+
+    def __init__(self, broker: Broker, connection: Connection) -> None:
+        self._broker = broker
+        self._connection = connection
+        self._loop_time = broker.clock.monotonic
+        self._replies: deque[TurnReply] = deque()
+        self._held = False  # frames are held back (Q2, Q3)
+        self._waits: TurnReply | None = None  # the request that holds them back (Q2)
+
+    @property
+    def peer(self) -> str:
+        return f"{self._connection.peer_host}:{self._connection.peer_port}"
+
+    # -- from the connection
+
+    def frame_received(self, frame: memoryview) -> None:
+        if len(frame) < _HEAD.size:
+            self.refuse(f"a request of {len(frame)} bytes")
+            return
+        api_key, version, correlation_id = _HEAD.unpack_from(frame)
+        reply = TurnReply(self, api_key, self._loop_time())
+        self._replies.append(reply)
+        try:
+            if api_key == PRODUCE:
+                k00_produce.produce(self._broker, reply, frame)
+            elif api_key == FETCH:
+                k01_fetch.fetch(self._broker, reply, frame)
+            else:
+                self._dispatch(reply, frame, version, correlation_id)
+        except MalformedBytes as error:
+            self.refuse(f"api {api_key} v{version}: {error}")
+            return
+        except Exception:  # noqa: BLE001 a bug in one request must not end the node
+            _log.exception("request api %d v%d of %s failed", api_key, version, self.peer)
+            self._connection.close()
+            return
+        if self._connection.closed:
+            return
+        if reply.buffers is None and api_key != PRODUCE:
+            self._waits = reply
+            self._hold()
+        elif len(self._replies) >= IN_FLIGHT_MAX or self._connection.backlog > BACKLOG_MAX:
+            self._hold()
+
+    def drained(self) -> None:
+        self._go_on()
+
+    def connection_lost(self) -> None:
+        self._replies.clear()
+
+    # -- answers
+
+    def advance(self) -> None:
+        """Send every answer whose turn has come."""
+        replies = self._replies
+        stats = self._broker.stats
+        while replies and (buffers := replies[0].buffers) is not None:
+            reply = replies.popleft()
+            stats.observe_request(reply.api_key, self._loop_time() - reply.started)
+            if buffers:
+                self._connection.send(buffers)
+            if reply is self._waits:
+                self._waits = None
+        if self._held:
+            self._go_on()
+
+    def close(self) -> None:
+        """Give up the connection, after what has been answered has left."""
+        self._connection.close(after_sending=True)
+
+    def _hold(self) -> None:
+        if not self._held:
+            self._held = True
+            self._connection.pause()
+
+    def _go_on(self) -> None:
+        if (
+            self._held
+            and self._waits is None
+            and len(self._replies) < IN_FLIGHT_MAX
+            and self._connection.backlog <= BACKLOG_MAX
+        ):
+            self._held = False
+            self._connection.resume()
+
+    def refuse(self, why: str) -> None:
+        """Close the connection for what the client sent."""
+        self._broker.stats.frames_malformed += 1
+        _log.warning("closing connection of %s: %s", self.peer, why)
+        self._connection.close()
+
+    # -- requests that are decoded
+
+    def _dispatch(
+        self, reply: TurnReply, frame: memoryview, version: int, correlation_id: int
+    ) -> None:
+        api_key = reply.api_key
+        supported = handlers.SUPPORTED.get(api_key)
+        if supported is None or not supported[0] <= version <= supported[1]:
+            if api_key == API_VERSIONS:  # the client asks again with a version it is told (KIP-511)
+                reply.send([encode_response(correlation_id, unsupported_version_response(), 0)])
+                return
+            raise MalformedBytes("no such api or version; ask ApiVersions for what is served")
+        header, position = decode_request_header(frame)
+        request = REQUESTS[api_key].decode(frame[position:], version)
+        context = Context(version, correlation_id, header.client_id, self._connection.peer_host)
+        try:
+            response = handlers.load(api_key)(self._broker, request, context)
+        except QuipuError as error:
+            self._failed(reply, context, error)
+            return
+        if inspect.isawaitable(response):
+            spawn(self._finish(reply, context, response), f"api {api_key}")
+        else:
+            reply.send([encode_response(correlation_id, response, version)])
+
+    async def _finish(self, reply: TurnReply, context: Context, response: Awaitable[Any]) -> None:
+        try:
+            message = await response
+        except QuipuError as error:
+            self._failed(reply, context, error)
+        except Exception as error:  # noqa: BLE001 as above
+            _log.exception("request api %d of %s failed", reply.api_key, self.peer)
+            self._failed(reply, context, QuipuError(str(error)))
+        else:
+            if message is None or self._connection.closed:
+                return
+            reply.send([encode_response(context.correlation_id, message, context.api_version)])
+
+    def _failed(self, reply: TurnReply, context: Context, error: QuipuError) -> None:
+        """Answer with the error where the api has a place for one; else close."""
+        response = RESPONSES[reply.api_key]()
+        if not hasattr(response, "error_code") or error.code == Code.NONE:
+            _log.warning("closing connection of %s: api %d: %s", self.peer, reply.api_key, error)
+            self._connection.close()
+            return
+        response.error_code = error.code
+        if hasattr(response, "error_message"):
+            response.error_message = str(error)
+        reply.send([encode_response(context.correlation_id, response, context.api_version)])

@@ -1,0 +1,118 @@
+"""Answers to Fetch: headers around slices of the log, which are sent as they lie on disk.
+
+The definition of the message is messages/k01_fetch.py; a test holds the two together.  Requests
+are read by that definition: they are small, and few for the bytes that they move.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from quipu.wire.primitives import UVARINTS
+
+Buffer = bytes | bytearray | memoryview
+
+VERSION_FLEXIBLE: Final = 12
+
+_frame_head = Struct(">ii")  # size, correlation id
+_frame_head_flexible = Struct(">iiB")  # ... and the header's tagged fields: none
+_throttle = Struct(">i")
+_session = Struct(">ihi")  # throttle time, error code, session id
+_count = Struct(">i")
+_string_size = Struct(">h")
+_partition_v4 = Struct(">ihqq")  # index, error code, high watermark, last stable offset
+_partition_v5 = Struct(">ihqqq")  # ... log start offset
+_preferred = Struct(">i")
+_epoch_end = Struct(">iq")
+
+NULL_COUNT: Final = _count.pack(-1)
+EMPTY_COUNT: Final = _count.pack(0)
+
+
+class FetchedPart(NamedTuple):
+    """What one partition answers."""
+
+    partition: int
+    error_code: int
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: list[memoryview] = []  # noqa: RUF012 never changed: an empty default
+    size: int = 0  # of all records
+    preferred_read_replica: int = -1
+    diverging_epoch: int = -1
+    diverging_end_offset: int = -1
+
+
+def encode_fetch_response(  # noqa: PLR0913 the fields of the answer
+    correlation_id: int,
+    version: int,
+    *,
+    error_code: int = 0,
+    session_id: int = 0,
+    committed_only: bool = False,
+    topics: list[tuple[str | bytes, list[FetchedPart]]],
+) -> list[Buffer]:
+    """The frame in pieces: bytes made here, and the records' own buffers between them."""
+    flexible = version >= VERSION_FLEXIBLE
+    out = bytearray(9 if flexible else 8)
+    out += _session.pack(0, error_code, session_id) if version >= 7 else _throttle.pack(0)
+    out += UVARINTS[len(topics) + 1] if flexible else _count.pack(len(topics))
+    buffers: list[Buffer] = [out]
+    size = 0
+    for topic, parts in topics:
+        if isinstance(topic, bytes):
+            out += topic
+        else:
+            name = topic.encode()
+            out += UVARINTS[len(name) + 1] if flexible else _string_size.pack(len(name))
+            out += name
+        out += UVARINTS[len(parts) + 1] if flexible else _count.pack(len(parts))
+        for part in parts:
+            _encode_part(out, version, part, committed_only=committed_only)
+            if part.size:
+                buffers += part.records
+                size += part.size
+                size += len(out)
+                out = bytearray()
+                buffers.append(out)
+            if flexible:
+                _encode_part_tags(out, part)
+        if flexible:
+            out.append(0)
+    if flexible:
+        out.append(0)
+    size += len(out)
+    first = buffers[0]
+    assert isinstance(first, bytearray)
+    if flexible:
+        _frame_head_flexible.pack_into(first, 0, size - 4, correlation_id, 0)
+    else:
+        _frame_head.pack_into(first, 0, size - 4, correlation_id)
+    return buffers if len(out) else buffers[:-1]
+
+
+def _encode_part(out: bytearray, version: int, part: FetchedPart, *, committed_only: bool) -> None:
+    """All of a partition up to the length of its records."""
+    index, code, high_watermark, stable, log_start = part[:5]
+    if version >= 5:
+        out += _partition_v5.pack(index, code, high_watermark, stable, log_start)
+    else:
+        out += _partition_v4.pack(index, code, high_watermark, stable)
+    if version >= VERSION_FLEXIBLE:
+        out.append(1 if committed_only else 0)  # aborted transactions: none, or not asked for
+        out += _preferred.pack(part.preferred_read_replica)
+        out += UVARINTS[part.size + 1]
+        return
+    out += EMPTY_COUNT if committed_only else NULL_COUNT
+    if version >= 11:
+        out += _preferred.pack(part.preferred_read_replica)
+    out += _count.pack(part.size)
+
+
+def _encode_part_tags(out: bytearray, part: FetchedPart) -> None:
+    if part.diverging_epoch < 0 and part.diverging_end_offset < 0:
+        out.append(0)
+        return
+    out += b"\x01\x00\x0d"  # one field, number 0, of 13 bytes: the last epoch and end in common
+    out += _epoch_end.pack(part.diverging_epoch, part.diverging_end_offset)
+    out.append(0)

@@ -1,0 +1,108 @@
+"""Answers to Produce, and where the body of a request starts: the hot path's own codec.
+
+The definition of the message is messages/k00_produce.py; a test holds the two together.  Reading a
+Produce request is `fast.parse_produce`.
+"""
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812 the library's own name is too short to read
+from typing import Final, NamedTuple
+
+from quipu.model.errors import MalformedBytes
+from quipu.wire.primitives import UVARINTS, read_tags
+
+HEADER_START: Final = 8  # after api key, api version and correlation id
+VERSION_FLEXIBLE: Final = 9
+VERSION_TOPIC_IDS: Final = 13
+
+_client_id_size = Struct(">h")
+_frame_head = Struct(">ii")  # size, correlation id
+_frame_head_flexible = Struct(">iiB")  # ... and the header's tagged fields: none
+_count = Struct(">i")
+_string_size = Struct(">h")
+_partition_v0 = Struct(">ihq")  # index, error code, base offset
+_partition_v2 = Struct(">ihqq")  # ... log append time
+_partition_v5 = Struct(">ihqqq")  # ... log start offset
+_throttle = Struct(">i")
+
+
+class ProducedPart(NamedTuple):
+    """What became of one partition's batch."""
+
+    partition: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+def body_position(frame: memoryview, *, flexible: bool) -> int:
+    """Where the body of a request starts, past its header."""
+    try:
+        (size,) = _client_id_size.unpack_from(frame, HEADER_START)
+        position: int = HEADER_START + 2 + (size if size > 0 else 0)
+        if size < -1 or position > len(frame):
+            raise MalformedBytes(f"a client id of {size} bytes does not fit in {len(frame)}")
+        if not flexible:
+            return position
+        first = frame[position]
+        return position + 1 if first == 0 else read_tags(frame, position + 1, len(frame), first)[1]
+    except (StructError, IndexError):
+        raise MalformedBytes(f"a request header ends early, at byte {len(frame)}") from None
+
+
+def encode_produce_response(
+    correlation_id: int, version: int, topics: list[tuple[str | bytes, list[ProducedPart]]]
+) -> bytes:
+    """The whole frame; a topic is its name, or its id as 16 bytes from v13 on."""
+    flexible = version >= VERSION_FLEXIBLE
+    out = bytearray(9 if flexible else 8)
+    out += UVARINTS[len(topics) + 1] if flexible else _count.pack(len(topics))
+    for topic, parts in topics:
+        if isinstance(topic, bytes):
+            out += topic
+        else:
+            name = topic.encode()
+            out += UVARINTS[len(name) + 1] if flexible else _string_size.pack(len(name))
+            out += name
+        out += UVARINTS[len(parts) + 1] if flexible else _count.pack(len(parts))
+        for part in parts:
+            _encode_part(out, version, part)
+        if flexible:
+            out.append(0)
+    if version >= 1:
+        out += _throttle.pack(0)
+    if flexible:
+        out.append(0)
+        _frame_head_flexible.pack_into(out, 0, len(out) - 4, correlation_id, 0)
+    else:
+        _frame_head.pack_into(out, 0, len(out) - 4, correlation_id)
+    return bytes(out)
+
+
+def _encode_part(out: bytearray, version: int, part: ProducedPart) -> None:
+    index, code, base_offset, append_time, log_start, message = part
+    if version >= 5:
+        out += _partition_v5.pack(index, code, base_offset, append_time, log_start)
+    elif version >= 2:
+        out += _partition_v2.pack(index, code, base_offset, append_time)
+    else:
+        out += _partition_v0.pack(index, code, base_offset)
+    if version >= VERSION_FLEXIBLE:
+        out.append(1)  # no errors of single records: batches are taken or refused whole
+        if message is None:
+            out += b"\0\0"  # null, and no tagged fields
+        else:
+            text = message.encode()
+            out += UVARINTS[len(text) + 1]
+            out += text
+            out.append(0)
+    elif version == 8:
+        out += _count.pack(0)
+        if message is None:
+            out += _string_size.pack(-1)
+        else:
+            text = message.encode()[:0x7FFF]
+            out += _string_size.pack(len(text))
+            out += text
