@@ -1,0 +1,16 @@
+"""Cluster metadata: what exists, and how it may change.  Decides; does nothing.
+
+    state         what is known: brokers, topics, settings, producer ids
+    records       the changes, as they are written to the metadata log
+    topics        create, delete and extend topics     (state, request) -> Decision
+    configs       alter settings                       (state, request) -> Decision
+    producer_ids  hand out blocks of producer ids      (state, request) -> Decision
+    describe      settings as clients see them, with where each value comes from
+    placement     which brokers hold a partition
+
+A decision is a list of records and an answer.  Whoever drives this room makes the records durable,
+applies them to the state, and only then gives the answer.  `ClusterState.apply` is the only writer
+of state, at run time and at replay alike, so what a node knows is a function of its log.
+
+Not here: the log (storage), the order of decisions and the waiting (broker/cluster), time, chance.
+"""

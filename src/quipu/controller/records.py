@@ -1,0 +1,131 @@
+"""The changes to cluster metadata, as they are written to the metadata log.
+
+    record   type u16 · version u16 · body    (big endian; the body is a flexible message)
+
+Invariants
+    R1  a type or a version is never given another meaning; a new one gets the next number
+    R2  a type or version that this program does not know is refused, never skipped: state built
+        without it would be wrong
+    R3  optional additions are tagged fields: an older program reads past them
+
+Not here: what a record does to the state (state.py).
+"""
+
+import struct
+from typing import Final
+from uuid import UUID
+
+from quipu.model.errors import Code, Kind, MalformedBytes, QuipuError
+from quipu.wire.fields import INT32, array, int8, int32, int64, string, uuid
+from quipu.wire.schema import Message, Struct
+
+_HEAD: Final = struct.Struct(">HH")
+
+
+class ClusterCreated(Message, key=1, versions="0", flexible="0+"):
+    """The first record of a cluster."""
+
+    cluster_id: str = string()
+
+
+class BrokerRegistered(Message, key=2, versions="0", flexible="0+"):
+    """A broker came, or came back with another address."""
+
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(nullable="0+", default=None)
+
+
+class PartitionRecord(Struct):
+    """One partition, within a record about its topic."""
+
+    replicas: list[int] = array(INT32)
+    isr: list[int] = array(INT32)
+    leader: int = int32()
+    leader_epoch: int = int32()
+    partition_epoch: int = int32()
+
+
+class ConfigRecord(Struct):
+    """One setting, within a record about its topic."""
+
+    name: str = string()
+    value: str = string()
+
+
+class TopicCreated(Message, key=3, versions="0", flexible="0+"):
+    """A topic, whole: its partitions from 0 on and its own settings."""
+
+    name: str = string()
+    topic_id: UUID = uuid()
+    partitions: list[PartitionRecord] = array(PartitionRecord)
+    configs: list[ConfigRecord] = array(ConfigRecord)
+
+
+class TopicDeleted(Message, key=4, versions="0", flexible="0+"):
+    """A topic is gone, with its partitions and settings."""
+
+    topic_id: UUID = uuid()
+
+
+class PartitionsAdded(Message, key=5, versions="0", flexible="0+"):
+    """A topic has more partitions, after the ones it had."""
+
+    topic_id: UUID = uuid()
+    partitions: list[PartitionRecord] = array(PartitionRecord)
+
+
+class ConfigChanged(Message, key=6, versions="0", flexible="0+"):
+    """One setting of a topic or a broker was set, or (value null) is inherited again."""
+
+    resource_type: int = int8()
+    resource_name: str = string()
+    name: str = string()
+    value: str | None = string(nullable="0+", default=None)
+
+
+class ProducerIdsReserved(Message, key=7, versions="0", flexible="0+"):
+    """Producer ids below `next_producer_id` have been given to some broker."""
+
+    node_id: int = int32()
+    next_producer_id: int = int64()
+
+
+Record = (
+    ClusterCreated | BrokerRegistered | TopicCreated | TopicDeleted | PartitionsAdded
+    | ConfigChanged | ProducerIdsReserved
+)
+
+TYPES: Final[dict[int, type[Record]]] = {
+    kind.KEY: kind
+    for kind in (ClusterCreated, BrokerRegistered, TopicCreated, TopicDeleted, PartitionsAdded,
+                 ConfigChanged, ProducerIdsReserved)
+}
+assert len(TYPES) == 7  # R1: no number twice
+
+
+class UnknownRecord(QuipuError):
+    """Metadata that a newer program wrote."""
+
+    kind = Kind.INVALID
+    code = Code.UNSUPPORTED_VERSION
+
+
+def encode_record(record: Record) -> bytes:
+    version = record.VERSIONS[-1]
+    return _HEAD.pack(record.KEY, version) + record.encode(version)
+
+
+def decode_record(data: bytes | memoryview) -> Record:
+    """The record in `data`; `UnknownRecord` if a newer program wrote it (R2)."""
+    if len(data) < _HEAD.size:
+        raise MalformedBytes(f"a metadata record of {len(data)} bytes has no type and version")
+    number, version = _HEAD.unpack_from(data)
+    kind = TYPES.get(number)
+    if kind is None or version not in kind.VERSIONS:
+        name = f"type {number}" if kind is None else f"{kind.__name__} version {version}"
+        raise UnknownRecord(
+            f"the metadata log holds a record of {name}, which this program does not know: "
+            "a newer one wrote it; start that one, or restore the data directory from before")
+    return kind.decode(memoryview(data)[_HEAD.size:], version)
