@@ -1,0 +1,1 @@
+"""Nodes that end without warning, in the middle of their work."""
