@@ -1,6 +1,6 @@
 """Frames: a request or response with its header, as it goes over a connection.
 
-    request   size i32 | api_key i16 | api_version i16 | correlation_id i32 | client_id string | body
+    request   size i32 | key i16 | version i16 | correlation_id i32 | client_id string | body
     response  size i32 | correlation_id i32 | body
 
 The size does not count itself.  In flexible versions a tag section ends the header, but the
@@ -15,8 +15,8 @@ and tools are clients.
 import struct
 from typing import Final, NamedTuple
 
-from quipu.model.errors import MalformedBytes, RequestError
 from quipu.model.errors import Code as ErrorCode
+from quipu.model.errors import MalformedBytes, RequestError
 from quipu.wire.fields import VERSION_END
 from quipu.wire.messages import REQUESTS, RESPONSES
 from quipu.wire.primitives import read_tags, too_long

@@ -1,4 +1,20 @@
-"""Produce — API key 0.
+"""Produce — API key 0, versions 3-13.
+
+Behaviour
+    * carries one batch of records per partition, as it is stored; the answer tells its offset
+    * acks 0 wants no answer at all, 1 the leader's word, -1 that of every replica in sync
+Versions
+    v3   transactional id; record batches of format 2, the only one there is here
+    v4   KAFKA_STORAGE_ERROR may be answered
+    v5   answers tell the log start offset
+    v7   zstd may be used
+    v8   answers name the records that had a batch refused
+    v9   flexible encoding
+    v10  answers may name the leader that should have been asked
+    v11  TRANSACTION_ABORTABLE may be answered
+    v12  in a transaction, the partition need not have been added to it before
+    v13  topics by id instead of by name
+Versions 0-2 are gone since Kafka 4.0, but librdkafka looks for them in the list of versions.
 """
 
 from uuid import UUID
@@ -8,14 +24,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class PartitionProduceData(Struct):
-    """TODO."""
+    """Batches for one partition."""
 
     index: int = int32()
     records: memoryview | None = records()
 
 
 class TopicProduceData(Struct):
-    """TODO."""
+    """Batches for one topic."""
 
     name: str = string("3-12")
     topic_id: UUID = uuid("13+")
@@ -23,7 +39,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Request, key=0, versions="3-13", flexible="9+"):
-    """TODO."""
+    """Store these records."""
 
     transactional_id: str | None = string(nullable="0+", default=None)
     acks: int = int16()
@@ -32,21 +48,21 @@ class ProduceRequest(Request, key=0, versions="3-13", flexible="9+"):
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """TODO."""
+    """A record that had its batch refused."""
 
     batch_index: int = int32()
     batch_index_error_message: str | None = string(nullable="0+", default=None)
 
 
 class LeaderIdAndEpoch(Struct):
-    """TODO."""
+    """The leader that should have been asked; -1 where there is nothing to tell."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
 class PartitionProduceResponse(Struct):
-    """TODO."""
+    """Where a batch was stored, or why not."""
 
     index: int = int32()
     error_code: int = int16()
@@ -59,7 +75,7 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    """TODO."""
+    """What became of the batches for one topic."""
 
     name: str = string("3-12")
     topic_id: UUID = uuid("13+")
@@ -67,7 +83,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """TODO."""
+    """How to reach a broker that some `current_leader` names."""
 
     node_id: int = int32()
     host: str = string()
@@ -76,7 +92,7 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Response, key=0, versions="3-13", flexible="9+"):
-    """TODO."""
+    """What became of the records."""
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time: int = int32()

@@ -1,21 +1,40 @@
-"""Fetch — API key 1.
+"""Fetch — API key 1, versions 4-18.
+
+Behaviour
+    * reads batches from an offset on; waits up to max_wait for min_bytes of them
+    * in a session, a request names only the partitions that changed since the one before
+    * followers use the same request as consumers, with their id in place of -1
+Versions
+    v4   isolation level, aborted transactions
+    v5   log start offset
+    v7   sessions
+    v9   current leader epoch: whoever knows another one is told so
+    v10  batches may be compressed by zstd
+    v11  rack of the consumer, and the replica that it had better read from
+    v12  flexible encoding; epoch of the last record fetched, and where histories part
+    v13  topics by id instead of by name
+    v14  OFFSET_MOVED_TO_TIERED_STORAGE may be answered
+    v15  replica id and epoch move to a tagged field
+    v16  answers may name the leader that should have been asked
+    v17  directory id of the replica
+    v18  high watermark that the replica knows
 """
 
 from uuid import UUID
 
-from quipu.wire.fields import INT32, array, int16, int32, int64, int8, records, string, struct, uuid
+from quipu.wire.fields import INT32, array, int8, int16, int32, int64, records, string, struct, uuid
 from quipu.wire.schema import Request, Response, Struct
 
 
 class ReplicaState(Struct):
-    """TODO."""
+    """The follower that asks; -1 for a consumer."""
 
     replica_id: int = int32(default=-1)
     replica_epoch: int = int64(default=-1)
 
 
 class FetchPartition(Struct):
-    """TODO."""
+    """Where to read in one partition."""
 
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1)
@@ -28,7 +47,7 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    """TODO."""
+    """What to read of one topic."""
 
     topic: str = string("4-12")
     topic_id: UUID = uuid("13+")
@@ -36,7 +55,7 @@ class FetchTopic(Struct):
 
 
 class ForgottenTopic(Struct):
-    """TODO."""
+    """Partitions to take out of the session."""
 
     topic: str = string("7-12")
     topic_id: UUID = uuid("13+")
@@ -44,7 +63,7 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Request, key=1, versions="4-18", flexible="12+"):
-    """TODO."""
+    """Read from these offsets on."""
 
     cluster_id: str | None = string("12+", nullable="0+", default=None, tag=0)
     replica_id: int = int32("4-14", default=-1)
@@ -61,35 +80,35 @@ class FetchRequest(Request, key=1, versions="4-18", flexible="12+"):
 
 
 class EpochEndOffset(Struct):
-    """TODO."""
+    """Where the reader's history and the leader's part; -1 where they do not."""
 
     epoch: int = int32(default=-1)
     end_offset: int = int64(default=-1)
 
 
 class LeaderIdAndEpoch(Struct):
-    """TODO."""
+    """The leader that should have been asked; -1 where there is nothing to tell."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
 class SnapshotId(Struct):
-    """TODO."""
+    """The snapshot that a follower has to begin with; -1 for none."""
 
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
 
 
 class AbortedTransaction(Struct):
-    """TODO."""
+    """From this offset on, the records of this producer were aborted."""
 
     producer_id: int = int64()
     first_offset: int = int64()
 
 
 class PartitionData(Struct):
-    """TODO."""
+    """What was read of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -105,7 +124,7 @@ class PartitionData(Struct):
 
 
 class FetchableTopicResponse(Struct):
-    """TODO."""
+    """What was read of one topic."""
 
     topic: str = string("4-12")
     topic_id: UUID = uuid("13+")
@@ -113,7 +132,7 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """TODO."""
+    """How to reach a broker that some `current_leader` names."""
 
     node_id: int = int32()
     host: str = string()
@@ -122,7 +141,7 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Response, key=1, versions="4-18", flexible="12+"):
-    """TODO."""
+    """What was read."""
 
     throttle_time: int = int32()
     error_code: int = int16("7+")

@@ -1,12 +1,28 @@
-"""ListOffsets — API key 2.
+"""ListOffsets — API key 2, versions 1-11.
+
+Behaviour
+    * finds the first offset whose record is not older than a timestamp
+    * timestamps below zero ask for ends: -1 latest, -2 earliest, -3 the record with the largest
+      timestamp, -4 earliest kept locally, -5 latest kept remotely, -6 earliest not yet copied
+Versions
+    v1   one offset and its timestamp per partition
+    v2   isolation level
+    v4   leader epochs
+    v5   OFFSET_NOT_AVAILABLE may be answered
+    v6   flexible encoding
+    v7   -3
+    v8   -4
+    v9   -5
+    v10  timeout for what has to be looked up remotely
+    v11  -6
 """
 
-from quipu.wire.fields import array, int16, int32, int64, int8, string
+from quipu.wire.fields import array, int8, int16, int32, int64, string
 from quipu.wire.schema import Request, Response, Struct
 
 
 class ListOffsetsPartition(Struct):
-    """TODO."""
+    """The timestamp to look for in one partition."""
 
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1)
@@ -14,14 +30,14 @@ class ListOffsetsPartition(Struct):
 
 
 class ListOffsetsTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
 class ListOffsetsRequest(Request, key=2, versions="1-11", flexible="6+"):
-    """TODO."""
+    """Find offsets by timestamps."""
 
     replica_id: int = int32()
     isolation_level: int = int8("2+")
@@ -30,7 +46,7 @@ class ListOffsetsRequest(Request, key=2, versions="1-11", flexible="6+"):
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """TODO."""
+    """What was found; offset and timestamp -1 for nothing."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -40,14 +56,14 @@ class ListOffsetsPartitionResponse(Struct):
 
 
 class ListOffsetsTopicResponse(Struct):
-    """TODO."""
+    """What was found in one topic."""
 
     name: str = string()
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
 class ListOffsetsResponse(Response, key=2, versions="1-11", flexible="6+"):
-    """TODO."""
+    """What was found."""
 
     throttle_time: int = int32("2+")
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

@@ -1,4 +1,21 @@
-"""Metadata — API key 3.
+"""Metadata — API key 3, versions 0-13.
+
+Behaviour
+    * tells the brokers, and of topics their partitions, leaders and replicas
+    * all topics are asked for by a null array, or in v0 by an empty one
+    * may create a topic that is asked for by name and does not exist
+Versions
+    v1   racks, controller, internal topics; null asks for all topics, an empty array for none
+    v2   cluster id
+    v4   creation of topics may be declined
+    v5   offline replicas
+    v7   leader epochs
+    v8   operations that the asker may do
+    v9   flexible encoding
+    v10  topic ids, and names may be null
+    v11  operations on the cluster are told by DescribeCluster instead
+    v12  topics may be asked for by id
+    v13  an error code for the whole answer
 """
 
 from uuid import UUID
@@ -8,14 +25,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class MetadataRequestTopic(Struct):
-    """TODO."""
+    """A topic to tell about."""
 
     topic_id: UUID = uuid("10+")
     name: str | None = string(nullable="10+")
 
 
 class MetadataRequest(Request, key=3, versions="0-13", flexible="9+"):
-    """TODO."""
+    """Tell about brokers and topics."""
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
@@ -24,7 +41,7 @@ class MetadataRequest(Request, key=3, versions="0-13", flexible="9+"):
 
 
 class MetadataResponseBroker(Struct):
-    """TODO."""
+    """A broker and how to reach it."""
 
     node_id: int = int32()
     host: str = string()
@@ -33,7 +50,7 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """TODO."""
+    """A partition: who leads, who follows."""
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -45,7 +62,7 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
-    """TODO."""
+    """A topic and its partitions."""
 
     error_code: int = int16()
     name: str | None = string(nullable="12+")
@@ -56,7 +73,7 @@ class MetadataResponseTopic(Struct):
 
 
 class MetadataResponse(Response, key=3, versions="0-13", flexible="9+"):
-    """TODO."""
+    """Brokers and topics."""
 
     throttle_time: int = int32("3+")
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)

@@ -1,4 +1,15 @@
-"""OffsetCommit — API key 8.
+"""OffsetCommit — API key 8, versions 2-10.
+
+Behaviour
+    * stores the offsets that a group has read up to, with a little metadata each
+    * a commit from outside of the group's protocol has generation -1 and no member id
+Versions
+    v5   retention time is gone: it is a setting of the broker
+    v6   leader epochs
+    v7   static members
+    v8   flexible encoding
+    v9   members of the newer group protocol send their epoch as generation
+    v10  topics by id instead of by name
 """
 
 from uuid import UUID
@@ -8,7 +19,7 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class OffsetCommitRequestPartition(Struct):
-    """TODO."""
+    """The offset to store for one partition."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -17,7 +28,7 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitRequestTopic(Struct):
-    """TODO."""
+    """Offsets of one topic."""
 
     name: str = string("2-9")
     topic_id: UUID = uuid("10+")
@@ -25,7 +36,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Request, key=8, versions="2-10", flexible="8+"):
-    """TODO."""
+    """Store how far a group has read."""
 
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(default=-1)
@@ -36,14 +47,14 @@ class OffsetCommitRequest(Request, key=8, versions="2-10", flexible="8+"):
 
 
 class OffsetCommitResponsePartition(Struct):
-    """TODO."""
+    """Whether the offset of one partition was stored."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class OffsetCommitResponseTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string("2-9")
     topic_id: UUID = uuid("10+")
@@ -51,7 +62,7 @@ class OffsetCommitResponseTopic(Struct):
 
 
 class OffsetCommitResponse(Response, key=8, versions="2-10", flexible="8+"):
-    """TODO."""
+    """Which offsets were stored."""
 
     throttle_time: int = int32("3+")
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

@@ -1,4 +1,16 @@
-"""OffsetFetch — API key 9.
+"""OffsetFetch — API key 9, versions 1-10.
+
+Behaviour
+    * tells the offsets that groups have committed; -1 where there is none
+    * a null array of topics asks for everything that a group has committed
+Versions
+    v2   all topics may be asked for; an error code for the whole answer
+    v5   leader epochs
+    v6   flexible encoding
+    v7   require_stable: no answer while a transaction has offsets pending
+    v8   several groups in one request
+    v9   member id and epoch, for the newer group protocol
+    v10  topics by id instead of by name
 """
 
 from uuid import UUID
@@ -8,14 +20,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class OffsetFetchRequestTopic(Struct):
-    """TODO."""
+    """Partitions of one topic; up to v7, of the one group."""
 
     name: str = string()
     partition_indexes: list[int] = array(INT32)
 
 
 class OffsetFetchRequestTopics(Struct):
-    """TODO."""
+    """Partitions of one topic; since v8, of one of the groups."""
 
     name: str = string("8-9")
     topic_id: UUID = uuid("10+")
@@ -23,7 +35,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """TODO."""
+    """What to tell of one group."""
 
     group_id: str = string()
     member_id: str | None = string("9+", nullable="0+", default=None)
@@ -32,7 +44,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Request, key=9, versions="1-10", flexible="6+"):
-    """TODO."""
+    """Tell how far groups have read."""
 
     group_id: str = string("1-7")
     topics: list[OffsetFetchRequestTopic] | None = array(
@@ -42,7 +54,7 @@ class OffsetFetchRequest(Request, key=9, versions="1-10", flexible="6+"):
 
 
 class OffsetFetchResponsePartition(Struct):
-    """TODO."""
+    """The offset of one partition; up to v7."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -52,14 +64,14 @@ class OffsetFetchResponsePartition(Struct):
 
 
 class OffsetFetchResponseTopic(Struct):
-    """TODO."""
+    """Offsets of one topic; up to v7."""
 
     name: str = string()
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
 class OffsetFetchResponsePartitions(Struct):
-    """TODO."""
+    """The offset of one partition; since v8."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -69,7 +81,7 @@ class OffsetFetchResponsePartitions(Struct):
 
 
 class OffsetFetchResponseTopics(Struct):
-    """TODO."""
+    """Offsets of one topic; since v8."""
 
     name: str = string("8-9")
     topic_id: UUID = uuid("10+")
@@ -77,7 +89,7 @@ class OffsetFetchResponseTopics(Struct):
 
 
 class OffsetFetchResponseGroup(Struct):
-    """TODO."""
+    """Offsets of one group."""
 
     group_id: str = string()
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics)
@@ -85,7 +97,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Response, key=9, versions="1-10", flexible="6+"):
-    """TODO."""
+    """How far groups have read."""
 
     throttle_time: int = int32("3+")
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "1-7")

@@ -1,4 +1,10 @@
-"""Heartbeat — API key 12.
+"""Heartbeat — API key 12, versions 0-4.
+
+Behaviour
+    * tells that a member lives; the answer tells it when to join again
+Versions
+    v3  static members
+    v4  flexible encoding
 """
 
 from quipu.wire.fields import int16, int32, string
@@ -6,7 +12,7 @@ from quipu.wire.schema import Request, Response
 
 
 class HeartbeatRequest(Request, key=12, versions="0-4", flexible="4+"):
-    """TODO."""
+    """I am alive."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -15,7 +21,7 @@ class HeartbeatRequest(Request, key=12, versions="0-4", flexible="4+"):
 
 
 class HeartbeatResponse(Response, key=12, versions="0-4", flexible="4+"):
-    """TODO."""
+    """Whether to go on or to join again."""
 
     throttle_time: int = int32("1+")
     error_code: int = int16()

@@ -1,4 +1,11 @@
-"""LeaveGroup — API key 13.
+"""LeaveGroup — API key 13, versions 0-5.
+
+Behaviour
+    * takes members out of a group at once, rather than when their sessions end
+Versions
+    v3  several members in one request, static ones by instance id
+    v4  flexible encoding
+    v5  a reason, for the broker's log
 """
 
 from quipu.wire.fields import array, int16, int32, string
@@ -6,7 +13,7 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class MemberIdentity(Struct):
-    """TODO."""
+    """A member that leaves."""
 
     member_id: str = string()
     group_instance_id: str | None = string(nullable="0+", default=None)
@@ -14,7 +21,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Request, key=13, versions="0-5", flexible="4+"):
-    """TODO."""
+    """These members leave."""
 
     group_id: str = string()
     member_id: str = string("0-2")
@@ -22,7 +29,7 @@ class LeaveGroupRequest(Request, key=13, versions="0-5", flexible="4+"):
 
 
 class MemberResponse(Struct):
-    """TODO."""
+    """Whether one member has left."""
 
     member_id: str = string()
     group_instance_id: str | None = string(nullable="0+")
@@ -30,7 +37,7 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(Response, key=13, versions="0-5", flexible="4+"):
-    """TODO."""
+    """Which members have left."""
 
     throttle_time: int = int32("1+")
     error_code: int = int16()

@@ -1,4 +1,11 @@
-"""SyncGroup — API key 14.
+"""SyncGroup — API key 14, versions 0-5.
+
+Behaviour
+    * the leader hands in what each member is to do, every member gets its share
+Versions
+    v3  static members
+    v4  flexible encoding
+    v5  protocol type and name, which have to match the group's
 """
 
 from quipu.wire.fields import array, binary, int16, int32, string
@@ -6,14 +13,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class SyncGroupRequestAssignment(Struct):
-    """TODO."""
+    """One member's share of the work."""
 
     member_id: str = string()
     assignment: bytes = binary()
 
 
 class SyncGroupRequest(Request, key=14, versions="0-5", flexible="4+"):
-    """TODO."""
+    """Give me my share; from the leader, here are the shares of all."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -25,7 +32,7 @@ class SyncGroupRequest(Request, key=14, versions="0-5", flexible="4+"):
 
 
 class SyncGroupResponse(Response, key=14, versions="0-5", flexible="4+"):
-    """TODO."""
+    """Your share."""
 
     throttle_time: int = int32("1+")
     error_code: int = int16()

@@ -1,4 +1,12 @@
-"""DescribeGroups — API key 15.
+"""DescribeGroups — API key 15, versions 0-6.
+
+Behaviour
+    * tells the state and the members of groups
+Versions
+    v3  operations that the asker may do
+    v4  instance ids of static members
+    v5  flexible encoding
+    v6  a group that does not exist is an error, with a message, and no longer one that is dead
 """
 
 from quipu.wire.fields import STRING, array, binary, boolean, int16, int32, string
@@ -6,14 +14,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DescribeGroupsRequest(Request, key=15, versions="0-6", flexible="5+"):
-    """TODO."""
+    """Tell about these groups."""
 
     groups: list[str] = array(STRING)
     include_authorized_operations: bool = boolean("3+")
 
 
 class DescribedGroupMember(Struct):
-    """TODO."""
+    """A member of a group."""
 
     member_id: str = string()
     group_instance_id: str | None = string("4+", nullable="0+", default=None)
@@ -24,7 +32,7 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    """TODO."""
+    """A group and its members."""
 
     error_code: int = int16()
     error_message: str | None = string("6+", nullable="0+", default=None)
@@ -37,7 +45,7 @@ class DescribedGroup(Struct):
 
 
 class DescribeGroupsResponse(Response, key=15, versions="0-6", flexible="5+"):
-    """TODO."""
+    """The groups."""
 
     throttle_time: int = int32("1+")
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -1,4 +1,11 @@
-"""ListGroups — API key 16.
+"""ListGroups — API key 16, versions 0-5.
+
+Behaviour
+    * tells the groups that this broker looks after
+Versions
+    v3  flexible encoding
+    v4  states: told, and to choose by
+    v5  types: told, and to choose by
 """
 
 from quipu.wire.fields import STRING, array, int16, int32, string
@@ -6,14 +13,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class ListGroupsRequest(Request, key=16, versions="0-5", flexible="3+"):
-    """TODO."""
+    """Which groups are there?"""
 
     states_filter: list[str] = array(STRING, "4+")
     types_filter: list[str] = array(STRING, "5+")
 
 
 class ListedGroup(Struct):
-    """TODO."""
+    """A group."""
 
     group_id: str = string()
     protocol_type: str = string()
@@ -22,7 +29,7 @@ class ListedGroup(Struct):
 
 
 class ListGroupsResponse(Response, key=16, versions="0-5", flexible="3+"):
-    """TODO."""
+    """The groups that are there."""
 
     throttle_time: int = int32("1+")
     error_code: int = int16()

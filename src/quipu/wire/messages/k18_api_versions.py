@@ -1,4 +1,12 @@
-"""ApiVersions — API key 18.
+"""ApiVersions — API key 18, versions 0-4.
+
+Behaviour
+    * asks which APIs are served, in which versions; the first request on a connection
+    * the header of the answer has no tags in any version, so that every client can read it
+Versions
+    v1  throttle time
+    v3  flexible encoding; name and version of the client's software; features
+    v4  features may have a lowest version of 0
 """
 
 from quipu.wire.fields import array, boolean, int16, int32, int64, string
@@ -6,14 +14,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class ApiVersionsRequest(Request, key=18, versions="0-4", flexible="3+"):
-    """TODO."""
+    """What is served here?"""
 
     client_software_name: str = string("3+")
     client_software_version: str = string("3+")
 
 
 class ApiVersion(Struct):
-    """TODO."""
+    """The versions of one API, both ends in."""
 
     api_key: int = int16()
     min_version: int = int16()
@@ -21,7 +29,7 @@ class ApiVersion(Struct):
 
 
 class SupportedFeatureKey(Struct):
-    """TODO."""
+    """The levels that this broker could run a feature at."""
 
     name: str = string()
     min_version: int = int16()
@@ -29,7 +37,7 @@ class SupportedFeatureKey(Struct):
 
 
 class FinalizedFeatureKey(Struct):
-    """TODO."""
+    """The levels that the whole cluster runs a feature at."""
 
     name: str = string()
     max_version_level: int = int16()
@@ -37,7 +45,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Response, key=18, versions="0-4", flexible="3+"):
-    """TODO."""
+    """What is served here."""
 
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)

@@ -1,28 +1,37 @@
-"""CreateTopics — API key 19.
+"""CreateTopics — API key 19, versions 2-7.
+
+Behaviour
+    * creates topics, each with a number of partitions or with replicas given one by one
+    * -1 partitions or replicas mean the broker's default
+Versions
+    v4  defaults may be asked for
+    v5  flexible encoding; answers tell partitions, replicas and settings of what was created
+    v6  THROTTLING_QUOTA_EXCEEDED may be answered
+    v7  answers tell the topic's id
 """
 
 from uuid import UUID
 
-from quipu.wire.fields import INT32, array, boolean, int16, int32, int8, string, uuid
+from quipu.wire.fields import INT32, array, boolean, int8, int16, int32, string, uuid
 from quipu.wire.schema import Request, Response, Struct
 
 
 class CreatableReplicaAssignment(Struct):
-    """TODO."""
+    """Who is to have the replicas of one partition."""
 
     partition_index: int = int32()
     broker_ids: list[int] = array(INT32)
 
 
 class CreatableTopicConfig(Struct):
-    """TODO."""
+    """A setting of the new topic."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
 
 
 class CreatableTopic(Struct):
-    """TODO."""
+    """A topic to create."""
 
     name: str = string()
     num_partitions: int = int32()
@@ -32,7 +41,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Request, key=19, versions="2-7", flexible="5+"):
-    """TODO."""
+    """Create these topics."""
 
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout: int = int32(default=60000)
@@ -40,7 +49,7 @@ class CreateTopicsRequest(Request, key=19, versions="2-7", flexible="5+"):
 
 
 class CreatableTopicConfigs(Struct):
-    """TODO."""
+    """A setting that the new topic has."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -50,7 +59,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """TODO."""
+    """The new topic, or why there is none."""
 
     name: str = string()
     topic_id: UUID = uuid("7+")
@@ -63,7 +72,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Response, key=19, versions="2-7", flexible="5+"):
-    """TODO."""
+    """What became of the topics."""
 
     throttle_time: int = int32()
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

@@ -1,4 +1,12 @@
-"""DeleteTopics — API key 20.
+"""DeleteTopics — API key 20, versions 1-6.
+
+Behaviour
+    * deletes topics and everything in them
+Versions
+    v3  TOPIC_DELETION_DISABLED may be answered
+    v4  flexible encoding
+    v5  error messages
+    v6  topics by name or by id
 """
 
 from uuid import UUID
@@ -8,14 +16,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DeleteTopicState(Struct):
-    """TODO."""
+    """A topic to delete, by name or by id."""
 
     name: str | None = string(nullable="0+", default=None)
     topic_id: UUID = uuid()
 
 
 class DeleteTopicsRequest(Request, key=20, versions="1-6", flexible="4+"):
-    """TODO."""
+    """Delete these topics."""
 
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
     topic_names: list[str] = array(STRING, "1-5")
@@ -23,7 +31,7 @@ class DeleteTopicsRequest(Request, key=20, versions="1-6", flexible="4+"):
 
 
 class DeletableTopicResult(Struct):
-    """TODO."""
+    """Whether one topic was deleted."""
 
     name: str | None = string(nullable="6+")
     topic_id: UUID = uuid("6+")
@@ -32,7 +40,7 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(Response, key=20, versions="1-6", flexible="4+"):
-    """TODO."""
+    """Which topics were deleted."""
 
     throttle_time: int = int32()
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)

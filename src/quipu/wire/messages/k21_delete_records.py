@@ -1,4 +1,9 @@
-"""DeleteRecords — API key 21.
+"""DeleteRecords — API key 21, versions 0-2.
+
+Behaviour
+    * moves the log start offset forward; -1 means up to the high watermark
+Versions
+    v2  flexible encoding
 """
 
 from quipu.wire.fields import array, int16, int32, int64, string
@@ -6,28 +11,28 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DeleteRecordsPartition(Struct):
-    """TODO."""
+    """The offset to delete before in one partition."""
 
     partition_index: int = int32()
     offset: int = int64()
 
 
 class DeleteRecordsTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
 class DeleteRecordsRequest(Request, key=21, versions="0-2", flexible="2+"):
-    """TODO."""
+    """Delete the records before these offsets."""
 
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout: int = int32()
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """TODO."""
+    """Where one partition begins now."""
 
     partition_index: int = int32()
     low_watermark: int = int64()
@@ -35,14 +40,14 @@ class DeleteRecordsPartitionResult(Struct):
 
 
 class DeleteRecordsTopicResult(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 
 class DeleteRecordsResponse(Response, key=21, versions="0-2", flexible="2+"):
-    """TODO."""
+    """Where the partitions begin now."""
 
     throttle_time: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

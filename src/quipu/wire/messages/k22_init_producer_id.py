@@ -1,4 +1,14 @@
-"""InitProducerId — API key 22.
+"""InitProducerId — API key 22, versions 0-6.
+
+Behaviour
+    * gives a producer an id and an epoch, by which its batches are told from copies of them
+    * with a transactional id, ends what an earlier producer of that name has begun
+Versions
+    v2  flexible encoding
+    v3  a producer may go on with the id that it has, in a new epoch
+    v4  PRODUCER_FENCED may be answered
+    v5  TRANSACTION_ABORTABLE may be answered
+    v6  two-phase commit
 """
 
 from quipu.wire.fields import boolean, int16, int32, int64, string
@@ -6,7 +16,7 @@ from quipu.wire.schema import Request, Response
 
 
 class InitProducerIdRequest(Request, key=22, versions="0-6", flexible="2+"):
-    """TODO."""
+    """Give me a producer id."""
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout: int = int32()
@@ -17,7 +27,7 @@ class InitProducerIdRequest(Request, key=22, versions="0-6", flexible="2+"):
 
 
 class InitProducerIdResponse(Response, key=22, versions="0-6", flexible="2+"):
-    """TODO."""
+    """The producer id and its epoch."""
 
     throttle_time: int = int32()
     error_code: int = int16()

@@ -1,12 +1,20 @@
-"""DescribeConfigs — API key 32.
+"""DescribeConfigs — API key 32, versions 1-4.
+
+Behaviour
+    * tells the settings of topics (resource type 2), brokers (4) and their loggers (8), with
+      where each value comes from; null asks for all settings of a resource
+Versions
+    v1  source of each value; the values that it stands in front of
+    v3  type and documentation
+    v4  flexible encoding
 """
 
-from quipu.wire.fields import STRING, array, boolean, int16, int32, int8, string
+from quipu.wire.fields import STRING, array, boolean, int8, int16, int32, string
 from quipu.wire.schema import Request, Response, Struct
 
 
 class DescribeConfigsResource(Struct):
-    """TODO."""
+    """A resource and which of its settings to tell."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -14,7 +22,7 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(Request, key=32, versions="1-4", flexible="4+"):
-    """TODO."""
+    """Tell the settings of these resources."""
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean()
@@ -22,7 +30,7 @@ class DescribeConfigsRequest(Request, key=32, versions="1-4", flexible="4+"):
 
 
 class DescribeConfigsSynonym(Struct):
-    """TODO."""
+    """A value of the setting, and where it comes from; the first one counts."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -30,7 +38,7 @@ class DescribeConfigsSynonym(Struct):
 
 
 class DescribeConfigsResourceResult(Struct):
-    """TODO."""
+    """One setting."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -43,7 +51,7 @@ class DescribeConfigsResourceResult(Struct):
 
 
 class DescribeConfigsResult(Struct):
-    """TODO."""
+    """The settings of one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -53,7 +61,7 @@ class DescribeConfigsResult(Struct):
 
 
 class DescribeConfigsResponse(Response, key=32, versions="1-4", flexible="4+"):
-    """TODO."""
+    """The settings."""
 
     throttle_time: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

@@ -1,19 +1,25 @@
-"""AlterConfigs — API key 33.
+"""AlterConfigs — API key 33, versions 0-2.
+
+Behaviour
+    * replaces all settings of a resource: what is not named goes back to its default
+    * IncrementalAlterConfigs changes single ones, and is what tools use now
+Versions
+    v2  flexible encoding
 """
 
-from quipu.wire.fields import array, boolean, int16, int32, int8, string
+from quipu.wire.fields import array, boolean, int8, int16, int32, string
 from quipu.wire.schema import Request, Response, Struct
 
 
 class AlterableConfig(Struct):
-    """TODO."""
+    """A setting and its new value."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
 
 
 class AlterConfigsResource(Struct):
-    """TODO."""
+    """A resource and all settings that it is to have."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -21,14 +27,14 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Request, key=33, versions="0-2", flexible="2+"):
-    """TODO."""
+    """Replace the settings of these resources."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
 
 class AlterConfigsResourceResponse(Struct):
-    """TODO."""
+    """Whether the settings of one resource were changed."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -37,7 +43,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(Response, key=33, versions="0-2", flexible="2+"):
-    """TODO."""
+    """Whose settings were changed."""
 
     throttle_time: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -1,4 +1,12 @@
-"""DescribeLogDirs — API key 35.
+"""DescribeLogDirs — API key 35, versions 1-4.
+
+Behaviour
+    * tells the directories with partitions' logs and the size of each log
+    * null asks for all topics
+Versions
+    v2  flexible encoding
+    v3  an error code for the whole answer
+    v4  size of the volume and what is left of it
 """
 
 from quipu.wire.fields import INT32, array, boolean, int16, int32, int64, string
@@ -6,20 +14,20 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DescribableLogDirTopic(Struct):
-    """TODO."""
+    """Partitions of one topic to tell about."""
 
     topic: str = string()
     partitions: list[int] = array(INT32)
 
 
 class DescribeLogDirsRequest(Request, key=35, versions="1-4", flexible="2+"):
-    """TODO."""
+    """Where are the logs, and how large?"""
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
 
 class DescribeLogDirsPartition(Struct):
-    """TODO."""
+    """The log of one partition."""
 
     partition_index: int = int32()
     partition_size: int = int64()
@@ -28,14 +36,14 @@ class DescribeLogDirsPartition(Struct):
 
 
 class DescribeLogDirsTopic(Struct):
-    """TODO."""
+    """Logs of one topic."""
 
     name: str = string()
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 
 class DescribeLogDirsResult(Struct):
-    """TODO."""
+    """One directory."""
 
     error_code: int = int16()
     log_dir: str = string()
@@ -45,7 +53,7 @@ class DescribeLogDirsResult(Struct):
 
 
 class DescribeLogDirsResponse(Response, key=35, versions="1-4", flexible="2+"):
-    """TODO."""
+    """The directories."""
 
     throttle_time: int = int32()
     error_code: int = int16("3+")

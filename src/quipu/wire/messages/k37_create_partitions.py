@@ -1,4 +1,10 @@
-"""CreatePartitions — API key 37.
+"""CreatePartitions — API key 37, versions 0-3.
+
+Behaviour
+    * raises a topic's number of partitions to `count`; never lowers it
+Versions
+    v2  flexible encoding
+    v3  THROTTLING_QUOTA_EXCEEDED may be answered
 """
 
 from quipu.wire.fields import INT32, array, boolean, int16, int32, string
@@ -6,13 +12,13 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class CreatePartitionsAssignment(Struct):
-    """TODO."""
+    """Who is to have the replicas of one new partition."""
 
     broker_ids: list[int] = array(INT32)
 
 
 class CreatePartitionsTopic(Struct):
-    """TODO."""
+    """A topic and the number of partitions that it is to have."""
 
     name: str = string()
     count: int = int32()
@@ -21,7 +27,7 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Request, key=37, versions="0-3", flexible="2+"):
-    """TODO."""
+    """Give these topics more partitions."""
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout: int = int32()
@@ -29,7 +35,7 @@ class CreatePartitionsRequest(Request, key=37, versions="0-3", flexible="2+"):
 
 
 class CreatePartitionsTopicResult(Struct):
-    """TODO."""
+    """Whether one topic has them."""
 
     name: str = string()
     error_code: int = int16()
@@ -37,7 +43,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Response, key=37, versions="0-3", flexible="2+"):
-    """TODO."""
+    """Which topics have them."""
 
     throttle_time: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

@@ -1,4 +1,9 @@
-"""DeleteGroups — API key 42.
+"""DeleteGroups — API key 42, versions 0-2.
+
+Behaviour
+    * forgets groups without members, and the offsets that they committed
+Versions
+    v2  flexible encoding
 """
 
 from quipu.wire.fields import STRING, array, int16, int32, string
@@ -6,20 +11,20 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DeleteGroupsRequest(Request, key=42, versions="0-2", flexible="2+"):
-    """TODO."""
+    """Forget these groups."""
 
     groups_names: list[str] = array(STRING)
 
 
 class DeletableGroupResult(Struct):
-    """TODO."""
+    """Whether one group was forgotten."""
 
     group_id: str = string()
     error_code: int = int16()
 
 
 class DeleteGroupsResponse(Response, key=42, versions="0-2", flexible="2+"):
-    """TODO."""
+    """Which groups were forgotten."""
 
     throttle_time: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

@@ -1,12 +1,18 @@
-"""IncrementalAlterConfigs — API key 44.
+"""IncrementalAlterConfigs — API key 44, versions 0-1.
+
+Behaviour
+    * changes single settings of a resource: sets (operation 0), goes back to the default (1),
+      appends to a list (2) or takes from it (3)
+Versions
+    v1  flexible encoding
 """
 
-from quipu.wire.fields import array, boolean, int16, int32, int8, string
+from quipu.wire.fields import array, boolean, int8, int16, int32, string
 from quipu.wire.schema import Request, Response, Struct
 
 
 class AlterableConfig(Struct):
-    """TODO."""
+    """A setting and what to do with it."""
 
     name: str = string()
     config_operation: int = int8()
@@ -14,7 +20,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """TODO."""
+    """A resource and the changes to its settings."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -22,14 +28,14 @@ class AlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(Request, key=44, versions="0-1", flexible="1+"):
-    """TODO."""
+    """Change settings of these resources."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
 
 class AlterConfigsResourceResponse(Struct):
-    """TODO."""
+    """Whether the settings of one resource were changed."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -38,7 +44,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Response, key=44, versions="0-1", flexible="1+"):
-    """TODO."""
+    """Whose settings were changed."""
 
     throttle_time: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -1,4 +1,9 @@
-"""OffsetDelete — API key 47.
+"""OffsetDelete — API key 47, version 0.
+
+Behaviour
+    * forgets offsets that a group has committed, of topics that it does not read
+Versions
+    v0  never made flexible; the error code comes before the throttle time here
 """
 
 from quipu.wire.fields import array, int16, int32, string
@@ -6,41 +11,41 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class OffsetDeleteRequestPartition(Struct):
-    """TODO."""
+    """A partition."""
 
     partition_index: int = int32()
 
 
 class OffsetDeleteRequestTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
 
 
 class OffsetDeleteRequest(Request, key=47, versions="0"):
-    """TODO."""
+    """Forget what a group has committed for these."""
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """TODO."""
+    """Whether the offset of one partition was forgotten."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class OffsetDeleteResponseTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
 
 
 class OffsetDeleteResponse(Response, key=47, versions="0"):
-    """TODO."""
+    """Which offsets were forgotten."""
 
     error_code: int = int16()
     throttle_time: int = int32()

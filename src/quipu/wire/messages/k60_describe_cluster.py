@@ -1,12 +1,19 @@
-"""DescribeCluster — API key 60.
+"""DescribeCluster — API key 60, versions 0-2.
+
+Behaviour
+    * tells the cluster's id, its brokers and its controller
+Versions
+    v0  flexible from the start
+    v1  endpoint type: brokers (1) or controllers (2)
+    v2  fenced brokers too, if asked for
 """
 
-from quipu.wire.fields import array, boolean, int16, int32, int8, string
+from quipu.wire.fields import array, boolean, int8, int16, int32, string
 from quipu.wire.schema import Request, Response, Struct
 
 
 class DescribeClusterRequest(Request, key=60, versions="0-2", flexible="0+"):
-    """TODO."""
+    """Tell about the cluster."""
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)
@@ -14,7 +21,7 @@ class DescribeClusterRequest(Request, key=60, versions="0-2", flexible="0+"):
 
 
 class DescribeClusterBroker(Struct):
-    """TODO."""
+    """A broker and how to reach it."""
 
     broker_id: int = int32()
     host: str = string()
@@ -24,7 +31,7 @@ class DescribeClusterBroker(Struct):
 
 
 class DescribeClusterResponse(Response, key=60, versions="0-2", flexible="0+"):
-    """TODO."""
+    """The cluster."""
 
     throttle_time: int = int32()
     error_code: int = int16()

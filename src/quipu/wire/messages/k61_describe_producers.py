@@ -1,4 +1,9 @@
-"""DescribeProducers — API key 61.
+"""DescribeProducers — API key 61, version 0.
+
+Behaviour
+    * tells which producers a partition remembers, and where open transactions begin
+Versions
+    v0  flexible from the start
 """
 
 from quipu.wire.fields import INT32, array, int16, int32, int64, string
@@ -6,20 +11,20 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class TopicRequest(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partition_indexes: list[int] = array(INT32)
 
 
 class DescribeProducersRequest(Request, key=61, versions="0", flexible="0+"):
-    """TODO."""
+    """Who produces to these partitions?"""
 
     topics: list[TopicRequest] = array(TopicRequest)
 
 
 class ProducerState(Struct):
-    """TODO."""
+    """A producer and the last that was heard of it; -1 where there is nothing."""
 
     producer_id: int = int64()
     producer_epoch: int = int32()
@@ -30,7 +35,7 @@ class ProducerState(Struct):
 
 
 class PartitionResponse(Struct):
-    """TODO."""
+    """The producers of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -39,14 +44,14 @@ class PartitionResponse(Struct):
 
 
 class TopicResponse(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 
 class DescribeProducersResponse(Response, key=61, versions="0", flexible="0+"):
-    """TODO."""
+    """The producers."""
 
     throttle_time: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)

@@ -1,4 +1,9 @@
-"""GetTelemetrySubscriptions — API key 71.
+"""GetTelemetrySubscriptions — API key 71, version 0.
+
+Behaviour
+    * a client asks which of its metrics the broker wants, how often and how compressed
+Versions
+    v0  flexible from the start
 """
 
 from uuid import UUID
@@ -8,13 +13,13 @@ from quipu.wire.schema import Request, Response
 
 
 class GetTelemetrySubscriptionsRequest(Request, key=71, versions="0", flexible="0+"):
-    """TODO."""
+    """What shall I measure?  The id is zero the first time."""
 
     client_instance_id: UUID = uuid()
 
 
 class GetTelemetrySubscriptionsResponse(Response, key=71, versions="0", flexible="0+"):
-    """TODO."""
+    """What to measure, and how to hand it in."""
 
     throttle_time: int = int32()
     error_code: int = int16()

@@ -1,14 +1,19 @@
-"""PushTelemetry — API key 72.
+"""PushTelemetry — API key 72, version 0.
+
+Behaviour
+    * a client hands in the metrics that it was asked for
+Versions
+    v0  flexible from the start
 """
 
 from uuid import UUID
 
-from quipu.wire.fields import binary, boolean, int16, int32, int8, uuid
+from quipu.wire.fields import binary, boolean, int8, int16, int32, uuid
 from quipu.wire.schema import Request, Response
 
 
 class PushTelemetryRequest(Request, key=72, versions="0", flexible="0+"):
-    """TODO."""
+    """Here are my metrics, in the format of OpenTelemetry."""
 
     client_instance_id: UUID = uuid()
     subscription_id: int = int32()
@@ -18,7 +23,7 @@ class PushTelemetryRequest(Request, key=72, versions="0", flexible="0+"):
 
 
 class PushTelemetryResponse(Response, key=72, versions="0", flexible="0+"):
-    """TODO."""
+    """Whether they were taken."""
 
     throttle_time: int = int32()
     error_code: int = int16()

@@ -1,4 +1,10 @@
-"""DescribeTopicPartitions — API key 75.
+"""DescribeTopicPartitions — API key 75, version 0.
+
+Behaviour
+    * tells what Metadata tells of topics, in order of their names and page by page: an answer
+      that ends early has a cursor to go on from
+Versions
+    v0  flexible from the start
 """
 
 from uuid import UUID
@@ -8,20 +14,20 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class TopicRequest(Struct):
-    """TODO."""
+    """A topic to tell about."""
 
     name: str = string()
 
 
 class Cursor(Struct):
-    """TODO."""
+    """Where a page begins: the first topic and partition in it."""
 
     topic_name: str = string()
     partition_index: int = int32()
 
 
 class DescribeTopicPartitionsRequest(Request, key=75, versions="0", flexible="0+"):
-    """TODO."""
+    """Tell about topics, a page at a time."""
 
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = int32(default=2000)
@@ -29,7 +35,7 @@ class DescribeTopicPartitionsRequest(Request, key=75, versions="0", flexible="0+
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    """TODO."""
+    """A partition: who leads, who follows, who might."""
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -43,7 +49,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
-    """TODO."""
+    """A topic and its partitions, or those of them on this page."""
 
     error_code: int = int16()
     name: str | None = string(nullable="0+")
@@ -55,7 +61,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
 
 
 class DescribeTopicPartitionsResponse(Response, key=75, versions="0", flexible="0+"):
-    """TODO."""
+    """A page of topics."""
 
     throttle_time: int = int32()
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
