@@ -15,8 +15,7 @@ and tools are clients.
 import struct
 from typing import Final, NamedTuple
 
-from quipu.model.errors import Code as ErrorCode
-from quipu.model.errors import MalformedBytes, RequestError
+from quipu.model.errors import Code, MalformedBytes, RequestError
 from quipu.wire.fields import VERSION_END
 from quipu.wire.messages import REQUESTS, RESPONSES
 from quipu.wire.primitives import read_tags, too_long
@@ -81,7 +80,7 @@ def decode_request(frame: memoryview) -> tuple[RequestHeader, Request]:
     if request is None or header.api_version not in request.VERSIONS:
         raise RequestError(
             f"API key {header.api_key} version {header.api_version} is not defined here",
-            code=ErrorCode.UNSUPPORTED_VERSION,
+            code=Code.UNSUPPORTED_VERSION,
         )
     return header, request.decode(frame[position:], header.api_version)
 
