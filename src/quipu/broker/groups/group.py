@@ -1,0 +1,493 @@
+"""One classic consumer group as a state machine: events in, effects out, no I/O.
+
+A group goes from generation to generation.  When somebody comes, goes or changes its mind, every
+member has to join anew (PreparingRebalance); their joins are parked until all are there or their
+time is up.  The answers name a leader, who decides what belongs to whom; all send a sync, and are
+parked again until the leader's brings the assignment (CompletingRebalance).  Then work goes on
+(Stable) until the next change.
+
+Invariants
+    G1  Empty and Dead have no members; CompletingRebalance and Stable have some, one of whom leads
+    G2  the generation only grows
+    G3  joins are parked in PreparingRebalance alone, syncs in CompletingRebalance alone
+    G4  every ticket gets one reply: at once, or when its member's fate is decided
+    G5  a reply that tells of a new generation or assignment comes after the Persist that keeps it
+
+Time is passed in; `deadline` says when the group wants the next Tick at the latest.
+Not here: who the members are (members.py), offsets (offsets.py), futures and timers
+(coordinator.py).
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from quipu.broker.groups.events import (
+    NO_GENERATION,
+    Effect,
+    Event,
+    GroupImage,
+    Heard,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Leaver,
+    Left,
+    MonotonicMs,
+    Persist,
+    PersistFailed,
+    Reply,
+    Sync,
+    Synced,
+    Tick,
+)
+from quipu.broker.groups.members import Member, Members, metadata_size, newcomer
+from quipu.broker.groups.states import State, advance
+from quipu.model.errors import Code
+
+CONSUMER: Final = "consumer"  # the protocol type of consumers
+NEWCOMER_TIMEOUT_MS: Final = 300_000  # a parked newcomer whose client may have gone is let go
+
+_DESERTED: Final = frozenset({State.EMPTY, State.DEAD})
+_REBALANCED: Final = frozenset({State.COMPLETING_REBALANCE, State.STABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """What a group may grow to, and how long its first rebalance waits for more members."""
+
+    initial_delay_ms: int = 0
+    member_count_max: int = 1000
+    member_size_max: int = 1 << 20  # bytes of metadata of one member
+    group_size_max: int = 16 << 20  # bytes of metadata of all members, and of their assignments
+
+
+@dataclass(slots=True)
+class Group:
+    """One group; `handle` is the only way to change it."""
+
+    group_id: str
+    limits: GroupLimits
+    state: State = State.EMPTY
+    generation: int = 0
+    protocol_type: str | None = None  # None: nobody ever joined, offsets come from outside
+    protocol: str | None = None
+    members: Members = field(default_factory=Members)
+    # -- what follows does not outlive the process
+    pending: dict[str, MonotonicMs] = field(default_factory=dict)  # told their id, not back yet
+    unsynced: dict[str, None] = field(default_factory=dict)  # joined, but sent no sync yet
+    join_deadline: MonotonicMs | None = None  # of PreparingRebalance
+    sync_deadline: MonotonicMs | None = None  # until when the unsynced are awaited
+    _initial: bool = False  # the group was empty: it waits a while for more members
+    _initial_left_ms: int = 0  # by how much that wait can still be prolonged
+    _grew: bool = False  # somebody came during the wait
+    _effects: list[Effect] = field(default_factory=list)
+
+    # -- the machine
+
+    def handle(self, event: Event, now: MonotonicMs) -> list[Effect]:
+        generation = self.generation
+        match event:
+            case Heartbeat():
+                self._heartbeat(event, now)
+            case Join():
+                self._join(event, now)
+            case Sync():
+                self._sync(event, now)
+            case Leave():
+                self._leave(event, now)
+            case Tick():
+                self._tick(now)
+            case PersistFailed():
+                if self.state in _REBALANCED:
+                    self._prepare(now)
+            case _:
+                assert_never(event)
+        assert self.generation in (generation, generation + 1)  # G2
+        assert self.members.leader is not None or self.state not in _REBALANCED  # G1
+        assert not len(self.members) or self.state not in _DESERTED  # G1
+        effects, self._effects = self._effects, []
+        return effects
+
+    def deadline(self) -> MonotonicMs | None:
+        """When something happens by itself; None if only an event can change the group."""
+        times = [m.deadline for m in self.members if m.can_expire]
+        times += self.pending.values()
+        times += [t for t in (self.join_deadline, self.sync_deadline) if t is not None]
+        return min(times, default=None)
+
+    def image(self) -> GroupImage:
+        """What has to outlive the process; restore.py makes a group of it again."""
+        assert self.state is not State.DEAD
+        return GroupImage(
+            self.group_id, self.state.value, self.generation, self.protocol_type, self.protocol,
+            self.members.leader, tuple(m.image() for m in self.members))
+
+    def kill(self) -> None:
+        """The group is deleted; it must be empty."""
+        self._advance(State.DEAD)
+        self.pending.clear()
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, now: MonotonicMs
+    ) -> Code:
+        """Whether this sender may commit offsets now; a member's commit is a sign of life."""
+        if self.state is State.DEAD:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and self.state is State.EMPTY:
+            return Code.NONE  # from outside: a tool, or a consumer that assigns by itself
+        found = self._member(member_id, instance_id)
+        if isinstance(found, Code):
+            return found
+        if generation != self.generation:
+            return Code.ILLEGAL_GENERATION
+        if self.state is State.COMPLETING_REBALANCE:
+            return Code.REBALANCE_IN_PROGRESS  # what it commits may be another's by now
+        found.heard(now)
+        return Code.NONE
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Topics that the members read; None if they may be any."""
+        if not len(self.members):
+            return frozenset()
+        if self.protocol_type != CONSUMER or self.protocol is None:
+            return None
+        return self.members.topics(self.protocol)
+
+    # -- join
+
+    def _join(self, event: Join, now: MonotonicMs) -> None:
+        known = self.members.find(event.member_id) or (
+            self.members.find_static(event.instance_id) if not event.member_id else None)
+        refusal = self._refusal(event, known)
+        if refusal is not Code.NONE:
+            self._effects.append(Reply(event.ticket, Joined(refusal, event.member_id)))
+        elif event.member_id in self.pending:
+            self._admit(event, event.member_id, now)
+        elif event.member_id:
+            assert known is not None
+            self._rejoin(event, known, now)
+        elif known is not None:
+            self._replace(event, known, now)
+        elif event.instance_id is None and event.needs_known_id:
+            self.pending[event.new_member_id] = MonotonicMs(now + event.session_timeout_ms)
+            answer = Joined(Code.MEMBER_ID_REQUIRED, event.new_member_id)
+            self._effects.append(Reply(event.ticket, answer))
+        else:
+            self._admit(event, event.new_member_id, now)
+
+    def _refusal(self, event: Join, known: Member | None) -> Code:
+        """Why this join cannot be; NONE if it can."""
+        if self.state is State.DEAD:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        is_pending = event.member_id in self.pending
+        if event.member_id and not is_pending:
+            found = self._member(event.member_id, event.instance_id)
+            if isinstance(found, Code):
+                return found
+        if is_pending and event.instance_id is not None:
+            return Code.INVALID_REQUEST  # static members are never sent away for an id
+        places = self.limits.member_count_max - len(self.members)
+        if known is None and places <= (0 if is_pending else len(self.pending)):
+            return Code.GROUP_MAX_SIZE_REACHED  # the pending have been promised theirs
+        size = metadata_size(event.protocols)
+        others_size = self.members.metadata_size - (metadata_size(known.protocols) if known else 0)
+        if size > self.limits.member_size_max or size + others_size > self.limits.group_size_max:
+            return Code.INVALID_REQUEST
+        same_type = event.protocol_type == self.protocol_type or not len(self.members)
+        if event.protocol_type and same_type and self.members.can_agree(event.protocols, known):
+            return Code.NONE
+        return Code.INCONSISTENT_GROUP_PROTOCOL
+
+    def _admit(self, event: Join, member_id: str, now: MonotonicMs) -> None:
+        """Somebody new; everybody has to join anew."""
+        self.pending.pop(member_id, None)
+        member = newcomer(event, member_id)
+        if not len(self.members):
+            self.protocol_type = event.protocol_type
+        self.members.add(member)
+        self._grew = True
+        self._park_join(member, event, now)
+
+    def _rejoin(self, event: Join, member: Member, now: MonotonicMs) -> None:
+        """A member joins again: because it has to, or because it lost the answer."""
+        unchanged = member.asks_for_the_same(event)
+        is_leader = self.members.leader == member.member_id
+        lost_answer = unchanged and (
+            self.state is State.COMPLETING_REBALANCE
+            or (self.state is State.STABLE and not is_leader))  # a leader wants a rebalance
+        if lost_answer:
+            member.heard(now)
+            members = is_leader and self.state is State.COMPLETING_REBALANCE
+            answer = self._joined(member, with_members=members)
+            self._effects.append(Reply(event.ticket, answer))
+        else:
+            self.members.update(member, event)
+            self._park_join(member, event, now)
+
+    def _replace(self, event: Join, member: Member, now: MonotonicMs) -> None:
+        """A static member is back under a new id; who held the old one is fenced.
+
+        The assignment stands if the vote and the topics are as before.  The rest of a consumer's
+        metadata changes whenever it starts, and must not cost a rebalance.
+        """
+        old_id, old_leader = member.member_id, self.members.leader
+        self._answer_parked(member, Code.FENCED_INSTANCE_ID)
+        self.members.rename(member, event.new_member_id)
+        if old_id in self.unsynced:
+            del self.unsynced[old_id]
+            self.unsynced[member.member_id] = None
+        topics = member.topics(self.protocol)
+        self.members.update(member, event)
+        stands = self.members.vote() == self.protocol and member.topics(self.protocol) == topics
+        if self.state is not State.STABLE or not stands:
+            self._park_join(member, event, now)
+            return
+        member.heard(now)
+        self._effects.append(Persist(self.image()))
+        is_leader = self.members.leader == member.member_id
+        skip = is_leader and event.may_skip_assignment
+        answer = self._joined(member, with_members=skip)._replace(skip_assignment=skip)
+        if is_leader and not skip:  # an older client must not take itself for the leader
+            answer = answer._replace(leader=old_leader or "")
+        self._effects.append(Reply(event.ticket, answer))
+
+    def _park_join(self, member: Member, event: Join, now: MonotonicMs) -> None:
+        self._answer_parked(member, Code.REBALANCE_IN_PROGRESS)  # a join that was sent before
+        member.join_ticket = event.ticket
+        if member.is_new:
+            member.deadline = MonotonicMs(now + NEWCOMER_TIMEOUT_MS)
+        self._membership_changed(now)
+
+    # -- rebalance
+
+    def _membership_changed(self, now: MonotonicMs) -> None:
+        if self.state is not State.PREPARING_REBALANCE:
+            self._prepare(now)
+        else:
+            self._complete_if_all_joined(now)
+
+    def _prepare(self, now: MonotonicMs) -> None:
+        """Ask everybody to join anew; they learn of it by their next heartbeat or sync."""
+        for member in self.members:
+            self._answer_sync(member, Synced(Code.REBALANCE_IN_PROGRESS))
+        self.unsynced.clear()
+        self.sync_deadline = None
+        self._initial = self.state is State.EMPTY
+        self._advance(State.PREPARING_REBALANCE)
+        wait_ms = self.members.rebalance_timeout_ms()
+        if self._initial:
+            delay_ms = min(self.limits.initial_delay_ms, wait_ms)
+            self._grew, self._initial_left_ms, wait_ms = False, wait_ms - delay_ms, delay_ms
+        self.join_deadline = MonotonicMs(now + wait_ms)
+        if wait_ms == 0:
+            self._complete(now)
+        else:
+            self._complete_if_all_joined(now)
+
+    def _complete_if_all_joined(self, now: MonotonicMs) -> None:
+        if not self._initial and not self.pending and self.members.all_joined():
+            self._complete(now)
+
+    def _join_time_is_up(self, now: MonotonicMs) -> None:
+        delay_ms = min(self.limits.initial_delay_ms, self._initial_left_ms)
+        if self._initial and self._grew and delay_ms > 0:
+            self._grew = False
+            self._initial_left_ms -= delay_ms
+            self.join_deadline = MonotonicMs(now + delay_ms)
+        else:
+            self._complete(now)
+
+    def _complete(self, now: MonotonicMs) -> None:
+        """Begin the next generation with those who are there."""
+        for member in list(self.members):
+            if member.join_ticket is None and member.instance_id is None:
+                self.members.remove(member)
+        self._initial = False
+        if len(self.members) and not self.members.elect():
+            # Static members alone, and none is back: their sessions decide.
+            self.join_deadline = MonotonicMs(now + max(1, self.members.rebalance_timeout_ms()))
+            return
+        self.join_deadline = None
+        self.generation += 1
+        if len(self.members):
+            self.protocol = self.members.vote()
+            self._advance(State.COMPLETING_REBALANCE)
+        else:
+            self.protocol = None
+            self._advance(State.EMPTY)
+        for member in self.members:
+            member.assignment = b""
+        self._effects.append(Persist(self.image()))
+        if len(self.members):
+            self.await_syncs(now)
+        for member in self.members:
+            self._answer_join(member, now)
+
+    def _answer_join(self, member: Member, now: MonotonicMs) -> None:
+        """Tell a parked member of its generation; an absent static one is not heard by that."""
+        if member.join_ticket is None:
+            self.unsynced.pop(member.member_id)
+            return
+        answer = self._joined(member, with_members=member.member_id == self.members.leader)
+        self._effects.append(Reply(member.join_ticket, answer))
+        member.join_ticket = None
+        member.is_new = False
+        member.heard(now)
+
+    def await_syncs(self, now: MonotonicMs) -> None:
+        """Give every member its time to ask for its assignment."""
+        self.unsynced = {member.member_id: None for member in self.members}
+        self.sync_deadline = MonotonicMs(now + self.members.rebalance_timeout_ms())
+
+    def _joined(self, member: Member, *, with_members: bool) -> Joined:
+        assert self.protocol is not None
+        assert self.members.leader is not None
+        members = self.members.introduce(self.protocol) if with_members else ()
+        return Joined(
+            Code.NONE, member.member_id, self.generation, self.protocol_type, self.protocol,
+            self.members.leader, members)
+
+    # -- sync
+
+    def _sync(self, event: Sync, now: MonotonicMs) -> None:
+        found = self._current(event)
+        if isinstance(found, Code):
+            self._effects.append(Reply(event.ticket, Synced(found)))
+        elif self.state is State.STABLE:
+            found.heard(now)
+            self._synced(found)
+            self._effects.append(Reply(event.ticket, self._assignment(found)))
+        else:
+            self._answer_parked(found, Code.REBALANCE_IN_PROGRESS)  # a sync that was sent before
+            found.sync_ticket = event.ticket
+            self._synced(found)
+            if found.member_id == self.members.leader:
+                self._assign(dict(event.assignments), now)
+
+    def _current(self, event: Sync) -> Member | Code:
+        """The member that syncs in its group's current generation, or why it cannot."""
+        found = self._member(event.member_id, event.instance_id)
+        if isinstance(found, Code):
+            return found
+        if event.generation != self.generation:
+            return Code.ILLEGAL_GENERATION
+        if event.protocol_type not in (None, self.protocol_type):
+            return Code.INCONSISTENT_GROUP_PROTOCOL
+        if event.protocol not in (None, self.protocol):
+            return Code.INCONSISTENT_GROUP_PROTOCOL
+        if self.state is State.PREPARING_REBALANCE:
+            return Code.REBALANCE_IN_PROGRESS
+        if sum(len(mine) for _, mine in event.assignments) > self.limits.group_size_max:
+            return Code.INVALID_REQUEST
+        return found
+
+    def _synced(self, member: Member) -> None:
+        self.unsynced.pop(member.member_id, None)
+        if not self.unsynced:
+            self.sync_deadline = None
+
+    def _assign(self, assignments: dict[str, bytes], now: MonotonicMs) -> None:
+        """The leader has decided; a member that it left out owns nothing."""
+        for member in self.members:
+            member.assignment = assignments.get(member.member_id, b"")
+        self._advance(State.STABLE)
+        self._effects.append(Persist(self.image()))
+        for member in self.members:
+            if member.sync_ticket is not None:
+                member.heard(now)
+                self._answer_sync(member, self._assignment(member))
+
+    def _assignment(self, member: Member) -> Synced:
+        return Synced(Code.NONE, self.protocol_type, self.protocol, member.assignment)
+
+    # -- heartbeat, leave, time
+
+    def _heartbeat(self, event: Heartbeat, now: MonotonicMs) -> None:
+        found = self._member(event.member_id, event.instance_id)
+        if isinstance(found, Code):
+            code = found
+        elif event.generation != self.generation:
+            code = Code.ILLEGAL_GENERATION
+        else:
+            found.heard(now)
+            is_preparing = self.state is State.PREPARING_REBALANCE
+            code = Code.REBALANCE_IN_PROGRESS if is_preparing else Code.NONE
+        self._effects.append(Reply(event.ticket, Heard(code)))
+
+    def _leave(self, event: Leave, now: MonotonicMs) -> None:
+        before = (len(self.members), len(self.pending))
+        codes = tuple(self._remove_leaver(leaver) for leaver in event.leavers)
+        self._after_removal(before, now)
+        self._effects.append(Reply(event.ticket, Left(codes)))
+
+    def _remove_leaver(self, leaver: Leaver) -> Code:
+        if not leaver.member_id:
+            static = self.members.find_static(leaver.instance_id)
+            found: Member | Code = static if static is not None else Code.UNKNOWN_MEMBER_ID
+        elif leaver.instance_id is None and leaver.member_id in self.pending:
+            del self.pending[leaver.member_id]
+            return Code.NONE
+        else:
+            found = self._member(leaver.member_id, leaver.instance_id)
+        if isinstance(found, Code):
+            return found
+        self._remove(found)
+        return Code.NONE
+
+    def _tick(self, now: MonotonicMs) -> None:
+        before = (len(self.members), len(self.pending))
+        self.pending = {name: t for name, t in self.pending.items() if t > now}
+        for member in list(self.members):
+            if member.can_expire and member.deadline <= now:
+                self._remove(member)
+        if self.sync_deadline is not None and self.sync_deadline <= now:
+            for member_id in self.unsynced.copy():
+                silent = self.members.find(member_id)
+                assert silent is not None
+                self._remove(silent)
+        self._after_removal(before, now)
+        if self.join_deadline is not None and self.join_deadline <= now:
+            self._join_time_is_up(now)
+
+    def _after_removal(self, before: tuple[int, int], now: MonotonicMs) -> None:
+        """Go on without those who left; a newcomer who did not come back is only not awaited."""
+        if len(self.members) < before[0]:
+            self._membership_changed(now)
+        elif len(self.pending) < before[1] and self.state is State.PREPARING_REBALANCE:
+            self._complete_if_all_joined(now)
+
+    def _remove(self, member: Member) -> None:
+        self._answer_parked(member, Code.UNKNOWN_MEMBER_ID)
+        self.members.remove(member)
+        self._synced(member)
+
+    # -- small parts
+
+    def _advance(self, target: State) -> None:
+        self.state = advance(self.state, target)
+
+    def _member(self, member_id: str, instance_id: str | None) -> Member | Code:
+        """The member that a request names, or what is wrong with the name."""
+        if self.state is State.DEAD:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        if instance_id is not None:
+            static = self.members.find_static(instance_id)
+            if static is None:
+                return Code.UNKNOWN_MEMBER_ID
+            return static if static.member_id == member_id else Code.FENCED_INSTANCE_ID
+        return self.members.find(member_id) or Code.UNKNOWN_MEMBER_ID
+
+    def _answer_parked(self, member: Member, code: Code) -> None:
+        if member.join_ticket is not None:
+            self._effects.append(Reply(member.join_ticket, Joined(code, member.member_id)))
+            member.join_ticket = None
+        self._answer_sync(member, Synced(code))
+
+    def _answer_sync(self, member: Member, answer: Synced) -> None:
+        if member.sync_ticket is not None:
+            self._effects.append(Reply(member.sync_ticket, answer))
+            member.sync_ticket = None
+
+
+assert NO_GENERATION < 0 <= Group("", GroupLimits()).generation  # no member has it

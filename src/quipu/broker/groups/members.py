@@ -1,0 +1,203 @@
+"""The members of one group: who they are, who leads, and which protocol they agree on.
+
+Invariants
+    P1  an instance id belongs to one member at a time
+    P2  the members have at least one protocol in common
+    P3  members are kept in the order in which they came, so every choice made by going through
+        them is the same on every run
+
+Not here: when members come and go (group.py).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from quipu.broker.groups.events import (
+    Join,
+    JoinedMember,
+    MemberImage,
+    MonotonicMs,
+    Protocol,
+    Ticket,
+)
+from quipu.broker.groups.subscription import find_topics
+
+BEGINNING: Final = MonotonicMs(0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One member; what is below the line does not outlive the process."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    # --
+    deadline: MonotonicMs = BEGINNING  # it is gone if it says nothing until then
+    is_new: bool = True  # it has been in no generation yet
+    join_ticket: Ticket | None = None  # its join is parked
+    sync_ticket: Ticket | None = None  # its sync is parked
+
+    @property
+    def can_expire(self) -> bool:
+        """A parked request is a sign of life, but a newcomer's client may be gone by now."""
+        return self.is_new or (self.join_ticket is None and self.sync_ticket is None)
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it says about itself under `protocol`."""
+        return next((p.metadata for p in self.protocols if p.name == protocol), b"")
+
+    def topics(self, protocol: str | None) -> frozenset[str] | None:
+        """What it subscribes to, if it is a consumer that says so."""
+        return find_topics(self.metadata(protocol)) if protocol is not None else None
+
+    def asks_for_the_same(self, event: Join) -> bool:
+        return self.protocols == event.protocols
+
+    def heard(self, now: MonotonicMs) -> None:
+        self.deadline = MonotonicMs(now + self.session_timeout_ms)
+
+    def image(self) -> MemberImage:
+        return MemberImage(
+            self.member_id, self.instance_id, self.client_id, self.client_host,
+            self.session_timeout_ms, self.rebalance_timeout_ms, self.protocols, self.assignment)
+
+
+def member_of(image: MemberImage) -> Member:
+    """The member that `image` was made of; it has not been heard since."""
+    return Member(
+        member_id=image.member_id, instance_id=image.instance_id, client_id=image.client_id,
+        client_host=image.client_host, session_timeout_ms=image.session_timeout_ms,
+        rebalance_timeout_ms=image.rebalance_timeout_ms, protocols=image.protocols,
+        assignment=image.assignment, is_new=False)
+
+
+def newcomer(event: Join, member_id: str) -> Member:
+    return Member(
+        member_id=member_id, instance_id=event.instance_id, client_id=event.client_id,
+        client_host=event.client_host, session_timeout_ms=event.session_timeout_ms,
+        rebalance_timeout_ms=event.rebalance_timeout_ms, protocols=event.protocols)
+
+
+def metadata_size(protocols: tuple[Protocol, ...]) -> int:
+    """Bytes that a member's own words take up."""
+    return sum(len(protocol.name) + len(protocol.metadata) for protocol in protocols)
+
+
+@dataclass(slots=True)
+class Members:
+    """The members of a group, by id and by instance id."""
+
+    leader: str | None = None
+    metadata_size: int = 0  # of all members together
+    _by_id: dict[str, Member] = field(default_factory=dict)
+    _by_instance: dict[str, str] = field(default_factory=dict)
+    _knowing: Counter[str] = field(default_factory=Counter)  # how many members know a protocol
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._by_id.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._by_id
+
+    def find(self, member_id: str) -> Member | None:
+        return self._by_id.get(member_id)
+
+    def find_static(self, instance_id: str | None) -> Member | None:
+        if instance_id is None or (member_id := self._by_instance.get(instance_id)) is None:
+            return None
+        return self._by_id[member_id]
+
+    def add(self, member: Member) -> None:
+        assert member.member_id not in self._by_id, member.member_id
+        if member.instance_id is not None:
+            assert member.instance_id not in self._by_instance, member.instance_id  # P1
+            self._by_instance[member.instance_id] = member.member_id
+        self._by_id[member.member_id] = member
+        self._count(member, 1)
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member: Member) -> None:
+        del self._by_id[member.member_id]
+        self._count(member, -1)
+        if member.instance_id is not None:
+            del self._by_instance[member.instance_id]
+        if self.leader == member.member_id:
+            self.leader = next(iter(self._by_id), None)
+
+    def update(self, member: Member, event: Join) -> None:
+        """Take over what a later join of the same member says."""
+        self._count(member, -1)
+        member.client_id = event.client_id
+        member.client_host = event.client_host
+        member.session_timeout_ms = event.session_timeout_ms
+        member.rebalance_timeout_ms = event.rebalance_timeout_ms
+        member.protocols = event.protocols
+        self._count(member, 1)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Give a static member that came back its new id; its place in the order stays (P3)."""
+        assert member.instance_id is not None
+        old_id, member.member_id = member.member_id, member_id
+        self._by_id = {m.member_id: m for m in self._by_id.values()}
+        self._by_instance[member.instance_id] = member_id
+        if self.leader == old_id:
+            self.leader = member_id
+
+    def elect(self) -> bool:
+        """Make sure that the leader is one who has joined; False if nobody has."""
+        if self.leader is not None and self._by_id[self.leader].join_ticket is not None:
+            return True
+        joined = next((m for m in self if m.join_ticket is not None), None)
+        if joined is not None:
+            self.leader = joined.member_id
+        return joined is not None
+
+    def can_agree(self, protocols: tuple[Protocol, ...], known: Member | None) -> bool:
+        """Whether one who joins with `protocols` shares one with all the others."""
+        own = {p.name for p in known.protocols} if known is not None else set()
+        others_count = len(self) - (known is not None)
+        return any(self._knowing[p.name] - (p.name in own) == others_count for p in protocols)
+
+    def vote(self) -> str:
+        """The protocol that most members like best; of two, the one an older member prefers."""
+        common = {name for name, count in self._knowing.items() if count == len(self)}
+        assert common, "members without a common protocol"  # P2
+        votes = Counter(next(p.name for p in m.protocols if p.name in common) for m in self)
+        return votes.most_common(1)[0][0]  # of equals the one counted first (P3)
+
+    def rebalance_timeout_ms(self) -> int:
+        """How long the slowest member may take to come back."""
+        return max((m.rebalance_timeout_ms for m in self), default=0)
+
+    def all_joined(self) -> bool:
+        return all(m.join_ticket is not None for m in self)
+
+    def introduce(self, protocol: str) -> tuple[JoinedMember, ...]:
+        """Everybody, for the leader."""
+        return tuple(
+            JoinedMember(m.member_id, m.instance_id, m.metadata(protocol)) for m in self)
+
+    def topics(self, protocol: str) -> frozenset[str] | None:
+        """What all members subscribe to; None if one of them does not say."""
+        subscriptions = [m.topics(protocol) for m in self]
+        known = [topics for topics in subscriptions if topics is not None]
+        return frozenset().union(*known) if len(known) == len(subscriptions) else None
+
+    def _count(self, member: Member, sign: int) -> None:
+        self.metadata_size += sign * metadata_size(member.protocols)
+        for name in {p.name for p in member.protocols}:  # any order: these are sums
+            self._knowing[name] += sign
+            if not self._knowing[name]:
+                del self._knowing[name]
