@@ -100,10 +100,10 @@ def _topic_entry(row: Setting, configs: Mapping[str, str], broker: Ladder) -> En
         rungs.append(Synonym(row.name, configs[row.name], Source.TOPIC))
     inherited = [rung for name in row.broker for rung in broker.rungs(name)]
     rungs += sorted(inherited, key=_default_last)
-    if not rungs:
+    if not row.broker:
         rungs.append(Synonym(row.name, render(row.default), Source.DEFAULT))
     best = rungs[0]
-    value = best.value if best.source is Source.TOPIC else _as_topic(best)
+    value = best.value if best.name == row.name else _as_topic(best)
     return Entry(row, value, best.source, read_only=False, synonyms=tuple(rungs))
 
 

@@ -1,0 +1,138 @@
+"""State: the same records give the same state, and a snapshot gives it too."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quipu.controller.configs import Alteration, Change, Resource, alter
+from quipu.controller.producer_ids import reserve
+from quipu.controller.records import (
+    BrokerRegistered,
+    ClusterCreated,
+    ConfigChanged,
+    ProducerIdsReserved,
+    Record,
+    decode_record,
+    encode_record,
+)
+from quipu.controller.state import ClusterState, ResourceType, records_of
+from quipu.controller.topics import (
+    NewPartitions,
+    NewTopic,
+    create_partitions,
+    create_topics,
+    delete_topics,
+)
+from quipu.model.ids import ZERO_UUID, NodeId
+from quipu.model.settings import BrokerSettings
+from tests.controller.states import ids, state_with
+
+NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "c"])
+COUNTS = st.integers(-1, 4)
+CONFIGS = st.sampled_from([("retention.ms", "5"), ("retention.ms", "6"),
+                           ("cleanup.policy", "compact"), ("bad", "x"), ("segment.bytes", "0")])
+RESOURCES = st.one_of(st.builds(Resource, st.just(2), NAMES),
+                      st.builds(Resource, st.just(4), st.sampled_from(["", "1", "7"])))
+BROKER_CONFIGS = st.sampled_from(
+    [("log.retention.ms", "5"), ("num.partitions", "3"), ("node.id", "4")])
+STEPS = st.one_of(
+    st.tuples(st.just("create"), NAMES, COUNTS, st.lists(CONFIGS, max_size=2)),
+    st.tuples(st.just("delete"), NAMES),
+    st.tuples(st.just("extend"), NAMES, COUNTS),
+    st.tuples(st.just("alter"), RESOURCES, st.one_of(CONFIGS, BROKER_CONFIGS), st.integers(0, 3),
+              st.booleans()),
+    st.tuples(st.just("reserve")),
+    st.tuples(st.just("register"), st.integers(1, 3)),
+)
+
+
+def decide(state: ClusterState, step: tuple, new_id) -> list[Record]:  # noqa: ANN001 a function
+    broker = BrokerSettings()
+    match step:
+        case ("create", name, count, configs):
+            wanted = [NewTopic(name, count, configs=configs)]
+            return create_topics(state, wanted, broker, new_id).records
+        case ("delete", name):
+            return delete_topics(state, [(name, ZERO_UUID)], broker).records
+        case ("extend", name, count):
+            return create_partitions(state, [NewPartitions(name, count)]).records
+        case ("alter", resource, (name, value), operation, whole):
+            change = Change(name, 0 if whole else operation, value)
+            return alter(state, [Alteration(resource, [change], whole)], broker).records
+        case ("reserve",):
+            return reserve(state, NodeId(1)).records
+        case ("register", node_id):
+            return [BrokerRegistered(node_id=node_id, host="h", port=node_id, rack=None)]
+    raise AssertionError(step)
+
+
+def check(state: ClusterState) -> None:
+    """S2, S3 and what the finders promise."""
+    assert {topic.topic_id for topic in state.topics.values()} == set(state.topics_by_id)
+    for name, topic in state.topics.items():
+        assert topic.name == name
+        assert state.topics_by_id[topic.topic_id] is topic
+        assert state.find_topic(name) is topic
+        assert state.find_clash(name) is None
+        assert topic.partitions
+        for partition in topic.partitions:
+            assert partition.leader in partition.isr
+            assert set(partition.isr) <= set(partition.replicas) <= set(state.brokers)
+
+
+@settings(max_examples=60)
+@given(steps=st.lists(STEPS, max_size=25))
+def test_replay_and_snapshot_give_the_same_state(steps: list[tuple]) -> None:
+    """T7, K5: whatever is decided, the log of records and a snapshot of it say the same."""
+    state, log, new_id = state_with(), [], ids()
+    log.extend(records_of(state))
+    for step in steps:
+        records = decide(state, step, new_id)
+        for record in records:
+            state.apply(record)
+        log.extend(records)
+        check(state)
+
+    replayed, restored = ClusterState(), ClusterState()
+    for record in log:
+        replayed.apply(decode_record(encode_record(record)))
+    for record in list(records_of(state)):
+        restored.apply(decode_record(encode_record(record)))
+
+    assert replayed == state
+    assert restored == state
+    assert list(restored.topics) == list(state.topics)
+
+
+@given(steps=st.lists(st.just(("reserve",)), max_size=5))
+def test_producer_ids_are_never_given_twice(steps: list[tuple]) -> None:
+    """K2: two producers never share an id."""
+    state, seen = state_with(), set()
+    for _ in steps:
+        decision = reserve(state, NodeId(1))
+        (block,) = decision.answers
+        assert seen.isdisjoint(block)
+        seen.update(block)
+        for record in decision.records:
+            state.apply(record)
+
+
+IMPOSSIBLE: list[tuple[str, Record]] = [
+    ("a second birth", ClusterCreated(cluster_id="other")),
+    ("ids that go back", ProducerIdsReserved(next_producer_id=0)),
+]
+
+
+@pytest.mark.parametrize(("why", "record"), IMPOSSIBLE, ids=[case[0] for case in IMPOSSIBLE])
+def test_a_record_that_does_not_fit_is_a_bug(why: str, record: Record) -> None:
+    with pytest.raises(AssertionError):
+        state_with().apply(record)
+
+
+def test_a_setting_is_inherited_again_when_it_is_cleared() -> None:
+    state = state_with(1, ConfigChanged(resource_type=4, resource_name="1", name="n", value="v"))
+    assert state.configs(ResourceType.BROKER, "1") == {"n": "v"}
+
+    state.apply(ConfigChanged(resource_type=4, resource_name="1", name="n", value=None))
+
+    assert state.broker_configs == {}

@@ -1,0 +1,237 @@
+"""Decisions on topics: Kafka's rules, one case each."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+import pytest
+
+from quipu.controller.records import PartitionsAdded, Record, TopicCreated, TopicDeleted
+from quipu.controller.state import ClusterState
+from quipu.controller.topics import (
+    NewPartitions,
+    NewTopic,
+    create_partitions,
+    create_topics,
+    delete_topics,
+)
+from quipu.model.errors import Code
+from quipu.model.ids import ZERO_UUID
+from quipu.model.settings import BrokerSettings
+from tests.controller.states import ids, state_with
+
+SETTINGS = BrokerSettings(num_partitions=3, default_replication_factor=2)
+
+
+def apply(state: ClusterState, records: list[Record]) -> ClusterState:
+    for record in records:
+        state.apply(record)
+    return state
+
+
+def with_topics(brokers: int, *topics: NewTopic) -> ClusterState:
+    state = state_with(brokers)
+    decision = create_topics(state, topics, SETTINGS, ids())
+    assert all(answer.code is Code.NONE for answer in decision.answers)
+    return apply(state, decision.records)
+
+
+class Refused(NamedTuple):
+    why: str
+    topic: NewTopic
+    code: Code
+
+
+REFUSED = [
+    Refused("an illegal name", NewTopic("a/b", 1, 1), Code.INVALID_TOPIC_EXCEPTION),
+    Refused("the cluster's own", NewTopic("__consumer_offsets", 1, 1),
+            Code.INVALID_TOPIC_EXCEPTION),
+    Refused("it is there", NewTopic("old.topic", 1, 1), Code.TOPIC_ALREADY_EXISTS),
+    Refused("it clashes", NewTopic("old_topic", 1, 1), Code.INVALID_TOPIC_EXCEPTION),
+    Refused("no partitions", NewTopic("a", 0, 1), Code.INVALID_PARTITIONS),
+    Refused("minus two partitions", NewTopic("a", -2, 1), Code.INVALID_PARTITIONS),
+    Refused("more than a file name holds", NewTopic("a", 100_000, 1), Code.INVALID_PARTITIONS),
+    Refused("more than one request may make", NewTopic("a", 10_001, 1), Code.POLICY_VIOLATION),
+    Refused("no replicas", NewTopic("a", 1, 0), Code.INVALID_REPLICATION_FACTOR),
+    Refused("more replicas than brokers", NewTopic("a", 1, 3), Code.INVALID_REPLICATION_FACTOR),
+    Refused("an unknown setting", NewTopic("a", 1, 1, configs=[("retention", "1")]),
+            Code.INVALID_CONFIG),
+    Refused("a bad value", NewTopic("a", 1, 1, configs=[("retention.ms", "x")]),
+            Code.INVALID_CONFIG),
+    Refused("no value", NewTopic("a", 1, 1, configs=[("retention.ms", None)]), Code.INVALID_CONFIG),
+    Refused("a setting twice", NewTopic("a", 1, 1, configs=[("retention.ms", "1")] * 2),
+            Code.INVALID_CONFIG),
+    Refused("assignments and a count", NewTopic("a", 1, -1, [(0, [1])]), Code.INVALID_REQUEST),
+    Refused("assignments and a factor", NewTopic("a", -1, 1, [(0, [1])]), Code.INVALID_REQUEST),
+    Refused("a gap", NewTopic("a", -1, -1, [(0, [1]), (2, [1])]), Code.INVALID_REPLICA_ASSIGNMENT),
+    Refused("not from 0 on", NewTopic("a", -1, -1, [(1, [1])]), Code.INVALID_REPLICA_ASSIGNMENT),
+    Refused("one partition twice", NewTopic("a", -1, -1, [(0, [1]), (0, [2])]),
+            Code.INVALID_REPLICA_ASSIGNMENT),
+    Refused("a partition nowhere", NewTopic("a", -1, -1, [(0, [])]),
+            Code.INVALID_REPLICA_ASSIGNMENT),
+    Refused("an unknown broker", NewTopic("a", -1, -1, [(0, [9])]),
+            Code.INVALID_REPLICA_ASSIGNMENT),
+    Refused("one broker twice", NewTopic("a", -1, -1, [(0, [1, 1])]),
+            Code.INVALID_REPLICA_ASSIGNMENT),
+    Refused("uneven replicas", NewTopic("a", -1, -1, [(0, [1, 2]), (1, [1])]),
+            Code.INVALID_REPLICA_ASSIGNMENT),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.why)
+def test_a_topic_that_cannot_be_is_refused(case: Refused) -> None:
+    """K5: Kafka's code, a message, no record; the good topic beside it is created."""
+    state = with_topics(2, NewTopic("old.topic", 1, 1))
+
+    decision = create_topics(state, [case.topic, NewTopic("good", 1, 1)], SETTINGS, ids())
+
+    bad, good = decision.answers
+    assert (bad.code, good.code) == (case.code, Code.NONE)
+    assert bad.message
+    assert [r.name for r in decision.records if isinstance(r, TopicCreated)] == ["good"]
+
+
+def test_minus_one_takes_the_defaults() -> None:
+    """K5: num.partitions and default.replication.factor."""
+    state = with_topics(2, NewTopic("a"))
+
+    assert [p.replicas for p in state.topics["a"].partitions] == [(1, 2), (2, 1), (1, 2)]
+    assert [p.leader for p in state.topics["a"].partitions] == [1, 2, 1]
+    assert {p.leader_epoch for p in state.topics["a"].partitions} == {0}
+
+
+def test_a_manual_assignment_is_kept_in_any_order() -> None:
+    state = with_topics(3, NewTopic("a", assignments=[(1, [3, 1]), (0, [2, 3])]))
+
+    assert [p.replicas for p in state.topics["a"].partitions] == [(2, 3), (3, 1)]
+
+
+def test_a_name_twice_in_one_request_is_refused_once() -> None:
+    decision = create_topics(
+        state_with(), [NewTopic("a", 1, 1), NewTopic("a", 2, 1)], SETTINGS, ids())
+
+    assert [(answer.name, answer.code) for answer in decision.answers] == [
+        ("a", Code.INVALID_REQUEST)]
+    assert decision.records == []
+
+
+def test_two_names_that_clash_in_one_request_make_one_topic() -> None:
+    decision = create_topics(
+        state_with(), [NewTopic("a.b", 1, 1), NewTopic("a_b", 1, 1)], SETTINGS, ids())
+
+    assert [answer.code for answer in decision.answers] == [
+        Code.NONE, Code.INVALID_TOPIC_EXCEPTION]
+
+
+def test_a_request_may_add_ten_thousand_partitions_in_all() -> None:
+    wanted = [NewTopic("a", 6000, 1), NewTopic("b", 6000, 1), NewTopic("c", 4000, 1)]
+
+    answers = create_topics(state_with(), wanted, SETTINGS, ids()).answers
+
+    assert [answer.code for answer in answers] == [Code.NONE, Code.POLICY_VIOLATION, Code.NONE]
+
+
+class Deletion(NamedTuple):
+    why: str
+    name: str | None
+    topic_id: UUID
+    code: Code
+
+
+DELETIONS = [
+    Deletion("by name", "a", ZERO_UUID, Code.NONE),
+    Deletion("by id", None, UUID(int=1), Code.NONE),
+    Deletion("an unknown name", "x", ZERO_UUID, Code.UNKNOWN_TOPIC_OR_PARTITION),
+    Deletion("an unknown id", None, UUID(int=9), Code.UNKNOWN_TOPIC_ID),
+    Deletion("both", "a", UUID(int=1), Code.INVALID_REQUEST),
+    Deletion("neither", None, ZERO_UUID, Code.INVALID_REQUEST),
+]
+
+
+@pytest.mark.parametrize("case", DELETIONS, ids=lambda case: case.why)
+def test_a_topic_is_deleted_by_name_or_by_id(case: Deletion) -> None:
+    """K5: DeleteTopics."""
+    state = with_topics(1, NewTopic("a", 1, 1))
+
+    decision = delete_topics(state, [(case.name, case.topic_id)], SETTINGS)
+
+    assert decision.answers[0].code is case.code
+    deleted = [r.topic_id for r in decision.records if isinstance(r, TopicDeleted)]
+    assert deleted == ([UUID(int=1)] if case.code is Code.NONE else [])
+    assert (apply(state, decision.records).topics == {}) == (case.code is Code.NONE)
+
+
+def test_a_deleted_name_can_be_used_again_for_another_topic() -> None:
+    """K5: the new topic has another id, so no one mistakes it for the old one."""
+    state, new_id = with_topics(1, NewTopic("a.b", 1, 1)), ids()
+    apply(state, delete_topics(state, [("a.b", ZERO_UUID)], SETTINGS).records)
+    new_id()
+    apply(state, create_topics(state, [NewTopic("a_b", 1, 1)], SETTINGS, new_id).records)
+
+    assert state.topics["a_b"].topic_id == UUID(int=2)
+    assert state.find_topic(None, UUID(int=1)) is None
+
+
+def test_the_same_topic_by_name_and_id_is_refused_twice() -> None:
+    state = with_topics(1, NewTopic("a", 1, 1))
+
+    decision = delete_topics(state, [("a", ZERO_UUID), (None, UUID(int=1))], SETTINGS)
+
+    assert [a.code for a in decision.answers] == [Code.INVALID_REQUEST, Code.INVALID_REQUEST]
+    assert decision.records == []
+
+
+def test_deletion_can_be_forbidden() -> None:
+    state = with_topics(1, NewTopic("a", 1, 1))
+    forbidden = BrokerSettings(delete_topic_enable=False)
+
+    answers = delete_topics(state, [("a", ZERO_UUID)], forbidden).answers
+
+    assert answers[0].code is Code.TOPIC_DELETION_DISABLED
+
+
+class Extension(NamedTuple):
+    why: str
+    wanted: NewPartitions
+    code: Code
+    replicas: list[tuple[int, ...]]
+
+
+EXTENSIONS = [
+    Extension("two more", NewPartitions("a", 4), Code.NONE, [(1,), (2,)]),
+    Extension("placed by hand", NewPartitions("a", 3, [[2]]), Code.NONE, [(2,)]),
+    Extension("as many as there are", NewPartitions("a", 2), Code.INVALID_PARTITIONS, []),
+    Extension("fewer", NewPartitions("a", 1), Code.INVALID_PARTITIONS, []),
+    Extension("far too many", NewPartitions("a", 100_000), Code.INVALID_PARTITIONS, []),
+    Extension("more than one request may make", NewPartitions("a", 20_000),
+              Code.POLICY_VIOLATION, []),
+    Extension("an unknown topic", NewPartitions("x", 4), Code.UNKNOWN_TOPIC_OR_PARTITION, []),
+    Extension("too few assignments", NewPartitions("a", 4, [[1]]),
+              Code.INVALID_REPLICA_ASSIGNMENT, []),
+    Extension("other replicas", NewPartitions("a", 3, [[1, 2]]),
+              Code.INVALID_REPLICA_ASSIGNMENT, []),
+    Extension("an unknown broker", NewPartitions("a", 3, [[7]]),
+              Code.INVALID_REPLICA_ASSIGNMENT, []),
+]
+
+
+@pytest.mark.parametrize("case", EXTENSIONS, ids=lambda case: case.why)
+def test_a_topic_grows(case: Extension) -> None:
+    """K5: CreatePartitions; existing partitions stay as they are."""
+    state = with_topics(2, NewTopic("a", 2, 1))
+    before = state.topics["a"].partitions
+
+    decision = create_partitions(state, [case.wanted])
+
+    assert decision.answers[0].code is case.code
+    added = [tuple(p.replicas) for r in decision.records if isinstance(r, PartitionsAdded)
+             for p in r.partitions]
+    assert added == case.replicas
+    assert apply(state, decision.records).topics["a"].partitions[:2] == before
+
+
+def test_growing_a_topic_twice_in_one_request_is_refused() -> None:
+    state = with_topics(1, NewTopic("a", 1, 1))
+
+    decision = create_partitions(state, [NewPartitions("a", 2), NewPartitions("a", 3)])
+
+    assert [answer.code for answer in decision.answers] == [Code.INVALID_REQUEST]
