@@ -2,6 +2,8 @@
 
     decode(data, position, end, count) -> (list of `count` structs, position after them)
 
+`data` are bytes, or for messages with records a memoryview, of which each `records` is a slice.
+
 What makes them fast: a run of neighbouring fields of fixed width is unpacked in one call, along
 with the length of whatever comes after it; arrays of numbers are unpacked in one call, too.
 
@@ -20,7 +22,7 @@ from quipu.wire import primitives
 from quipu.wire.layout import Layout, Slot, layout, size_min
 from quipu.wire.source import Source
 
-Decode = Callable[[memoryview, int, int, int], tuple[list[Any], int]]
+Decode = Callable[[Any, int, int, int], tuple[list[Any], int]]
 
 _HELPERS = {
     "uvarint_rest": primitives.read_uvarint_rest,
@@ -38,7 +40,8 @@ _ARRAYS = {code: primitives.Arrays(code) for code in ("?", "b", "h", "i", "q", "
 
 
 @cache
-def compile_decoder(struct: Any, version: int, *, flexible: bool) -> Decode:
+def compile_decoder(struct: Any, version: int, *, flexible: bool, view: bool) -> Decode:
+    """A decoder of bytes, or of a view."""
     shape = layout(struct, version)
     title = f"{shape.name} v{version}{' flexible' if flexible else ''}, decode"
     source = Source("decode", title)
@@ -46,7 +49,7 @@ def compile_decoder(struct: Any, version: int, *, flexible: bool) -> Decode:
     source.line("add = items.append")
     with source.block("for _ in range(count):"):
         source.line("o = new(cls)")
-        reader = _Reader(source, shape.name, version, flexible=flexible)
+        reader = _Reader(source, shape.name, version, flexible=flexible, view=view)
         for slot in shape.plain:
             reader.read(slot, f"o.{slot.name}")
         if flexible:
@@ -100,12 +103,15 @@ def _default(source: Source, slot: Slot) -> str:
 class _Reader:
     """Lines that decode field after field; holds back a run of fixed width until it ends."""
 
-    def __init__(self, source: Source, name: str, version: int, *, flexible: bool) -> None:
+    def __init__(
+        self, source: Source, name: str, version: int, *, flexible: bool, view: bool
+    ) -> None:
         self.source = source
         self.end = "end"  # the name of the position that nothing may reach beyond
         self._name = name
         self._version = version
         self._flexible = flexible
+        self._view = view
         self._codes: list[str] = []  # of the run
         self._targets: list[str] = []
         self._after: list[str] = []  # lines that follow the run
@@ -175,7 +181,11 @@ class _Reader:
     def _take(self, slot: Slot, target: str, length: str) -> None:
         self._check(slot, length, length)
         taken = f"d[p:p + {length}]"
-        made = {"string": f'str({taken}, "utf-8")', "bytes": f"bytes({taken})", "records": taken}
+        made = {
+            "string": f'str({taken}, "utf-8")' if self._view else f"{taken}.decode()",
+            "bytes": f"bytes({taken})" if self._view else taken,
+            "records": taken,
+        }
         self.source.line(f"{target} = {made[slot.kind.name]}")
         self.source.line(f"p += {length}")
 
@@ -197,7 +207,7 @@ class _Reader:
         size = f"{count} * {self._element_size_min(slot)}"
         self._check(slot, size, size)
         if slot.is_struct:
-            decode = compile_decoder(slot.kind, self._version, flexible=self._flexible)
+            decode = self._nested(slot)
             call = f"{self.source.value('decode', decode)}(d, p, {self.end}, {count})"
             self.source.line(f"{target}, p = {call}")
         elif slot.is_fixed:
@@ -215,6 +225,10 @@ class _Reader:
                 self.source.line(f"{array}.append({element})")
             self.source.line(f"{target} = {array}")
 
+    def _nested(self, slot: Slot) -> Decode:
+        return compile_decoder(
+            slot.kind, self._version, flexible=self._flexible, view=self._view)
+
     def _element_size_min(self, slot: Slot) -> int:
         if slot.is_struct:
             size = size_min(slot.kind, self._version, flexible=self._flexible)
@@ -228,7 +242,7 @@ class _Reader:
         return int(size)
 
     def _read_struct(self, slot: Slot, target: str) -> None:
-        decode = compile_decoder(slot.kind, self._version, flexible=self._flexible)
+        decode = self._nested(slot)
         call = f"({target},), p = {self.source.value('decode', decode)}(d, p, {self.end}, 1)"
         if not slot.nullable:
             self.flush()

@@ -35,7 +35,8 @@ def compile_encoder(struct: Any, version: int, *, flexible: bool) -> Encode:
         writer.flush()
         if flexible:
             _write_tags(writer, shape)
-        source.line("pass")
+        if not (shape.plain or flexible):
+            source.line("pass")
     made: Encode = source.compile("items, out", UV=UVARINTS, write_tags=write_tags)
     return made
 
@@ -54,8 +55,9 @@ def _write_tags(writer: "_Writer", shape: Layout) -> None:
                 writer.write(slot, f"o.{slot.name}")
                 writer.flush()
                 source.line(f"tags[{slot.tag}] = b''.join(part)")
-        writer.target = "out"
-        source.line("add = out.append")
+        if shape.tagged:
+            writer.target = "out"
+            source.line("add = out.append")
         source.line("write_tags(out, tags)")
 
 

@@ -7,7 +7,7 @@ Fields that a version lacks keep their defaults when it is read and are left out
 from functools import cache
 from typing import Any, NamedTuple
 
-from quipu.wire.fields import Field, Kind, parse_versions
+from quipu.wire.fields import RECORDS, Field, Kind, parse_versions
 
 
 class Slot(NamedTuple):
@@ -53,6 +53,15 @@ def layout(struct: Any, version: int) -> Layout:
         tuple(slot for slot in present if slot.tag is None),
         tuple(tagged),
         tuple(absent),
+    )
+
+
+@cache
+def has_records(struct: Any) -> bool:
+    """Does the struct, or one within it, hold record batches in any version?"""
+    return any(
+        has_records(field.kind) if field.is_struct else field.kind is RECORDS
+        for field in struct.FIELDS.values()
     )
 
 

@@ -76,7 +76,9 @@ def write_tags(out: list[bytes], tags: Mapping[int, bytes]) -> None:
         out.append(tags[tag])
 
 
-def read_tag(data: memoryview, position: int, end: int, previous: int) -> tuple[int, int, int]:
+def read_tag(
+    data: memoryview | bytes, position: int, end: int, previous: int
+) -> tuple[int, int, int]:
     """One field of a tag section: its tag, and where its bytes start and stop."""
     tag, position = read_uvarint(data, position)
     size, position = read_uvarint(data, position)
@@ -88,7 +90,7 @@ def read_tag(data: memoryview, position: int, end: int, previous: int) -> tuple[
 
 
 def read_tags(
-    data: memoryview, position: int, end: int, first: int
+    data: memoryview | bytes, position: int, end: int, first: int
 ) -> tuple[Tags, int]:
     """A tag section of which nothing is known; `first` is the first byte of its count."""
     count, position = read_uvarint_rest(data, position, first)

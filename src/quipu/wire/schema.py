@@ -30,6 +30,7 @@ from quipu.model.errors import MalformedBytes
 from quipu.wire.decoder import Decode, compile_decoder
 from quipu.wire.encoder import Encode, compile_encoder
 from quipu.wire.fields import VERSION_END, Field, parse_versions
+from quipu.wire.layout import has_records
 from quipu.wire.primitives import Tags
 from quipu.wire.source import Source
 
@@ -48,9 +49,8 @@ class StructType(type):
         fields = {key: value for key, value in body.items() if isinstance(value, Field)}
         kept = {key: value for key, value in body.items() if key not in fields}
         kept.setdefault("__slots__", tuple(fields))
-        made = super().__new__(cls, name, bases, kept, **options)
-        made.FIELDS = fields
-        return made
+        kept["FIELDS"] = fields
+        return super().__new__(cls, name, bases, kept, **options)
 
 
 class Struct(metaclass=StructType):
@@ -93,6 +93,7 @@ class Message(Struct):
     FLEXIBLE_SINCE: ClassVar[int]  # the first flexible version
     _encoders: ClassVar[dict[int, Encode]]
     _decoders: ClassVar[dict[int, Decode]]
+    _has_records: ClassVar[bool]  # which are slices of what is decoded; the rest is copied
 
     def __init_subclass__(cls, *, versions: str = "", flexible: str = "", key: int = -1) -> None:
         cls.KEY = key
@@ -100,6 +101,7 @@ class Message(Struct):
         cls.FLEXIBLE_SINCE = parse_versions(flexible).start if flexible else VERSION_END
         cls._encoders = {}
         cls._decoders = {}
+        cls._has_records = has_records(cls)
 
     def encode(self, version: int) -> bytes:
         encode = self._encoders.get(version)
@@ -123,9 +125,9 @@ class Message(Struct):
         decode = cls._decoders.get(version)
         if decode is None:
             decode = cls._compile_decoder(version)
-        view = memoryview(data)
+        own = memoryview(data) if cls._has_records else bytes(data)
         try:
-            (message,), position = decode(view, 0, len(view), 1)
+            (message,), position = decode(own, 0, len(own), 1)
         except (struct.error, IndexError) as error:
             raise MalformedBytes(f"{cls.__name__} v{version}: {len(data)} bytes are too few"
                                  ) from error
@@ -147,7 +149,8 @@ class Message(Struct):
     @classmethod
     def _compile_decoder(cls, version: int) -> Decode:
         assert version in cls.VERSIONS, f"{cls.__name__} has no version {version}"
-        decode = compile_decoder(cls, version, flexible=cls.is_flexible(version))
+        decode = compile_decoder(
+            cls, version, flexible=cls.is_flexible(version), view=cls._has_records)
         cls._decoders[version] = decode
         return decode
 
