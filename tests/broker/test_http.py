@@ -11,6 +11,7 @@ import pytest
 from quipu.broker import http
 from quipu.broker.health import Health, Phase
 from quipu.broker.http import Answer, HttpServer
+from quipu.runtime.net import CannotListen
 from tests.broker.test_metrics import make_sources
 
 
@@ -210,3 +211,18 @@ def test_the_loop_turns_while_a_long_answer_is_made() -> None:
 
     asyncio.run(run())
     assert turns >= 100
+
+
+def test_a_port_that_is_taken_is_told_or_replaced() -> None:
+    """K9: an address that was asked for must be had; a default one may be any other."""
+
+    async def run() -> None:
+        first, second = node_server(Health()), node_server(Health())
+        host, port = await first.start("127.0.0.1", 0)
+        with pytest.raises(CannotListen, match=r"metrics.listener=HOST:PORT"):
+            await second.start(host, port)
+        assert (await second.start(host, port, or_any=True))[1] not in (0, port)
+        await first.close()
+        await second.close()
+
+    asyncio.run(run())

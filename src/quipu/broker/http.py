@@ -11,14 +11,17 @@ Every request is bounded: one per connection, a head of at most `HEAD_SIZE_MAX` 
 """
 
 import asyncio
+import errno
 import json
 import logging
+import os
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from quipu.broker import metrics
 from quipu.broker.health import Health
+from quipu.runtime.net import CannotListen
 
 HEAD_SIZE_MAX: Final = 8 * 1024
 HEAD_SECONDS_MAX: Final = 5.0
@@ -48,11 +51,27 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         self._open_count = 0
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return the address taken; port 0 takes a free one.  Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_SIZE_MAX)
+    async def start(self, host: str, port: int, *, or_any: bool = False) -> tuple[str, int]:
+        """Listen, and return the address taken; port 0 takes a free one.
+
+        With `or_any` a port that is taken is no failure: any free one will do.
+        """
+        try:
+            self._server = await self._listen(host, port)
+        except OSError as error:
+            if not or_any or error.errno != errno.EADDRINUSE:
+                why = os.strerror(error.errno) if error.errno else str(error)
+                raise CannotListen(
+                    f"cannot serve metrics on {host}:{port}: {why}; "
+                    "choose another address with --set metrics.listener=HOST:PORT"
+                ) from None
+            _log.warning("port %d of metrics.listener is taken; taking a free one", port)
+            self._server = await self._listen(host, 0)
         address: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return address
+
+    async def _listen(self, host: str, port: int) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, host, port, limit=HEAD_SIZE_MAX)
 
     async def close(self) -> None:
         """Stop listening; answers under way have their own time limits."""

@@ -35,6 +35,7 @@ from quipu.model.settings_types import (
     int16,
     int32,
     int64,
+    member_name,
     optional_address,
     optional_int32,
     optional_int64,
@@ -60,6 +61,8 @@ class BrokerSettings:
 
     # Who it is and where it is reached.
     node_id: int = int32(1, "This node's number in Kafka's protocol (also: broker.id).")
+    node_name: str = member_name(
+        "quipu-0", "This node's name, for people: the chain it belongs to and its number there.")
     broker_rack: str | None = optional_text("Rack or availability zone that this node is in.")
     listeners: Address = address(
         Address("127.0.0.1", 9092),

@@ -9,6 +9,7 @@ A parser raises ValueError with what is allowed; whoever knows the name and the 
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -18,6 +19,8 @@ SHORT_MAX: Final = 2**15 - 1
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 PORT_MAX: Final = 2**16 - 1
+_MEMBER_NAME_SIZE_MAX: Final = 63  # a label of DNS
+_MEMBER_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?-(?:0|[1-9][0-9]{0,8})")
 _DIGITS_MAX: Final = 20  # int() takes time that grows with the square of the digits
 
 
@@ -192,6 +195,10 @@ def address(default: Address, about: str, **traits: Unpack[Traits]) -> Address:
     return _setting(default, ADDRESS, about, traits)
 
 
+def member_name(default: str, about: str, **traits: Unpack[Traits]) -> str:
+    return _setting(default, MEMBER_NAME, about, traits)
+
+
 def optional_address(about: str, **traits: Unpack[Traits]) -> Address | None:
     return _setting(_NO_ADDRESS, ADDRESS, about, traits)
 
@@ -265,6 +272,13 @@ def _parse_address(value: str) -> Address:
     return Address(host or "0.0.0.0", int(port))  # noqa: S104 Kafka: no host means every one
 
 
+def _parse_member_name(value: str) -> str:
+    """`orders-0`: the name of a chain, and a node's number in it."""
+    if len(value) > _MEMBER_NAME_SIZE_MAX or not _MEMBER_NAME.fullmatch(value):
+        raise ValueError
+    return value
+
+
 def _either(words: Sequence[str]) -> str:
     return " or ".join(words)
 
@@ -272,3 +286,6 @@ def _either(words: Sequence[str]) -> str:
 ADDRESS: Final = Kind(
     SettingType.STRING, _parse_address,
     "one HOST:PORT (or PLAINTEXT://HOST:PORT) with a port from 0 to 65535")
+MEMBER_NAME: Final = Kind(
+    SettingType.STRING, _parse_member_name,
+    "CHAIN-N: lower-case letters, digits and dashes, then a dash and a number, such as a-0")

@@ -1,0 +1,59 @@
+"""All commands but `start` behind one parser, each imported when it is asked for."""
+
+import sys
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from quipu import __version__
+from quipu.cli.errors import CommandFailed
+from quipu.cli.main import COMMANDS, EXIT_FAILED, load
+from quipu.cli.output import printable
+from quipu.model.errors import QuipuError
+
+# Plain help and plain errors: they read the same on a terminal, in a log and in a mail.
+PLAIN: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "add_completion": False,
+    "no_args_is_help": True,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+}
+
+
+class LazyGroup(TyperGroup):
+    """Commands by the table of `main`; the only place where their failures become exit codes."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 the parser's own types
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(load(cmd_name))
+        command.name = cmd_name
+        return command
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+        try:
+            return super().invoke(ctx)
+        except (CommandFailed, QuipuError) as error:
+            print(f"quipu: {printable(str(error))}", file=sys.stderr)
+            raise typer.Exit(EXIT_FAILED) from None
+
+
+def command() -> Any:  # noqa: ANN401 the parser's type is private to it
+    """The `quipu` command, ready to be given words."""
+    app = typer.Typer(cls=LazyGroup, **PLAIN)
+    app.callback()(_quipu)
+    return typer.main.get_command(app)
+
+
+def _quipu(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """A Kafka-compatible log.  `quipu COMMAND --help` tells about one command."""
+    if version:
+        print(f"quipu {__version__}")
+        raise typer.Exit(0)

@@ -1,0 +1,63 @@
+"""Finds the command that was asked for and imports only that one.
+
+`start` is on a fast path of its own: a node should serve within a few hundred milliseconds, and
+it needs neither the parser of the other commands nor a Kafka client.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import typer
+
+COMMANDS: Final = {  # in the order of the help text; each module has an `app`
+    "start": "quipu.cli.start_command",
+    "topic": "quipu.cli.topic",
+    "group": "quipu.cli.group",
+    "produce": "quipu.cli.produce",
+    "consume": "quipu.cli.consume",
+    "log": "quipu.cli.log",
+    "bench": "quipu.cli.bench",
+}
+EXIT_FAILED: Final = 1
+EXIT_BROKEN_PIPE: Final = 141  # as a shell reports a program that SIGPIPE ended
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the last flush does not fail too
+        return EXIT_BROKEN_PIPE
+    return code
+
+
+def _run(words: list[str]) -> int:
+    if words[:1] == ["start"]:
+        from quipu.cli import start  # noqa: PLC0415 only what this command needs
+
+        return start.main(words[1:])
+    if words == ["--version"]:
+        from quipu import __version__  # noqa: PLC0415
+
+        print(f"quipu {__version__}")
+        return 0
+    from quipu.cli.application import command  # noqa: PLC0415
+
+    try:
+        command().main(words, prog_name="quipu")
+    except SystemExit as end:  # how the parser returns an exit code
+        return end.code if isinstance(end.code, int) else EXIT_FAILED
+    return 0
+
+
+def load(name: str) -> "typer.Typer":
+    """The commands of one module of the table."""
+    app: typer.Typer = importlib.import_module(COMMANDS[name]).app
+    return app

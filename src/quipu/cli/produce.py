@@ -1,0 +1,265 @@
+"""`quipu produce`: lines in, records out.
+
+Input is read line by line, and no faster than the broker takes it: memory is bounded by
+`QUEUE_SIZE_MAX_KIB` and one line.  A record counts only when the broker has acknowledged it.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Final
+
+import typer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import ClusterMetadata
+
+from quipu.cli import kafka
+from quipu.cli.application import PLAIN
+from quipu.cli.errors import CommandFailed
+from quipu.cli.kafka import AsJson, Bootstrap
+from quipu.cli.output import count, print_json, printable, tell
+
+LINE_SIZE_MAX: Final = 64 << 20
+QUEUE_SIZE_MAX_KIB: Final = 64 << 10
+DELIVERY_SECONDS_MAX: Final = 30
+FAILURES_SHOWN_MAX: Final = 5
+PROGRESS_SECONDS: Final = 0.2
+
+app = typer.Typer(**PLAIN)
+
+
+class Acks(StrEnum):
+    """Who has the record before it counts."""
+
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+class Compression(StrEnum):
+    """How batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Delivery:
+    """What has become of the records so far."""
+
+    def __init__(self) -> None:
+        self.delivered_count = 0
+        self.delivered_size = 0
+        self.failed_count = 0
+        self.failures: dict[str, int] = {}  # by reason
+        self.offsets: dict[int, tuple[int, int]] = {}  # by partition: first and last
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        """Librdkafka's delivery report."""
+        if error is not None:
+            self.failed_count += 1
+            why = kafka.reason(error)
+            if why in self.failures or len(self.failures) < FAILURES_SHOWN_MAX:
+                self.failures[why] = self.failures.get(why, 0) + 1
+            return
+        self.delivered_count += 1
+        self.delivered_size += len(message)
+        partition, offset = message.partition(), message.offset()
+        if partition is None or offset is None or offset < 0:  # acks=0: nobody said where it went
+            return
+        first, last = self.offsets.get(partition, (offset, offset))
+        self.offsets[partition] = (min(first, offset), max(last, offset))
+
+
+@app.command()
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of a topic.")],
+    *,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Read this file instead of standard input.")
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option("--key-separator", "-k", help="A line is KEY, this text, VALUE."),
+    ] = None,
+    header: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=VALUE", help="Header of every record; may be given often."),
+    ] = [],  # noqa: B006 typer copies it
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="Only to this one; else by key, or spread.")
+    ] = None,
+    acks: Annotated[Acks, typer.Option(help="Who has a record before it counts.")] = Acks.ALL,
+    compression: Annotated[Compression, typer.Option(help="Of batches.")] = Compression.NONE,
+    idempotent: Annotated[
+        bool, typer.Option("--idempotent", help="In order and once, whatever is sent again.")
+    ] = False,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the topic if it is not there.")
+    ] = False,
+    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Send lines of standard input, or of a file, as records."""
+    if key_separator == "":
+        raise typer.BadParameter("must not be empty", param_hint="--key-separator")
+    if idempotent and acks is not Acks.ALL:
+        raise typer.BadParameter("needs --acks all", param_hint="--idempotent")
+    headers = [(name, value.encode()) for name, value in _headers(header)]
+    _, metadata = kafka.connect(bootstrap)
+    if not create:
+        kafka.check_topics([topic], metadata)
+        _check_partition(topic, partition, metadata)
+    config = {
+        "acks": acks.value,
+        "compression.type": compression.value,
+        "enable.idempotence": idempotent,
+    }
+    options: dict[str, Any] = {"headers": headers} if headers else {}
+    if partition is not None:
+        options["partition"] = partition
+    with _open(file) as source:
+        delivery = send(
+            Producer({**_producer_config(bootstrap), **config}),
+            topic,
+            ((_split(line, number, key_separator)) for number, line in _lines(source)),
+            options,
+        )
+    _summarise(topic, delivery, as_json=as_json)
+
+
+def send(
+    producer: Producer,
+    topic: str,
+    records: Iterator[tuple[bytes | None, bytes]],
+    options: dict[str, Any],
+) -> Delivery:
+    """Produce `records` and wait until each is acknowledged or has failed.
+
+    Bad input ends the run; what was read before it is still delivered, and told.
+    """
+    delivery = Delivery()
+    show_progress = _progress(delivery)
+    try:
+        for key, value in records:
+            while True:
+                try:
+                    producer.produce(topic, value, key, on_delivery=delivery, **options)
+                    break
+                except BufferError:  # the queue is full: let the broker catch up
+                    producer.poll(0.1)
+                    show_progress()
+            producer.poll(0)
+            show_progress()
+    except KafkaException as error:  # librdkafka refused the record itself
+        delivery.failed_count += 1
+        delivery.failures[kafka.reason(error)] = 1
+    except CommandFailed as error:
+        producer.flush(DELIVERY_SECONDS_MAX)
+        raise CommandFailed(
+            f"{error}; {count(delivery.delivered_count, 'record')} before it delivered"
+        ) from None
+    while producer.flush(PROGRESS_SECONDS) > 0:
+        show_progress()
+    show_progress(last=True)
+    return delivery
+
+
+def _producer_config(bootstrap: str) -> dict[str, Any]:
+    return {
+        **kafka.client_config(bootstrap),
+        "linger.ms": 5,
+        "delivery.timeout.ms": DELIVERY_SECONDS_MAX * 1000,
+        "message.max.bytes": LINE_SIZE_MAX,  # how large a record may be is the broker's to say
+        "queue.buffering.max.kbytes": QUEUE_SIZE_MAX_KIB,
+        "partitioner": "murmur2_random",  # a key goes where a Java producer would send it
+    }
+
+
+def _headers(words: list[str]) -> Iterator[tuple[str, str]]:
+    for word in words:
+        yield from kafka.assignments([word], "--header").items()
+
+
+def _check_partition(topic: str, partition: int | None, metadata: ClusterMetadata) -> None:
+    size = len(metadata.topics[topic].partitions)
+    if partition is not None and partition >= size:
+        raise CommandFailed(f"{topic} has partitions 0 to {size - 1}, and no {partition}")
+
+
+def _open(file: Path | None) -> BinaryIO:
+    if file is None:
+        return sys.stdin.buffer
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise CommandFailed(f"cannot read {file}: {error.strerror}") from None
+
+
+def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers and without their ends; never more than one in memory."""
+    number = 0
+    while line := source.readline(LINE_SIZE_MAX + 2):
+        number += 1
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        if len(line) > LINE_SIZE_MAX:
+            raise CommandFailed(f"line {number} is longer than {LINE_SIZE_MAX} bytes")
+        yield number, line
+
+
+def _split(line: bytes, number: int, separator: str | None) -> tuple[bytes | None, bytes]:
+    if separator is None:
+        return None, line
+    key, found, value = line.partition(separator.encode())
+    if not found:
+        start = printable(line[:40].decode(errors="replace"))
+        raise CommandFailed(f"line {number} has no key separator {separator!r}: {start!r}")
+    return key, value
+
+
+def _progress(delivery: Delivery) -> Callable[..., None]:
+    """A line on a terminal that counts along; nothing elsewhere."""
+    if not sys.stderr.isatty() or sys.stdin.isatty():
+        return lambda **_: None
+    begun = time.monotonic()
+    shown = begun
+
+    def show(*, last: bool = False) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if last:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        elif now - shown >= PROGRESS_SECONDS:
+            shown = now
+            rate = delivery.delivered_count / (now - begun)
+            text = f"\r{delivery.delivered_count:,} records, {rate:,.0f}/s\x1b[K"
+            print(text, end="", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _summarise(topic: str, delivery: Delivery, *, as_json: bool) -> None:
+    parts = [
+        {"partition": partition, "first_offset": first, "last_offset": last}
+        for partition, (first, last) in sorted(delivery.offsets.items())
+    ]
+    if as_json:
+        print_json({
+            "topic": topic, "records": delivery.delivered_count, "bytes": delivery.delivered_size,
+            "failed": delivery.failed_count, "partitions": parts,
+        })  # fmt: skip
+    else:
+        places = ", ".join(
+            f"{topic}-{part['partition']} at {part['first_offset']}..{part['last_offset']}"
+            for part in parts[:8]
+        )
+        more = f" and {len(parts) - 8} more" if len(parts) > 8 else ""
+        sent = f"{count(delivery.delivered_count, 'record')}, {delivery.delivered_size:,} bytes"
+        tell(f"produced {sent}{': ' if places else ''}{places}{more}")
+    if delivery.failed_count:
+        reasons = "; ".join(f"{why} ({times} x)" for why, times in delivery.failures.items())
+        raise CommandFailed(f"{count(delivery.failed_count, 'record')} not delivered: {reasons}")
