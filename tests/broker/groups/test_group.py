@@ -51,6 +51,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.tickets = count(1)
         self.waiting: dict[Ticket, str] = {}
         self.ids: dict[str, str] = {}
+        self.next: dict[str, str] = {}  # what a client that behaves would do
         self.generation = 0
         self.kept: GroupImage | None = None
 
@@ -65,6 +66,20 @@ class GroupMachine(RuleBasedStateMachine):
             session_timeout_ms=10_000, rebalance_timeout_ms=30_000, protocol_type="consumer",
             protocols=tuple(Protocol(n, subscription([topic])) for n in names),
             needs_known_id=not old, may_skip_assignment=not old))
+
+    @rule(names=st.lists(CLIENTS, min_size=1, max_size=12))
+    def behave(self, names: list[str]) -> None:
+        """What real clients do, one after the other; one that waits for an answer waits."""
+        for name in names:
+            if name in self.waiting.values():
+                continue
+            match self.next.get(name, "join"):
+                case "sync":
+                    self.sync(name=name, stale=False)
+                case "heartbeat":
+                    self.heartbeat(name)
+                case _:
+                    self.join(name=name, static=False, old=False, names=("range",), topic="t")
 
     @rule(name=CLIENTS, stale=st.booleans())
     def sync(self, *, name: str, stale: bool) -> None:
@@ -87,7 +102,7 @@ class GroupMachine(RuleBasedStateMachine):
     def forget(self, name: str) -> None:
         self.ids.pop(name, None)
 
-    @rule(passed_ms=st.sampled_from([1, 300, 5_000, 10_000, 30_000, 300_000]))
+    @rule(passed_ms=st.sampled_from([1, 300, 2_000, 5_000, 10_000, 30_000]))
     def wait(self, passed_ms: int) -> None:
         end = self.now + passed_ms
         while (deadline := self.group.deadline()) is not None and deadline <= end:
@@ -124,9 +139,8 @@ class GroupMachine(RuleBasedStateMachine):
                 self.check_answer(name, effect.answer)
 
     def check_answer(self, name: str, answer: Answer) -> None:
+        self.remember(name, answer)
         if isinstance(answer, Joined):
-            if answer.code in (Code.NONE, Code.MEMBER_ID_REQUIRED):
-                self.ids[name] = answer.member_id
             if answer.code is Code.NONE:
                 assert self.kept is not None  # G5
                 assert self.kept.generation == answer.generation
@@ -136,7 +150,18 @@ class GroupMachine(RuleBasedStateMachine):
             assert self.kept.state == State.STABLE
             assert answer.assignment == b"own"
         if isinstance(answer, Left) and answer.codes == (Code.NONE,):
-            assert self.ids.get(name, "") not in self.group.members
+            assert self.ids.pop(name, "") not in self.group.members
+
+    def remember(self, name: str, answer: Answer) -> None:
+        if isinstance(answer, Joined) and answer.code in (Code.NONE, Code.MEMBER_ID_REQUIRED):
+            self.ids[name] = answer.member_id
+        code = answer.codes[0] if isinstance(answer, Left) else answer.code
+        if code is Code.UNKNOWN_MEMBER_ID:
+            self.ids.pop(name, None)
+        if code is Code.NONE and not isinstance(answer, Left):
+            self.next[name] = "sync" if isinstance(answer, Joined) else "heartbeat"
+        else:
+            self.next[name] = "join"
 
     @invariant()
     def the_group_is_sound(self) -> None:
