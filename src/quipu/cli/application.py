@@ -1,5 +1,6 @@
 """All commands but `start` behind one parser, each imported when it is asked for."""
 
+import difflib
 import sys
 from typing import Annotated, Any, Final
 
@@ -34,6 +35,14 @@ class LazyGroup(TyperGroup):
         command = typer.main.get_command(load(cmd_name))
         command.name = cmd_name
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+            ctx.fail(f"no such command: {name}; {hint}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         try:

@@ -16,7 +16,7 @@ from quipu.cli.positions import HELP, parse_position
 
 app = typer.Typer(help="List, describe, reset and delete consumer groups.", **PLAIN)
 
-Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids of groups.")]
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP", help="Ids of groups.")]
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="Id of a group.")]
 
 

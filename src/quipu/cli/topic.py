@@ -22,7 +22,7 @@ from quipu.cli.output import count, print_json, show, tell
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", **PLAIN)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
 Settings = Annotated[
     list[str],
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; may be given often."),
