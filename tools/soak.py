@@ -1,0 +1,83 @@
+"""`make soak MINUTES=n`: what the tests do, for longer and with fresh chance each time.
+
+    a third of the time   kill -9 under load, by a new seed each round
+    a third               hostile frames, with fresh examples
+    a third               coverage-guided fuzzing of every parser, in equal shares
+
+The first failure ends the run with the command that repeats it.
+"""
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+KILL_ROUNDS = 40
+HOSTILE_EXAMPLES = 2_000
+
+
+def run(command: list[str], environment: dict[str, str], *, directory: Path = REPOSITORY) -> None:
+    """Run one command; say how to repeat it if it fails."""
+    words = " ".join([*(f"{key}={value}" for key, value in environment.items()), *command])
+    print(f"soak: {words}", flush=True)
+    path = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'src'}"
+    variables = {**os.environ, "PYTHONPATH": path, **environment}
+    done = subprocess.run(command, cwd=directory, env=variables, check=False)
+    if done.returncode != 0:
+        sys.exit(f"soak: failed; repeat: {words}")
+
+
+def kill(deadline: float, chance: random.Random) -> None:
+    """Kill nodes under load until the time is over; at least once."""
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "tests/kill/test_kill.py"]
+    while True:
+        seed = chance.randrange(1 << 30)
+        run(command, {"KILL_SEED": str(seed), "KILL_ROUNDS": str(KILL_ROUNDS)})
+        if time.monotonic() > deadline:
+            return
+
+
+def hostile(deadline: float) -> None:
+    """Throw fresh frames at a node until the time is over; at least once."""
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-o", "timeout=1800", "tests/hostile"]
+    while True:
+        run(command, {"HYPOTHESIS_PROFILE": "soak", "HOSTILE_EXAMPLES": str(HOSTILE_EXAMPLES)})
+        if time.monotonic() > deadline:
+            return
+
+
+def fuzz(seconds: float) -> None:
+    """Give every target its share."""
+    sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "src")]
+    from tests.fuzz.targets import TARGETS  # noqa: PLC0415 needs the path above
+
+    share = max(5, int(seconds / len(TARGETS)))
+    for name in TARGETS:
+        with tempfile.TemporaryDirectory() as finds:
+            command = [sys.executable, "-m", "tests.fuzz.run", name, f"-max_total_time={share}",
+                       "-max_len=4096", "-rss_limit_mb=2048", "-timeout=10", "-verbosity=0"]
+            run(command, {}, directory=Path(finds))
+
+
+def main() -> int:
+    """Spend the minutes."""
+    parser = argparse.ArgumentParser(description="Tests for longer, with fresh chance.")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=None, help="chance of the kill tests")
+    arguments = parser.parse_args()
+    seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
+    third = arguments.minutes * 60 / 3
+    print(f"soak: {arguments.minutes:g} minutes, seed {seed}", flush=True)
+    fuzz(third)
+    kill(time.monotonic() + third, random.Random(seed))
+    hostile(time.monotonic() + third)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
