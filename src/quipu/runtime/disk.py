@@ -1,0 +1,388 @@
+"""Files: appended to, read, mapped and made durable.  The only door to them.
+
+    Disk       what a node asks of its file system
+    RealDisk   the machine's own
+    File       one open file that only grows
+
+The twin for tests is `sim_disk.SimDisk`: it can lose what was not synced, tear the last write,
+flip bits, and run full.
+
+Invariants
+    F1  `File.append` writes all of its bytes or none: what a failed call left behind is cut off
+        again, and if even that fails the file takes no more bytes
+    F2  a file is never cut below a size that was mapped: touching a mapped page past the end of
+        its file ends the process
+    F3  work given to `submit` runs off the event loop; its outcome arrives on the loop
+
+`OSError` is mapped here and seen nowhere above.
+"""
+
+import asyncio
+import errno
+import fcntl
+import mmap
+import os
+import resource
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+from quipu.model.errors import Code, Kind, QuipuError
+
+Buffer = bytes | bytearray | memoryview
+Work = Callable[[], None]
+Done = Callable[[QuipuError | None], None]
+Wait = Callable[[], object]
+
+SYNC_THREADS: Final = 4  # syncs that may be under way at once; the kernel queues the rest anyway
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class DiskError(QuipuError):
+    """The file system refused; nothing was acknowledged."""
+
+    code = Code.KAFKA_STORAGE_ERROR
+    kind = Kind.RETRY
+
+
+class DiskFull(DiskError):
+    """No room: free some, or lower retention; what is stored stays readable."""
+
+
+class NotFound(DiskError):
+    """There is no such file."""
+
+
+class File(Protocol):
+    """One open file that only grows."""
+
+    size: int  # bytes, as far as whole appends went
+    mapped_size: int  # the largest size that was ever mapped through this file
+
+    def append(self, buffers: Sequence[Buffer], size: int) -> None:
+        """Write `buffers`, together `size` bytes, at the end: all or nothing (F1)."""
+        ...
+
+    def read(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def map(self) -> memoryview:
+        """The file as far as it goes now, without copying; valid for as long as it is held."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file; never below a size that was mapped (F2)."""
+        ...
+
+    def sync(self) -> None:
+        """Return when all bytes so far would survive a power loss.  Blocks."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """Held until released, or until the process ends."""
+
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """What a node asks of its file system.  Paths are absolute or relative strings."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+    def map(self, path: str) -> memoryview: ...
+    def read(self, path: str, size: int = -1, position: int = 0) -> bytes: ...
+    def write(self, path: str, data: Buffer) -> None:
+        """Replace the file at `path`; not durable, and not atomic."""
+        ...
+
+    def copy(self, source: str, target: str, *, start: int, end: int) -> None:
+        """Copy a range of bytes to a new file, durably."""
+        ...
+
+    def size(self, path: str) -> int: ...
+    def modified_ms(self, path: str) -> int: ...
+    def exists(self, path: str) -> bool: ...
+    def list(self, path: str) -> Sequence[str]: ...
+    def make_directory(self, path: str) -> None: ...
+    def rename(self, source: str, target: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def remove_tree(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in `path` would survive a power loss.  Blocks."""
+        ...
+
+    def lock(self, path: str) -> Lock | None:
+        """Take the lock at `path`, or None if someone else has it."""
+        ...
+
+    def submit(self, work: Work, done: Done) -> Wait:
+        """Run `work` off the loop, then `done` on it; without a loop, both at once (F3).
+
+        Gives a call that blocks until `work`, though not `done`, has run.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+def _mapped(error: OSError, path: str) -> DiskError:
+    reason = f"{path}: {os.strerror(error.errno) if error.errno else error}"
+    if error.errno in _FULL:
+        return DiskFull(f"{reason}; free some space, or lower retention.bytes and retention.ms")
+    if error.errno == errno.ENOENT:
+        return NotFound(reason)
+    return DiskError(reason)
+
+
+class RealFile:
+    """A file of the operating system, opened for appending."""
+
+    __slots__ = ("_fd", "mapped_size", "path", "size")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.size = os.fstat(fd).st_size
+        self.mapped_size = 0
+        self._fd = fd
+
+    def append(self, buffers: Sequence[Buffer], size: int) -> None:
+        try:
+            written = os.writev(self._fd, buffers)
+        except OSError as error:
+            raise self._undo(error) from error
+        if written != size:
+            self._append_rest(buffers, size, written)
+        self.size += size
+
+    def _append_rest(self, buffers: Sequence[Buffer], size: int, written: int) -> None:
+        """A short write: the disk filled up, or a signal came; go on until it is clear which."""
+        rest = memoryview(b"".join(buffers))
+        assert len(rest) == size, (len(rest), size)
+        try:
+            while written < size:
+                written += os.write(self._fd, rest[written:])
+        except OSError as error:
+            raise self._undo(error) from error
+
+    def _undo(self, error: OSError) -> DiskError:
+        """Cut off what a failed append left behind (F1)."""
+        if self._fd >= 0:
+            try:
+                os.ftruncate(self._fd, self.size)
+            except OSError:
+                self.close()  # whoever writes to it next is refused
+                return DiskError(f"{self.path}: cannot be cut back to {self.size} bytes after a "
+                                 f"failed write ({error.strerror}); check the disk",
+                                 kind=Kind.CORRUPT)
+        return _mapped(error, self.path)
+
+    def read(self, size: int, position: int) -> bytes:
+        try:
+            return os.pread(self._fd, size, position)
+        except OSError as error:
+            raise _mapped(error, self.path) from error
+
+    def map(self) -> memoryview:
+        self.mapped_size = max(self.mapped_size, self.size)
+        return _map(self._fd, self.size, self.path)
+
+    def truncate(self, size: int) -> None:
+        assert self.mapped_size <= size <= self.size, (self.mapped_size, size, self.size)  # F2
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise _mapped(error, self.path) from error
+        self.size = size
+
+    def sync(self) -> None:
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise _mapped(error, self.path) from error
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealLock:
+    """An advisory lock on a file; the system releases it when the process ends."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDisk:
+    """The machine's own file system."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None  # started by the first sync
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            return RealFile(path, os.open(path, flags, 0o644))
+        except OSError as error:
+            raise _mapped(error, path) from error
+
+    def map(self, path: str) -> memoryview:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _mapped(error, path) from error
+        try:
+            return _map(fd, os.fstat(fd).st_size, path)
+        finally:
+            os.close(fd)
+
+    def read(self, path: str, size: int = -1, position: int = 0) -> bytes:
+        try:
+            with open(path, "rb", buffering=0) as file:
+                file.seek(position)
+                return file.read(size) or b""
+        except OSError as error:
+            raise _mapped(error, path) from error
+
+    def write(self, path: str, data: Buffer) -> None:
+        try:
+            with open(path, "wb", buffering=0) as file:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[file.write(rest) or 0 :]
+        except OSError as error:
+            raise _mapped(error, path) from error
+
+    def copy(self, source: str, target: str, *, start: int, end: int) -> None:
+        try:
+            with open(source, "rb", buffering=0) as read, open(target, "wb", buffering=0) as write:
+                while start < end:
+                    copied = os.sendfile(write.fileno(), read.fileno(), start, end - start)
+                    assert copied > 0, (source, start, end)
+                    start += copied
+                os.fsync(write.fileno())
+        except OSError as error:
+            raise _mapped(error, target) from error
+
+    def size(self, path: str) -> int:
+        return self._stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return self._stat(path).st_mtime_ns // 1_000_000
+
+    def _stat(self, path: str) -> os.stat_result:
+        try:
+            return os.stat(path)
+        except OSError as error:
+            raise _mapped(error, path) from error
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, path: str) -> Sequence[str]:
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise _mapped(error, path) from error
+
+    def make_directory(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise _mapped(error, path) from error
+
+    def rename(self, source: str, target: str) -> None:
+        try:
+            os.rename(source, target)
+        except OSError as error:
+            raise _mapped(error, source) from error
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except OSError as error:
+            raise _mapped(error, path) from error
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            raise _mapped(error, path) from error
+
+    def sync_directory(self, path: str) -> None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _mapped(error, path) from error
+
+    def lock(self, path: str) -> Lock | None:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _mapped(error, path) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return RealLock(fd)
+
+    def submit(self, work: Work, done: Done) -> Wait:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            done(_outcome(work))
+            return lambda: None
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="quipu-disk")
+        return self._pool.submit(lambda: _report(loop, done, _outcome(work))).result
+
+    def close(self) -> None:
+        """Wait for work under way."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+
+
+def _outcome(work: Work) -> QuipuError | None:
+    try:
+        work()
+    except QuipuError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 a bug in a thread must reach the loop, not vanish
+        return QuipuError(f"bug in disk work: {error!r}", kind=Kind.BUG)
+    return None
+
+
+def _report(loop: asyncio.AbstractEventLoop, done: Done, outcome: QuipuError | None) -> None:
+    if not loop.is_closed():  # a closed loop has nobody left to tell
+        loop.call_soon_threadsafe(done, outcome)
+
+
+def _map(fd: int, size: int, path: str) -> memoryview:
+    if size == 0:
+        return memoryview(b"")  # the system refuses an empty map
+    try:
+        return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise _mapped(error, path) from error
+
+
+def raise_file_limit() -> int:
+    """Let this process open as many files as the system allows; gives that number."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

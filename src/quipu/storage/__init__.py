@@ -1,0 +1,18 @@
+"""The storage log: everything durable on a node is a typed batch in one of these.
+
+Start with `log`: what a log promises, and its parts in the order of a batch's life.
+
+    config          the settings of one log
+    log             append, read, offsets, truncate, close
+    segment         one file of batches, and how it is found in (index)
+    producers       idempotent producers: which batches were seen
+    epochs          who led when
+    checkpoint      the state that every segment begins with
+    flush           group commit
+    recovery        from a directory to a log, after a clean stop or a crash
+    reading         by client offset, by log offset, by time
+    retention       which segments may go
+    data_directory  the logs of one node, their lock, and what is remembered of them (node_log)
+
+Not here: bytes of a batch (wire), requests (broker), sockets, other nodes.
+"""

@@ -1,0 +1,104 @@
+"""The state of a log that is not in its newest segment: what a CHECKPOINT batch holds.
+
+Every segment begins with one, so the newest segment alone tells the whole state of its log:
+retention may drop any older segment and lose nothing, and truncation starts from the checkpoint
+before the cut.  The records of the batch, by key:
+
+    log        topic id 16 bytes | log start offset i64 | flushed log offset i64 | name, UTF-8
+    epochs     per leader epoch: epoch i32 | start offset i64
+    producers  per producer: id i64 | epoch i16 | last seen ms i64 | batch count u8, and per batch:
+               first sequence i32 | last sequence i32 | base offset i64
+All big endian.  A key that this version does not know is skipped.
+
+A LOG_START batch has one record: key `log_start`, value: the offset, i64.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from quipu.model.batch_types import DATA, LOG_START
+from quipu.model.errors import MalformedBytes
+from quipu.model.ids import ZERO_UUID, LogOffset, Offset
+from quipu.storage.epochs import EpochHistory
+from quipu.storage.producers import ProducerStates
+from quipu.wire.record_batch import Record, decode_records
+from quipu.wire.stored_batch import PREFIX_SIZE, StoredHeader
+
+STATE_SIZE_MAX: Final = 64 << 20  # decoded bytes of one checkpoint; far above PRODUCERS_MAX
+LOG_BEGIN: Final = Offset(0)
+_LOG: Final = Struct(">16sqq")
+_OFFSET: Final = Struct(">q")
+
+
+@dataclass(slots=True)
+class LogState:
+    """What a log derives from its batches, besides its offsets."""
+
+    log_start_offset: Offset = LOG_BEGIN
+    epochs: EpochHistory = field(default_factory=EpochHistory)
+    producers: ProducerStates = field(default_factory=ProducerStates)
+
+    def replay(self, header: StoredHeader, stored: memoryview, now_ms: int) -> None:
+        """Take in one batch; `stored` is all of it.  Checkpoints change nothing."""
+        if header.batch_type == DATA:
+            self.epochs.note(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self.producers.note(header.batch, header.base_offset, now_ms)
+        elif header.batch_type == LOG_START:
+            self.log_start_offset = decode_log_start(stored)
+
+
+class Checkpoint(NamedTuple):
+    """A decoded CHECKPOINT batch."""
+
+    name: str
+    topic_id: UUID
+    flushed: LogOffset  # everything below was durable when the checkpoint was written
+    state: LogState
+
+
+def encode_checkpoint(checkpoint: Checkpoint, now_ms: int) -> list[Record]:
+    state = checkpoint.state
+    log = _LOG.pack(checkpoint.topic_id.bytes, state.log_start_offset, checkpoint.flushed)
+    return [
+        Record(b"log", log + checkpoint.name.encode(), timestamp=now_ms),
+        Record(b"epochs", state.epochs.encode(), timestamp=now_ms),
+        Record(b"producers", state.producers.encode(), timestamp=now_ms),
+    ]
+
+
+def decode_checkpoint(stored: memoryview) -> Checkpoint:
+    """Read a stored CHECKPOINT batch; raises `MalformedBytes`."""
+    values = _values(decode_records(stored[PREFIX_SIZE:], size_max=STATE_SIZE_MAX))
+    log = values.get(b"log", b"")
+    if len(log) < _LOG.size:
+        raise MalformedBytes("checkpoint without its log record")
+    topic_id, log_start_offset, flushed = _LOG.unpack_from(log)
+    state = LogState(
+        Offset(log_start_offset),
+        EpochHistory.decode(values.get(b"epochs", b"")),
+        ProducerStates.decode(values.get(b"producers", b"")),
+    )
+    name = log[_LOG.size :].decode(errors="replace")
+    return Checkpoint(name, UUID(bytes=topic_id) if any(topic_id) else ZERO_UUID,
+                      LogOffset(flushed), state)
+
+
+def encode_log_start(offset: Offset, now_ms: int) -> list[Record]:
+    return [Record(b"log_start", _OFFSET.pack(offset), timestamp=now_ms)]
+
+
+def decode_log_start(stored: memoryview) -> Offset:
+    """Read a stored LOG_START batch; raises `MalformedBytes`."""
+    values = _values(decode_records(stored[PREFIX_SIZE:], size_max=STATE_SIZE_MAX))
+    value = values.get(b"log_start", b"")
+    if len(value) != _OFFSET.size:
+        raise MalformedBytes(f"log start of {len(value)} bytes")
+    return Offset(_OFFSET.unpack(value)[0])
+
+
+def _values(records: Iterable[Record]) -> dict[bytes, bytes]:
+    return {record.key or b"": record.value or b"" for record in records}

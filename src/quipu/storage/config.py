@@ -1,0 +1,34 @@
+"""The settings of one log, with Kafka's defaults."""
+
+from dataclasses import dataclass
+from typing import Final
+
+NEVER: Final = 2**63 - 1  # Kafka's way to say that a limit is off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Named as Kafka's topic settings are; -1 turns a retention off, `NEVER` a flush."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 4096
+    index_max_bytes: int = 10 << 20
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
+    flush_messages: int = NEVER
+    flush_ms: int = 1000
+    producer_expiration_ms: int = 24 * 3600 * 1000
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.segment_bytes <= 2**31 - 1:
+            raise ValueError(f"segment.bytes {self.segment_bytes} is outside [1, 2^31 - 1]")
+        for name in ("segment_ms", "index_interval_bytes", "index_max_bytes", "flush_messages",
+                     "flush_ms", "producer_expiration_ms"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)} must be at least 1")
+
+    @property
+    def is_durable(self) -> bool:
+        """Does an acknowledgement wait for the disk?"""
+        return self.flush_messages == 1

@@ -1,0 +1,594 @@
+"""The log: an ordered run of typed batches in segment files.  Everything durable is in one.
+
+Two offsets count its records.  The log offset counts all of them; the client offset counts those
+of data batches only, so that clients see neither internal batches nor holes where they lie.
+
+Invariants
+    L1  log_start_offset <= flushed_offset <= end_offset, and flushed_end <= log_end
+    L2  a batch gets its offsets when its bytes are in the file, all of them; a failed append
+        leaves no trace, and its offsets go to the next batch
+    L3  every segment begins with a checkpoint, so the state (log start, leader epochs, producers)
+        is that of the newest checkpoint plus the batches after it
+    L4  high_watermark is flushed_offset if acknowledgements wait for the disk, else end_offset:
+        nobody reads what a crash may take back from those who were promised it
+    L5  after a failed sync, or damage found, `failure` is set for good and every call raises it
+
+A log that was closed cleanly is not looked at until it is used: `_active` is None until then.
+
+Not here: how files are found and checked (recovery.py), reading (reading.py), group commit
+(flush.py), which segments go (retention.py).
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from quipu.model.batch_types import CHECKPOINT, DATA, LOG_START, BatchType, require_set
+from quipu.model.errors import (
+    Code,
+    Kind,
+    OffsetOutOfRange,
+    QuipuError,
+    RequestError,
+)
+from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, Offset
+from quipu.runtime.disk import Buffer, DiskError, DiskFull, File
+from quipu.storage import reading
+from quipu.storage.checkpoint import Checkpoint, LogState, encode_checkpoint, encode_log_start
+from quipu.storage.config import LogConfig
+from quipu.storage.entries import split_entry
+from quipu.storage.flush import FlushCallback, Flusher
+from quipu.storage.place import NOTHING, CleanStop, Memory, Place
+from quipu.storage.producers import ProducerInfo
+from quipu.storage.reading import StoredBatch, TimestampAndOffset
+from quipu.storage.recovery import recover
+from quipu.storage.retention import expired_count
+from quipu.storage.segment import Segment
+from quipu.storage.segments import Segments
+from quipu.wire.fast import stamp
+from quipu.wire.record_batch import BatchHeader, Record, encode_batch, parse_header
+from quipu.wire.stored_batch import PREFIX_SIZE, StoredHeader, pack_prefix
+
+__all__ = ["Appended", "Log", "LogConfig", "LogState", "StoredBatch", "TimestampAndOffset"]
+
+LOG_BEGIN: Final = LogOffset(0)
+NO_LOG_OFFSET: Final = LogOffset(-1)
+_log = logging.getLogger(__name__)
+
+
+class Appended(NamedTuple):
+    """Where a batch went."""
+
+    base_offset: Offset
+    last_offset: Offset
+    log_offset: LogOffset  # -1 for a duplicate
+    duplicate: bool
+
+
+class Log:
+    """One log.  Not for several threads: all calls come from the loop that owns it."""
+
+    def __init__(
+        self, place: Place, config: LogConfig, *, memory: Memory = NOTHING, now_ms: int
+    ) -> None:
+        self.name = place.name
+        self.topic_id = place.topic_id
+        self.directory = place.directory
+        self.failure: QuipuError | None = None
+        self.log_start_offset = Offset(0)
+        self.end_offset = Offset(0)
+        self.log_end = LogOffset(0)
+        self.leader_epoch = NO_EPOCH
+        self.unsynced: list[Segment] = []
+        self.on_dirty: Callable[[Log], None] | None = None  # the first append since a flush
+        self.on_flushed: Callable[[Log], None] | None = None
+        self.on_truncate: Callable[[Log, LogOffset], None] | None = None
+        self._config = config
+        self._place = place
+        self._memory = memory
+        self._segments = Segments(place)
+        self._active: Segment | None = None
+        self._state = LogState()
+        self._flusher = Flusher(place.disk, self)
+        self._opened_ms = now_ms
+        self._closed = False
+        if memory.clean is not None:
+            self._take_word(memory.clean)
+        else:
+            with suppress(QuipuError):  # kept in `failure`: one bad log does not stop the others
+                self._load(now_ms)
+
+    def _loaded(self) -> None:
+        if self._active is None:
+            self._load(self._opened_ms)
+
+    def _take_word(self, clean: CleanStop) -> None:
+        """Serve from what is remembered; files come later."""
+        self.log_start_offset = Offset(clean.log_start_offset)
+        self.end_offset, self.log_end = Offset(clean.end_offset), LogOffset(clean.log_end)
+        self._flusher.reset()
+        self._segments.complete_size = clean.size_bytes
+
+    def _load(self, now_ms: int) -> Segment:
+        """Find or make the files; gives the active segment."""
+        if self._closed:
+            raise RequestError(f"{self.name}: the log is closed", code=Code.KAFKA_STORAGE_ERROR)
+        if self.failure is not None:
+            raise self.failure
+        try:
+            found = recover(self._place, self._config, self._memory, now_ms)
+            self._segments.adopt(found.segments)
+            self._state = found.state
+            self.end_offset, self.log_end = Offset(found.end_offset), LogOffset(found.log_end)
+            self._flusher.reset()
+            self._memory = Memory(flushed=self.log_end)
+            if found.segments:
+                self._adopt()
+            else:
+                self._place.disk.make_directory(self.directory)
+                self._start_segment(now_ms)
+        except QuipuError as error:
+            self.fail(error)
+            raise
+        assert self._active is not None
+        return self._active
+
+    def _adopt(self) -> None:
+        """Go on with the segments and the state that recovery found."""
+        state = self._state
+        self._active = self._segments[-1]
+        self.unsynced = [self._active]
+        self.log_start_offset = state.log_start_offset = Offset(
+            max(state.log_start_offset, self._segments[0].base_offset))
+        state.epochs.advance_start(self.log_start_offset)
+        self.leader_epoch = max(self.leader_epoch, state.epochs.latest)
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        active, config = self._active, self._config
+        if active is not None:
+            active.roll_size = config.segment_bytes
+            active.roll_ms = active.created_ms + config.segment_ms
+            active.index_interval = config.index_interval_bytes
+            active.index_size_max = config.index_max_bytes
+
+    # --- what it is -------------------------------------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._set_limits()
+        if self._flusher.is_dirty:
+            self._flusher.request()  # a stricter flush.messages may be due already
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.flushed_offset if self._config.flush_messages == 1 else self.end_offset  # L4
+
+    @property
+    def size_bytes(self) -> int:
+        active_size = self._active.size if self._active is not None else 0
+        return self._segments.complete_size + active_size
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The segments, oldest first; the last one is active."""
+        self._loaded()
+        return self._segments
+
+    @property
+    def log_start_log_offset(self) -> LogOffset:
+        """The log offset of the oldest batch."""
+        return LogOffset(self.segments[0].base_log)
+
+    def set_epoch(self, epoch: Epoch) -> None:
+        """This node leads the log in `epoch`, from the next offset on."""
+        if epoch != self.leader_epoch:
+            self._loaded()
+            self._state.epochs.note(epoch, self.end_offset)
+            self.leader_epoch = epoch
+
+    def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
+        """The last epoch at or before `epoch` and where it ended; (-1, -1) if none is known."""
+        self._loaded()
+        return self._state.epochs.end(epoch, self.end_offset) or (NO_EPOCH, Offset(-1))
+
+    def producers(self) -> list[ProducerInfo]:
+        self._loaded()
+        return self._state.producers.infos()
+
+    @property
+    def state(self) -> LogState:
+        """The state behind the offsets (L3); for tests and tools."""
+        self._loaded()
+        return self._state
+
+    # --- appending --------------------------------------------------------------------------
+
+    def append(
+        self, batch: memoryview, header: BatchHeader, *, epoch: Epoch, now_ms: int
+    ) -> Appended:
+        """Append one checked data batch; its offset and epoch are set in place.
+
+        A batch that its producer sent before is not written again: `duplicate` tells.  Raises
+        `RequestError` if it is out of sequence, `DiskError` if it could not be written.
+        """
+        active = self._active
+        if active is None:
+            active = self._load(now_ms)
+        producer_id = header.producer_id
+        if producer_id >= 0:
+            seen = self._state.producers.check(header, self.name)
+            if seen is not None:
+                return Appended(seen, Offset(seen + header.last_offset_delta), NO_LOG_OFFSET,
+                                duplicate=True)
+        if epoch != self.leader_epoch:
+            self.set_epoch(epoch)
+        size = len(batch) + PREFIX_SIZE
+        file = active.file
+        assert file is not None
+        position = file.size
+        if position + size > active.roll_size or now_ms >= active.roll_ms:
+            active, file, position = self._make_room(size, now_ms)
+        base_offset, log_offset = self.end_offset, self.log_end
+        if (position >= active.index_due
+                and not active.add_entry(base_offset, log_offset, position)):
+            active, file, position = self._roll_full(now_ms)
+            log_offset = self.log_end
+        prefix = stamp(batch, header, batch_type=DATA, log_offset=log_offset,
+                       base_offset=base_offset, leader_epoch=epoch)
+        try:
+            file.append((prefix, batch), size)
+        except DiskError as error:
+            raise self._refused(error) from error
+        delta = header.last_offset_delta
+        last_offset = base_offset + delta
+        self.end_offset = Offset(last_offset + 1)
+        self.log_end = log_end = LogOffset(log_offset + delta + 1)
+        if header.max_timestamp > active.max_timestamp:  # noqa: PLR1730 max() takes longer
+            active.max_timestamp = header.max_timestamp
+        if producer_id >= 0:
+            self._state.producers.note(header, base_offset, now_ms)
+        if log_end >= self._flusher.due_at:
+            self._flusher.appended(now_ms)
+        return Appended(base_offset, Offset(last_offset), log_offset, duplicate=False)
+
+    def append_records(
+        self, batch_type: BatchType, records: Sequence[Record], *, epoch: Epoch, now_ms: int
+    ) -> Appended:
+        """Append `records` as one batch of `batch_type`; those without a time get `now_ms`."""
+        require_set(batch_type, self.name, self.end_offset)
+        assert batch_type != CHECKPOINT, "a checkpoint starts a segment: roll"
+        batch = encode_batch(
+            [record if record.timestamp >= 0 else record._replace(timestamp=now_ms)
+             for record in records],
+            base_offset=self.end_offset, leader_epoch=epoch)
+        view = memoryview(batch)
+        header = parse_header(view)
+        if batch_type == DATA:
+            return self.append(view, header, epoch=epoch, now_ms=now_ms)
+        if epoch != self.leader_epoch and epoch >= 0:
+            self.set_epoch(epoch)
+        log_offset = self._append_internal(batch_type, batch, header, now_ms)
+        return Appended(self.end_offset, Offset(self.end_offset - 1), log_offset, duplicate=False)
+
+    def _append_internal(
+        self, batch_type: int, batch: bytearray, header: BatchHeader, now_ms: int
+    ) -> LogOffset:
+        """Write a batch that takes no client offsets; `batch` has its offset and epoch."""
+        size = len(batch) + PREFIX_SIZE
+        self._loaded()
+        active, file, position = self._writable()
+        if position + size > active.roll_size or now_ms >= active.roll_ms:
+            active, file, position = self._make_room(size, now_ms)
+        if (position >= active.index_due
+                and not active.add_entry(self.end_offset, self.log_end, position)):
+            active, file, position = self._roll_full(now_ms)
+        log_offset = self.log_end
+        self._write(file, pack_prefix(batch, batch_type=batch_type, log_offset=log_offset), batch)
+        self.log_end = LogOffset(log_offset + header.last_offset_delta + 1)
+        if self.log_end >= self._flusher.due_at:
+            self._flusher.appended(now_ms)
+        return log_offset
+
+    def append_stored(self, stored: memoryview) -> None:
+        """Append an entry that another log made: stored batches, by value, all of one type.
+
+        Each must be whole and come next in both offsets.  A checkpoint starts a segment, so a
+        copy's files are the original's, byte for byte.
+        """
+        self._loaded()
+        for header, data in split_entry(stored, log=self.name, log_end=self.log_end,
+                                        end_offset=self.end_offset):
+            if header.batch_type == CHECKPOINT:
+                self._roll_to((data,), header)
+                continue
+            active, file, position = self._writable()
+            if position >= active.index_due:
+                active.add_entry(header.base_offset, header.log_offset, position)
+            self._write(file, data, b"")
+            if header.batch_type == DATA and header.max_timestamp > active.max_timestamp:
+                active.max_timestamp = header.max_timestamp
+            self.end_offset = Offset(header.next_offset)
+            self.log_end = LogOffset(header.next_log_offset)
+            self._state.replay(header, data, active.created_ms)
+            self.leader_epoch = max(self.leader_epoch, self._state.epochs.latest)
+            self.log_start_offset = max(self.log_start_offset, self._state.log_start_offset)
+        if self.log_end >= self._flusher.due_at:
+            self._flusher.appended(self._opened_ms)
+
+    def _write(self, file: File, prefix: Buffer, batch: Buffer) -> None:
+        try:
+            file.append((prefix, batch), len(prefix) + len(batch))
+        except DiskError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: DiskError) -> DiskError:
+        """A write failed and left no trace (L2); only a full disk may get better by itself."""
+        if not isinstance(error, DiskFull):
+            self.fail(error)
+        return error
+
+    # --- segments ---------------------------------------------------------------------------
+
+    def _make_room(self, size: int, now_ms: int) -> tuple[Segment, File, int]:
+        """The active segment is full or old: roll, unless nothing is in it yet."""
+        active = self._active
+        assert active is not None
+        if size > self._config.segment_bytes + PREFIX_SIZE:
+            raise RequestError(f"{self.name}: batch of {size} bytes exceeds segment.bytes = "
+                               f"{self._config.segment_bytes}", code=Code.RECORD_LIST_TOO_LARGE)
+        if self.log_end == active.first_end:
+            active.roll_ms = now_ms + self._config.segment_ms
+        else:
+            self.roll(now_ms)
+        return self._writable()
+
+    def _roll_full(self, now_ms: int) -> tuple[Segment, File, int]:
+        """The index of the active segment is full."""
+        self.roll(now_ms)
+        return self._writable()
+
+    def _writable(self) -> tuple[Segment, File, int]:
+        active = self._active
+        assert active is not None
+        assert active.file is not None
+        return active, active.file, active.file.size
+
+    def roll(self, now_ms: int) -> None:
+        """Complete the active segment and start the next; what is complete is made durable."""
+        self._loaded()
+        if len(self.unsynced) > 1:
+            self._flusher.flush_now()  # the one before the last must be sealed by now (S3)
+        self._state.producers.expire(now_ms, self._config.producer_expiration_ms)
+        self._start_segment(now_ms)
+        self._flusher.request()
+
+    def _start_segment(self, now_ms: int) -> None:
+        checkpoint = Checkpoint(self.name, self.topic_id, self.flushed_end, self._state)
+        batch = encode_batch(encode_checkpoint(checkpoint, now_ms), base_offset=self.end_offset,
+                             leader_epoch=self.leader_epoch)
+        prefix = pack_prefix(batch, batch_type=CHECKPOINT, log_offset=self.log_end)
+        self._roll_to((prefix, batch), parse_header(memoryview(batch)))
+
+    def _roll_to(self, parts: Sequence[Buffer], header: BatchHeader | StoredHeader) -> None:
+        """Start a segment with the checkpoint that `parts` are."""
+        try:
+            active = self._segments.start(self.log_end, self.end_offset, parts,
+                                          created_ms=header.base_timestamp)
+        except DiskError as error:
+            raise self._refused(error) from error
+        self.unsynced.append(active)  # before the end moves: see G1
+        self._active = active
+        self.log_end = LogOffset(self.log_end + header.last_offset_delta + 1)
+        active.first_end = self.log_end
+        self._set_limits()
+        if self.log_end >= self._flusher.due_at:
+            self._flusher.appended(header.base_timestamp)
+
+    def delete_records(self, before: Offset, now_ms: int) -> Offset:
+        """Records below `before` are gone for clients; -1 means up to the high watermark.
+
+        Gives the log start offset.  Files go with the next retention.
+        """
+        self._loaded()
+        before = self.high_watermark if before == -1 else before
+        if not 0 <= before <= self.high_watermark:
+            raise OffsetOutOfRange(self.name, before, self.log_start_offset, self.high_watermark)
+        if before > self.log_start_offset:
+            batch = encode_batch(encode_log_start(before, now_ms), base_offset=self.end_offset,
+                                 leader_epoch=self.leader_epoch)
+            self._append_internal(LOG_START, batch, parse_header(memoryview(batch)), now_ms)
+            self._advance_start(before)
+        return self.log_start_offset
+
+    def _advance_start(self, offset: Offset) -> None:
+        self.log_start_offset = self._state.log_start_offset = offset
+        self._state.epochs.advance_start(offset)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Remove segments by age, by size, or whose records were deleted; gives how many."""
+        self._loaded()
+        self._segments[-1].end_offset = self.end_offset
+        self._state.producers.expire(now_ms, self._config.producer_expiration_ms)
+        count = expired_count(self._segments, self._config, now_ms=now_ms,
+                              log_start_offset=self.log_start_offset,
+                              high_watermark=self.high_watermark)
+        if count == len(self._segments):
+            if self._segments[-1].base_offset == self.end_offset:
+                count -= 1  # no records in it: rolling would gain nothing
+            else:
+                self.roll(now_ms)
+        self._drop(count)
+        return count
+
+    def drop_segments_before(self, log_offset: LogOffset) -> int:
+        """Remove complete segments that lie below `log_offset`; gives how many."""
+        self._loaded()
+        count = sum(segment.log_end <= log_offset for segment in self._segments[:-1])
+        self._drop(count)
+        return count
+
+    def _drop(self, count: int) -> None:
+        if count == 0:
+            return
+        if len(self.unsynced) > 1:
+            self._flusher.flush_now()  # no thread may sync a file that goes
+        self._segments.drop_front(count)
+        first = Offset(self._segments[0].base_offset)
+        if first > self.log_start_offset:
+            self._advance_start(first)
+
+    def truncate(self, log_offset: LogOffset) -> None:
+        """Remove the batch that holds `log_offset` and all after it."""
+        self._loaded()
+        if log_offset >= self.log_end:
+            return
+        cut = next(reading.read_stored(self._segments, log_offset))
+        number = max(index for index, segment in enumerate(self._segments)
+                     if segment.base_log <= log_offset)
+        position = cut.position
+        if position == 0:  # with its checkpoint goes the segment
+            number -= 1
+            position = self._segments[number].size if number >= 0 else 0
+        if number < 0:
+            raise RequestError(f"{self.name}: cannot be cut at {log_offset}, where it begins",
+                               code=Code.OFFSET_OUT_OF_RANGE)
+        if self.on_truncate is not None:
+            self.on_truncate(self, LogOffset(cut.header.log_offset))
+        self._flusher.drain()
+        self._segments.cut(number, position)
+        self.unsynced, self._active = [], None
+        self.leader_epoch = NO_EPOCH
+        self._memory = NOTHING
+        self._loaded()
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def read(
+        self, offset: Offset, max_bytes: int, *, end: Offset, min_one: bool
+    ) -> list[memoryview]:
+        """Data batches from the one that holds `offset` up to `end`, whole, as buffers to send.
+
+        At most `max_bytes`, but with `min_one` the first may be larger.  Batches of one segment
+        only: read on from the end of what was given.  Raises `OffsetOutOfRange`.
+        """
+        self._loaded()
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(self.name, offset, self.log_start_offset, self.end_offset)
+        if offset >= end or offset == self.end_offset:
+            return []
+        return reading.read(self._segments, offset, max_bytes, end=end, min_one=min_one)
+
+    def read_stored(self, log_offset: LogOffset = LOG_BEGIN) -> Iterator[StoredBatch]:
+        """Every batch, of any type, from the one that holds `log_offset` on; checked."""
+        self._loaded()
+        return reading.read_stored(self._segments, log_offset)
+
+    def find_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        """The first record that is as new as `timestamp_ms`."""
+        self._loaded()
+        return reading.find_timestamp(self._segments, timestamp_ms,
+                                      start_offset=self.log_start_offset)
+
+    def max_timestamp(self) -> TimestampAndOffset | None:
+        """The first of the newest records."""
+        self._loaded()
+        newest = reading.max_timestamp(self._segments, start_offset=self.log_start_offset)
+        return self.find_timestamp(newest) if newest >= 0 else None
+
+    # --- durability -------------------------------------------------------------------------
+
+    @property
+    def flushed_offset(self) -> Offset:
+        return self._flusher.flushed_offset
+
+    @property
+    def flushed_end(self) -> LogOffset:
+        return self._flusher.flushed_end
+
+    @property
+    def is_dirty(self) -> bool:
+        """Is there anything that a power loss could take?"""
+        return self._flusher.is_dirty
+
+    def when_flushed(self, offset: Offset, callback: FlushCallback) -> None:
+        """Call back when all below `offset` is durable: now, or after the next group commit."""
+        if self.failure is None and self._flusher.flushed_offset >= offset:
+            callback(None)
+        else:
+            assert offset <= self.end_offset, (offset, self.end_offset)
+            self.when_log_flushed(self.log_end, callback)
+
+    def when_log_flushed(self, log_offset: LogOffset, callback: FlushCallback) -> None:
+        """The same by log offset, which also counts internal batches."""
+        if self.failure is not None:
+            callback(self.failure)
+        else:
+            self._flusher.when_flushed(log_offset, callback)
+
+    async def flush(self) -> None:
+        """Return when everything appended so far is durable."""
+        if self.failure is not None:
+            raise self.failure
+        await self._flusher.flush()
+
+    def flush_due(self, now_ms: int) -> None:
+        """Start a flush if flush.ms has passed since the first append that needs one."""
+        if self.failure is None:
+            self._flusher.flush_due(now_ms)
+
+    def flush_now(self) -> None:
+        """Block until everything is durable; for closing, and where there is no loop."""
+        self._loaded()
+        try:
+            self._flusher.flush_now()
+        except QuipuError as error:
+            self.flush_ended(error)
+            raise
+
+    def dirtied(self) -> None:
+        """The flusher's report: there is something to flush."""
+        if self.on_dirty is not None:
+            self.on_dirty(self)
+
+    def flush_ended(self, error: QuipuError | None) -> None:
+        """The flusher's report: a sync ended."""
+        if error is not None:
+            self.fail(QuipuError(f"{self.name}: cannot be made durable: {error}; restart the "
+                                 "node once the disk is well", kind=Kind.CORRUPT,
+                                 code=Code.KAFKA_STORAGE_ERROR))
+        elif self.on_flushed is not None:
+            self.on_flushed(self)
+
+    def fail(self, error: QuipuError) -> None:
+        """Refuse every call from now on (L5)."""
+        if self.failure is None:
+            _log.error("log %s is offline: %s", self.name, error)
+            self.failure = error
+        self._active = None
+        self._flusher.fail(self.failure)
+
+    def close(self) -> CleanStop | None:
+        """Make everything durable and let go of the files; gives what to remember, if sound."""
+        if self._active is None:
+            return None if self.failure or self._closed else self._memory.clean
+        self.flush_now()
+        self._closed = True
+        active, state = self._active, self._state
+        active.complete(self.end_offset, self.log_end)
+        active.write_index()
+        clean = CleanStop(
+            topic_id=self.topic_id, base_log=active.base_log, active_size=active.size,
+            size_bytes=self.size_bytes, end_offset=self.end_offset, log_end=self.log_end,
+            log_start_offset=self.log_start_offset, epochs=state.epochs.encode(),
+            producers=state.producers.encode())
+        self._active = None
+        self._segments.close()
+        return clean
+

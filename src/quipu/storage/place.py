@@ -1,0 +1,44 @@
+"""Where a log lives, and what its node remembers of it from before."""
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from quipu.model.ids import ZERO_UUID
+from quipu.runtime.disk import Disk
+from quipu.storage.segment import OpenSegments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One log's directory, on one disk."""
+
+    disk: Disk
+    directory: str
+    name: str
+    topic_id: UUID = ZERO_UUID
+    opened: OpenSegments = field(default_factory=OpenSegments)  # shared by the logs of a node
+
+
+class CleanStop(NamedTuple):
+    """A log as it was closed: enough to serve its offsets without looking at its files."""
+
+    topic_id: UUID
+    base_log: int  # of the active segment
+    active_size: int
+    size_bytes: int
+    end_offset: int
+    log_end: int
+    log_start_offset: int
+    epochs: bytes  # as in a checkpoint
+    producers: bytes
+
+
+class Memory(NamedTuple):
+    """What a node remembers of a log."""
+
+    flushed: int = 0  # log offsets below are durable: if they are not there, something is wrong
+    clean: CleanStop | None = None  # None: it was not closed, so it must be checked
+
+
+NOTHING: Final = Memory()

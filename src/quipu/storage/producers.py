@@ -1,0 +1,185 @@
+"""Idempotent producers: which of their batches a log has seen.
+
+A producer numbers its records per partition.  The log accepts a batch only if it continues its
+producer's numbers, and answers one that it has seen with the offsets that it got the first time.
+
+Invariants
+    P1  sequences run 0, 1, ... 2^31 - 1, 0, ...; a batch is accepted if it starts right after the
+        last accepted one, or at 0 in a new producer epoch
+    P2  of each producer the last `BATCHES_KEPT` batches are known, as many as a client may have
+        in flight; a repeat of one of them is a duplicate, whatever was written since
+    P3  the state is a function of the batches in the log, except for when a producer was last
+        seen, which decides only when it is forgotten
+    P4  at most `PRODUCERS_MAX` are kept per log; beyond, those unseen the longest are forgotten
+
+A producer that the log does not know may start at any sequence, as in Kafka since 2.5: its state
+may have expired, or gone with the records that retention removed, and refusing it would stop a
+healthy client for good.  What that costs: a duplicate sent after the expiry is not recognised.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from struct import Struct
+from struct import error as StructError  # noqa: N812 the library's own name is too short to read
+from typing import Final, NamedTuple
+
+from quipu.model.errors import Code, MalformedBytes, RequestError
+from quipu.model.ids import Offset, ProducerId, TimestampMs
+from quipu.wire.record_batch import BatchHeader
+
+BATCHES_KEPT: Final = 5
+PRODUCERS_MAX: Final = 10_000
+SEQUENCE_COUNT: Final = 1 << 31
+
+_STATE: Final = Struct(">qhqB")  # producer id, epoch, last seen, number of batches
+_BATCH: Final = Struct(">iiq")  # first sequence, last sequence, base offset
+
+
+class SeenBatch(NamedTuple):
+    """One batch of a producer: its sequences and the offset it was given."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+class ProducerInfo(NamedTuple):
+    """What can be told about one producer."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: TimestampMs
+
+
+class _Producer:
+    __slots__ = ("batches", "epoch", "last_seen_ms")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.last_seen_ms = 0
+        self.batches: deque[SeenBatch] = deque(maxlen=BATCHES_KEPT)
+
+
+class ProducerStates:
+    """The producers of one log."""
+
+    __slots__ = ("_producers",)
+
+    def __init__(self) -> None:
+        self._producers: dict[int, _Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def check(self, header: BatchHeader, log: str) -> Offset | None:
+        """None if the batch may be appended; its first offset if it was before (P2).
+
+        Raises `RequestError` with Kafka's code if it does neither.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None
+        first = header.base_sequence
+        if header.producer_epoch != producer.epoch:
+            _check_epoch(header, producer, log)
+            return None
+        last_known = producer.batches[-1].last_sequence
+        if first == (last_known + 1) % SEQUENCE_COUNT:
+            return None
+        last = (first + header.last_offset_delta) % SEQUENCE_COUNT
+        for seen in producer.batches:
+            if seen.first_sequence == first and seen.last_sequence == last:
+                return Offset(seen.base_offset)
+        raise _out_of_order(log, header, (last_known + 1) % SEQUENCE_COUNT)
+
+    def note(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        """The batch was appended at `base_offset`."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            if len(self._producers) >= PRODUCERS_MAX:
+                self._evict()
+            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
+        elif producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        first = header.base_sequence
+        last = (first + header.last_offset_delta) % SEQUENCE_COUNT
+        producer.last_seen_ms = now_ms
+        producer.batches.append(SeenBatch(first, last, base_offset))
+
+    def _evict(self) -> None:
+        """Make room by a tenth, so that the search is rare (P4)."""
+        by_age = sorted(self._producers, key=lambda each: self._producers[each].last_seen_ms)
+        for producer_id in by_age[: max(1, PRODUCERS_MAX // 10)]:
+            del self._producers[producer_id]
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers unseen for `expiration_ms`; gives how many."""
+        expired = [producer_id for producer_id, producer in self._producers.items()
+                   if now_ms - producer.last_seen_ms >= expiration_ms]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def infos(self) -> list[ProducerInfo]:
+        return [
+            ProducerInfo(ProducerId(producer_id), producer.epoch,
+                         producer.batches[-1].last_sequence, TimestampMs(producer.last_seen_ms))
+            for producer_id, producer in sorted(self._producers.items())
+        ]
+
+    def seen(self, producer_id: int) -> tuple[SeenBatch, ...]:
+        """The batches known of one producer, oldest first."""
+        producer = self._producers.get(producer_id)
+        return tuple(producer.batches) if producer is not None else ()
+
+    def encode(self) -> bytes:
+        parts = []
+        for producer_id, producer in sorted(self._producers.items()):
+            parts.append(_STATE.pack(producer_id, producer.epoch, producer.last_seen_ms,
+                                     len(producer.batches)))
+            parts += [_BATCH.pack(*batch) for batch in producer.batches]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ProducerStates":
+        states = cls()
+        for producer_id, producer in _decode_producers(data):
+            states._producers[producer_id] = producer
+        return states
+
+
+def _decode_producers(data: bytes) -> Iterator[tuple[int, _Producer]]:
+    position = 0
+    try:
+        while position < len(data):
+            producer_id, epoch, last_seen_ms, count = _STATE.unpack_from(data, position)
+            position += _STATE.size
+            if not 1 <= count <= BATCHES_KEPT:
+                raise MalformedBytes(f"producer {producer_id} with {count} batches")
+            producer = _Producer(epoch)
+            producer.last_seen_ms = last_seen_ms
+            for _ in range(count):
+                producer.batches.append(SeenBatch(*_BATCH.unpack_from(data, position)))
+                position += _BATCH.size
+            yield producer_id, producer
+    except StructError:
+        raise MalformedBytes(f"producer states end early, at byte {len(data)}") from None
+
+
+def _check_epoch(header: BatchHeader, producer: _Producer, log: str) -> None:
+    if header.producer_epoch < producer.epoch:
+        raise RequestError(
+            f"{log}: producer {header.producer_id} has epoch {producer.epoch} now; a batch "
+            f"of epoch {header.producer_epoch} is too late: ask for a new producer id",
+            code=Code.INVALID_PRODUCER_EPOCH)
+    if header.base_sequence != 0:
+        raise _out_of_order(log, header, 0)
+
+
+def _out_of_order(log: str, header: BatchHeader, wanted: int) -> RequestError:
+    return RequestError(
+        f"{log}: producer {header.producer_id} sent sequence {header.base_sequence}, "
+        f"{wanted} comes next: a batch before it was lost or arrived late",
+        code=Code.OUT_OF_ORDER_SEQUENCE_NUMBER)

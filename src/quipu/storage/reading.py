@@ -1,0 +1,158 @@
+"""Find and read batches across the segments of a log.
+
+Clients read by client offset and see data batches only; replay and replication read by log
+offset and see everything.  Both walk from the place that a segment's index gives.
+
+Not here: which offsets may be read (log.py), the walk itself for clients (wire/fast.py).
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from quipu.model.batch_types import DATA
+from quipu.model.errors import CorruptLog, MalformedBytes
+from quipu.model.ids import Epoch, Offset, TimestampMs
+from quipu.storage.segment import Segment
+from quipu.wire.fast import slices
+from quipu.wire.record_batch import TimestampType, decode_records
+from quipu.wire.stored_batch import (
+    PREFIX_SIZE,
+    Fault,
+    StoredHeader,
+    check_body,
+    check_header,
+    kafka_batch,
+)
+
+DECODED_SIZE_MAX: Final = 256 << 20  # of one batch, when a timestamp is looked for in it
+WALK_SIZE: Final = 256 << 10  # what a walk over headers asks for at a time
+
+_base_offset = attrgetter("base_offset")
+_base_log = attrgetter("base_log")
+
+
+class StoredBatch(NamedTuple):
+    """One batch of any type, as it lies in its segment."""
+
+    header: StoredHeader
+    data: memoryview  # prefix and Kafka batch
+    position: int
+
+    @property
+    def batch(self) -> memoryview:
+        """The Kafka batch alone."""
+        return self.data[PREFIX_SIZE:]
+
+
+class TimestampAndOffset(NamedTuple):
+    """A record found by its timestamp."""
+
+    timestamp: TimestampMs
+    offset: Offset
+    leader_epoch: Epoch
+
+
+def read(
+    segments: Sequence[Segment], offset: int, max_bytes: int, *, end: int, min_one: bool
+) -> list[memoryview]:
+    """Data batches of one segment, from the one that holds `offset`; see `Log.read`."""
+    number = len(segments) - 1
+    if offset < segments[number].base_offset:
+        number = bisect_right(segments, offset, key=_base_offset) - 1
+    while number < len(segments):
+        segment = segments[number]
+        position = segment.find_offset(offset)
+        segment_size = segment.size
+        while position < segment_size:
+            view, start = segment.window(position, max_bytes)
+            try:
+                buffers, _, stopped = slices(view, position - start, offset=offset,
+                                             end_offset=end, limit=max_bytes, min_one=min_one)
+            except MalformedBytes as error:
+                raise CorruptLog(f"{segment.path}: {error}") from error
+            if buffers or stopped < len(view):
+                return buffers
+            position = start + stopped
+        number += 1  # only internal batches were left in that one
+    return []
+
+
+def read_stored(segments: Sequence[Segment], log_offset: int) -> Iterator[StoredBatch]:
+    """Every batch from the one that holds `log_offset` on, checked, across segments."""
+    number = max(0, bisect_right(segments, log_offset, key=_base_log) - 1)
+    for segment in segments[number:]:
+        for batch in walk(segment, segment.find_log_offset(log_offset)):
+            if batch.header.next_log_offset <= log_offset:
+                continue
+            if check_body(batch.data, 0, batch.header) is not None:
+                raise CorruptLog(f"{segment.path}: bad body checksum at log offset "
+                                 f"{batch.header.log_offset}")
+            yield batch
+
+
+def walk(segment: Segment, position: int) -> Iterator[StoredBatch]:
+    """The batches of one segment from `position` on; only their headers are looked at."""
+    while position < segment.size:
+        view, start = segment.window(position, WALK_SIZE)
+        while position - start < len(view):
+            header = check_header(view, position - start)
+            if isinstance(header, Fault):
+                raise CorruptLog(f"{segment.path}: {header} at position {position}")
+            end = position + header.size
+            yield StoredBatch(header, view[position - start : end - start], position)
+            position = end
+
+
+def find_timestamp(
+    segments: Sequence[Segment], timestamp: int, *, start_offset: int
+) -> TimestampAndOffset | None:
+    """The first record at or after `start_offset` that is as new as `timestamp`."""
+    for segment in segments:
+        if segment.max_timestamp < timestamp:
+            continue
+        for batch in walk(segment, segment.find_timestamp(timestamp)):
+            header = batch.header
+            if (header.batch_type == DATA and header.max_timestamp >= timestamp
+                    and header.next_offset > start_offset
+                    and (found := _find_record(batch, timestamp, start_offset)) is not None):
+                return found
+    return None
+
+
+def max_timestamp(segments: Sequence[Segment], *, start_offset: int) -> int:
+    """The largest timestamp of records at or after `start_offset`; -1 if there are none."""
+    newest = -1
+    for segment, after in zip(segments, [*segments[1:], None], strict=True):
+        if after is not None and after.base_offset <= start_offset:
+            continue
+        if segment.base_offset >= start_offset:
+            newest = max(newest, segment.max_timestamp)
+            continue
+        for batch in walk(segment, segment.find_offset(start_offset)):  # partly deleted
+            header = batch.header
+            if header.batch_type == DATA and header.next_offset > start_offset:
+                newest = max(newest, header.max_timestamp)
+    return newest
+
+
+def _find_record(
+    batch: StoredBatch, timestamp: int, start_offset: int
+) -> TimestampAndOffset | None:
+    header, epoch = batch.header, Epoch(batch.header.leader_epoch)
+    first = Offset(max(header.base_offset, start_offset))
+    if header.batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return TimestampAndOffset(TimestampMs(header.max_timestamp), first, epoch)
+    try:
+        for record in decode_records(batch.batch, size_max=DECODED_SIZE_MAX):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampAndOffset(TimestampMs(record.timestamp), Offset(record.offset),
+                                          epoch)
+    except MalformedBytes:  # records that no client can read either: name the batch
+        return TimestampAndOffset(TimestampMs(header.max_timestamp), first, epoch)
+    return None
+
+
+__all__ = ["StoredBatch", "TimestampAndOffset", "find_timestamp", "kafka_batch", "max_timestamp",
+           "read", "read_stored", "walk"]

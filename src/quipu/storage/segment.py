@@ -1,0 +1,303 @@
+"""One segment: a run of batches in one append-only file, and the index that finds them.
+
+    00000000000000000417.log     batches back to back, each with its stored prefix
+    00000000000000000417.index   sparse offsets and timestamps -> position; a cache (index.py)
+
+The name is the log offset of the first batch, which is a CHECKPOINT.
+
+Invariants
+    S1  base_log <= every log offset in the file < base_log of the next segment, with no gap
+    S2  only the last segment of a log, the active one, is written to
+    S3  a sealed segment is complete, durable, and has a sound index file; it is unsealed only
+        between the roll that closed it and the sync that follows
+    S4  what a reader got stays valid for as long as it is held: files are cut by replacing them
+
+Not here: when to roll (log.py) or to delete (retention.py); a batch's layout (wire).
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from quipu.model.batch_types import DATA
+from quipu.model.errors import CorruptLog, MalformedBytes
+from quipu.model.ids import NO_TIMESTAMP
+from quipu.runtime.disk import Disk, File, NotFound
+from quipu.storage.index import (
+    DELTA_MAX,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    Entry,
+    Index,
+    Summary,
+    decode_index,
+    decode_summary,
+)
+from quipu.storage.scan import Scan, Scanned
+from quipu.wire.stored_batch import STORED_HEADER_SIZE
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+NAME_DIGITS: Final = 20
+OPEN_SEGMENTS_MAX: Final = 512  # complete segments that one node keeps mapped
+TAIL_READ_SIZE: Final = 128 << 10  # up to here a copy of the tail is cheaper than a new map
+
+Visit = Callable[[Scanned], None]
+
+_log = logging.getLogger(__name__)
+_LOG_OFFSET: Final = Struct(">8xq")  # of a stored batch
+
+
+def segment_path(directory: str, base_log: int) -> str:
+    return f"{directory}/{base_log:0{NAME_DIGITS}d}{LOG_SUFFIX}"
+
+
+class OpenSegments:
+    """Which complete segments are mapped: the ones read last, for all logs of a node."""
+
+    def __init__(self, count_max: int = OPEN_SEGMENTS_MAX) -> None:
+        self._count_max = count_max
+        self._segments: OrderedDict[Segment, None] = OrderedDict()
+
+    def touch(self, segment: "Segment") -> None:
+        self._segments[segment] = None
+        self._segments.move_to_end(segment)
+        if len(self._segments) > self._count_max:
+            oldest, _ = self._segments.popitem(last=False)
+            oldest.release()
+
+    def forget(self, segment: "Segment") -> None:
+        self._segments.pop(segment, None)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+
+class Segment:
+    """One segment, active (`file` is open) or complete."""
+
+    __slots__ = ("_disk", "_index", "_opened", "_size", "_view", "base_log", "base_offset",
+                 "created_ms", "end_offset", "file", "first_end", "index_due", "index_interval",
+                 "index_size_max", "is_new", "log_end", "max_timestamp", "path", "roll_ms",
+                 "roll_size")
+
+    def __init__(self, disk: Disk, opened: OpenSegments, path: str, base_log: int) -> None:
+        self.path = path
+        self.base_log = base_log
+        self.base_offset = 0
+        self.end_offset = 0  # of a complete one; the active one's are the log's
+        self.log_end = 0
+        self.max_timestamp: int = NO_TIMESTAMP  # of data batches
+        self.created_ms = 0
+        self.file: File | None = None
+        self.first_end = 0  # log offset after its checkpoint, 0 if not known
+        self.is_new = False  # its name may not be durable yet
+        self.roll_size = 0  # limits of the active one, set by the log
+        self.roll_ms = 0
+        self.index_due = 0  # position from which the next batch gets an entry
+        self.index_interval = 4096
+        self.index_size_max = 2**31
+        self._disk = disk
+        self._opened = opened
+        self._size = 0
+        self._index: Index | None = None
+        self._view: memoryview | None = None
+
+    # --- what it is -------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        return self.file.size if self.file is not None else self._size
+
+    @property
+    def index_path(self) -> str:
+        return self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+
+    @property
+    def summary(self) -> Summary:
+        return Summary(self.size, self.base_offset, self.end_offset, self.log_end,
+                       self.max_timestamp, self.created_ms)
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def add_entry(self, offset: int, log_offset: int, position: int) -> bool:
+        """Index the batch that is about to be written; False if the index is full."""
+        index = self._index
+        assert index is not None
+        delta = log_offset - self.base_log
+        if index.size + ENTRY_SIZE > self.index_size_max or delta > DELTA_MAX:
+            return False
+        index.add(Entry(offset - self.base_offset, delta, position, self.max_timestamp))
+        self.index_due = position + self.index_interval
+        return True
+
+    def start_index(self) -> None:
+        self._index = Index()
+        self.index_due = 0
+        self.max_timestamp = NO_TIMESTAMP
+
+    def resume_index(self) -> None:
+        """Make the index that was read from a file grow again; the file would go stale."""
+        index = self._loaded_index()
+        self._index = Index()
+        for number in range(len(index)):
+            self._index.add(index[number])
+        self.index_due = self._index[len(self._index) - 1].position + self.index_interval
+        self._opened.forget(self)
+        self._disk.remove(self.index_path)
+
+    def write_index(self) -> None:
+        """Write the index file: the segment is complete and durable (S3)."""
+        assert self._index is not None
+        self._disk.write(self.index_path, self._index.encode(self.summary))
+
+    def complete(self, end_offset: int, log_end: int) -> None:
+        """No more batches will come; the file stays open until it is durable."""
+        self.end_offset = end_offset
+        self.log_end = log_end
+
+    def close(self) -> None:
+        """Let go of the file; what is needed later is mapped again."""
+        if self.file is not None:
+            self._size = self.file.size
+            self.file.close()
+            self.file = None
+        self.release()
+
+    def release(self) -> None:
+        """Drop what can be had again from the files."""
+        if self.file is None:
+            self._index = None
+        self._view = None
+        self._opened.forget(self)
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def window(self, position: int, size: int) -> tuple[memoryview, int]:
+        """Bytes from `position` on, at least `size` of them if the segment has them.
+
+        Gives a buffer that ends where a batch does, and where in the segment it begins.
+        """
+        view = self._view
+        if self.file is None:
+            if view is None:
+                view = self._map()
+            self._opened.touch(self)
+            return view, 0
+        segment_size = self.file.size
+        if view is not None and position + size <= len(view):
+            return view, 0
+        if view is not None and len(view) == segment_size:
+            return view, 0
+        if segment_size - position <= TAIL_READ_SIZE:
+            return memoryview(self.file.read(segment_size - position, position)), position
+        self._view = view = self.file.map()
+        return view, 0
+
+    def _map(self) -> memoryview:
+        view = self._disk.map(self.path)
+        if len(view) != self._size:
+            raise CorruptLog(f"{self.path}: has {len(view)} bytes, {self._size} were written; "
+                             "something else changed it: see `quipu log show`")
+        self._view = view
+        return view
+
+    def find_offset(self, offset: int) -> int:
+        """Position of a batch at or before the one that holds client offset `offset`."""
+        delta = offset - self.base_offset
+        return self._locate(lambda index: index.find_offset(delta))
+
+    def find_log_offset(self, log_offset: int) -> int:
+        """The same by log offset."""
+        delta = log_offset - self.base_log
+        return self._locate(lambda index: index.find_log_offset(delta))
+
+    def find_timestamp(self, timestamp: int) -> int:
+        """Position before which no data batch is as new as `timestamp`."""
+        return self._locate(lambda index: index.find_timestamp(timestamp))
+
+    def _locate(self, find: Callable[[Index], Entry]) -> int:
+        entry = find(self._loaded_index())
+        if self.file is not None or self._is_true(entry):  # an active one's index was made here
+            return entry.position
+        _log.warning("%s names other batches than the segment has: rebuilt", self.index_path)
+        entry = find(self.rebuild_index())
+        assert self._is_true(entry), (self.path, entry)
+        return entry.position
+
+    def _is_true(self, entry: Entry) -> bool:
+        """Is the batch at the entry's position the one that it names?"""
+        view, _ = self.window(entry.position, STORED_HEADER_SIZE)
+        if entry.position + STORED_HEADER_SIZE > len(view):
+            return False
+        (log_offset,) = _LOG_OFFSET.unpack_from(view, entry.position)
+        return bool(log_offset == self.base_log + entry.log_offset_delta)
+
+    def _loaded_index(self) -> Index:
+        if self._index is None:
+            try:
+                summary, index = decode_index(self._disk.map(self.index_path))
+                if summary != self.summary:
+                    raise MalformedBytes("written for another segment")
+            except (MalformedBytes, NotFound) as error:
+                _log.warning("%s: %s; rebuilt", self.index_path, error)
+                return self.rebuild_index()
+            self._index = index
+            self._opened.touch(self)
+        return self._index
+
+    # --- getting to know a segment --------------------------------------------------------
+
+    def load_summary(self, size: int) -> bool:
+        """Take what the index file says; False if there is no sound one for `size` bytes."""
+        try:
+            summary = decode_summary(self._disk.read(self.index_path, HEADER_SIZE))
+        except (MalformedBytes, NotFound):
+            return False
+        if summary.size != size or summary.log_end <= self.base_log:
+            return False
+        (self._size, self.base_offset, self.end_offset, self.log_end, self.max_timestamp,
+         self.created_ms) = summary
+        return True
+
+    def scan(self, file: File, visit: Visit, *, end_offset: int | None = None) -> Scan:
+        """Check every batch in `file`, which is this segment's, and index it on the way.
+
+        `visit` sees each sound batch.  The result says where it ended and why.
+        """
+        self.start_index()
+        scan = Scan(file, log_end=self.base_log, end_offset=end_offset)
+        for batch in scan:
+            header = batch.header
+            if batch.position == 0:
+                self.base_offset, self.created_ms = header.base_offset, header.base_timestamp
+                self.first_end = header.next_log_offset
+            if batch.position >= self.index_due:
+                self.add_entry(header.base_offset, header.log_offset, batch.position)
+            if header.batch_type == DATA:
+                self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+            visit(batch)
+        self.log_end = scan.log_end
+        self.end_offset = scan.end_offset if scan.end_offset is not None else 0
+        return scan
+
+    def rebuild_index(self) -> Index:
+        """Scan the complete segment and write its index anew; raises `CorruptLog`."""
+        assert self.file is None
+        known, self._view = self.summary, None
+        file = self._disk.open(self.path)
+        try:
+            scan = self.scan(file, lambda _: None)
+            self._size = file.size
+        finally:
+            file.close()
+        if scan.fault is not None or self.summary != known:
+            why = scan.fault or f"now holds {self.summary}, held {known}"
+            raise CorruptLog(f"{self.path}: {why}, at position {scan.position}; nothing was "
+                             "changed: see `quipu log show` and `quipu log repair`")
+        self.write_index()
+        self._opened.touch(self)
+        assert self._index is not None
+        return self._index
