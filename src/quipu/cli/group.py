@@ -130,7 +130,7 @@ def _all_groups(admin: AdminClient) -> dict[str, str]:
     """The state of every group, by id."""
     listed = kafka.result(admin.list_consumer_groups(), "cannot list groups")
     if listed.errors:
-        raise CommandFailed(f"cannot list groups: {listed.errors[0]}")
+        raise CommandFailed(f"cannot list groups: {kafka.reason(listed.errors[0])}")
     return {group.group_id: group.state.name for group in listed.valid}
 
 

@@ -91,7 +91,7 @@ def result(future: "Future[T]", doing: str) -> T:
         raise CommandFailed(f"{doing}: no answer within {REQUEST_SECONDS_MAX:.0f} s") from None
 
 
-def reason(error: KafkaException | KafkaError) -> str:
+def reason(error: Exception | KafkaError) -> str:
     """The broker's or librdkafka's own words, with the name of the error."""
     inner = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(inner, KafkaError):

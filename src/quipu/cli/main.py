@@ -32,10 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _run(words)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the last flush does not fail too
-        return EXIT_BROKEN_PIPE
+    except BrokenPipeError:
+        return close_output()
     return code
+
+
+def close_output() -> int:
+    """Whoever read the output has seen enough; returns the exit code for it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the last flush does not fail too
+    return EXIT_BROKEN_PIPE
 
 
 def _run(words: list[str]) -> int:
