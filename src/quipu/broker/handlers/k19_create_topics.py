@@ -1,0 +1,70 @@
+"""CreateTopics — API key 19, versions 2-7.
+
+Behaviour
+    * a topic is durable, and its partitions serve, before the answer leaves
+    * answers per topic: one bad topic does not fail the others
+    * validate_only answers as if, and creates nothing
+    * -1 partitions or replicas take num.partitions and default.replication.factor
+Versions
+    v4  -1 may be asked for         v5  flexible; the answer has partitions, replicas, settings
+    v6  quota errors (none here)    v7  topic ids in the answer
+"""
+
+from quipu.broker.context import Broker, Context
+from quipu.controller.describe import Entry, describe_topic
+from quipu.controller.topics import NewTopic, TopicAnswer
+from quipu.model.errors import Code
+from quipu.model.ids import ZERO_UUID
+from quipu.wire.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+async def handle(
+    broker: Broker, request: CreateTopicsRequest, context: Context
+) -> CreateTopicsResponse:
+    answers = await broker.cluster.create_topics(
+        [_wanted(topic) for topic in request.topics], validate_only=request.validate_only)
+    described = context.api_version >= 5
+    return CreateTopicsResponse(topics=[
+        _result(broker, answer, request, described=described) for answer in answers])
+
+
+def _wanted(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(item.partition_index, item.broker_ids) for item in topic.assignments],
+        configs=[(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _result(
+    broker: Broker, answer: TopicAnswer, request: CreateTopicsRequest, *, described: bool
+) -> CreatableTopicResult:
+    assert answer.name is not None
+    if answer.code is not Code.NONE:
+        return CreatableTopicResult(
+            name=answer.name, error_code=answer.code, error_message=answer.message)
+    topic = answer.topic
+    assert topic is not None
+    entries = describe_topic(topic.configs, broker.cluster.ladder()) if described else []
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=ZERO_UUID if request.validate_only else topic.topic_id,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=topic.replication_factor,
+        configs=[_config(entry) for entry in entries],
+    )
+
+
+def _config(entry: Entry) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=entry.row.name, value=entry.value, read_only=entry.read_only,
+        config_source=entry.source)

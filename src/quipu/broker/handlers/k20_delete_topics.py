@@ -1,0 +1,39 @@
+"""DeleteTopics — API key 20, versions 1-6.
+
+Behaviour
+    * a topic is gone for every client when the answer leaves; its files go soon after
+    * answers per topic: one bad topic does not fail the others
+Versions
+    v3  TOPIC_DELETION_DISABLED (before: INVALID_REQUEST)
+    v4  flexible      v5  error messages      v6  topics by id, or by name in the same list
+"""
+
+from quipu.broker.context import Broker, Context
+from quipu.controller.topics import TopicAnswer
+from quipu.model.errors import Code
+from quipu.model.ids import ZERO_UUID
+from quipu.wire.messages.k20_delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+
+
+async def handle(
+    broker: Broker, request: DeleteTopicsRequest, context: Context
+) -> DeleteTopicsResponse:
+    if context.api_version >= 6:
+        wanted = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        wanted = [(name, ZERO_UUID) for name in request.topic_names]
+    answers = await broker.cluster.delete_topics(wanted)
+    return DeleteTopicsResponse(
+        responses=[_result(answer, context.api_version) for answer in answers])
+
+
+def _result(answer: TopicAnswer, version: int) -> DeletableTopicResult:
+    code = answer.code
+    if code is Code.TOPIC_DELETION_DISABLED and version < 3:
+        code = Code.INVALID_REQUEST
+    return DeletableTopicResult(
+        name=answer.name, topic_id=answer.topic_id, error_code=code, error_message=answer.message)

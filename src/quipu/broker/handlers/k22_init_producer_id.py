@@ -1,0 +1,41 @@
+"""InitProducerId — API key 22, versions 0-6.
+
+Behaviour
+    * an idempotent producer gets an id that no one else ever had, with epoch 0
+    * a producer that has an id and asks for a newer epoch (v3+) gets a new id with epoch 0, which
+      serves the same end: nothing that it sent before can come after what it sends from now on
+    * transactions are not served yet: a transactional id is refused for good, not to be retried
+Versions
+    v2  flexible      v3  the producer may name its id and epoch      v4  PRODUCER_FENCED
+    v5  TRANSACTION_ABORTABLE      v6  two-phase commit
+"""
+
+import logging
+
+from quipu.broker.context import Broker, Context
+from quipu.model.errors import Code
+from quipu.wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+_log = logging.getLogger(__name__)
+
+
+async def handle(
+    broker: Broker, request: InitProducerIdRequest, context: Context
+) -> InitProducerIdResponse:
+    code = _refusal(request, context)
+    if code is not Code.NONE:
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    producer_id = await broker.cluster.next_producer_id()
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _refusal(request: InitProducerIdRequest, context: Context) -> Code:
+    if request.transactional_id is not None:
+        if not request.transactional_id:
+            return Code.INVALID_REQUEST
+        _log.warning("client %s wants transactional id %r; transactions are not served yet",
+                     context.client_id, request.transactional_id[:100])
+        return Code.UNSUPPORTED_VERSION
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        return Code.INVALID_REQUEST
+    return Code.NONE

@@ -1,0 +1,82 @@
+"""DescribeConfigs — API key 32, versions 1-4.
+
+Behaviour
+    * tells the settings of topics (resource type 2) and brokers (4), with where each comes from
+    * broker "" is the cluster's default: only what was set dynamically for all brokers
+    * no list of names, or an empty one, asks for all; names that are unknown are left out
+    * answers per resource: one bad resource does not fail the others
+Versions
+    v1  the source of a value, and the values that it covers (synonyms)
+    v3  types and documentation      v4  flexible
+"""
+
+from quipu.broker.context import Broker, Context
+from quipu.controller.configs import Resource, check_resource
+from quipu.controller.describe import (
+    Entry,
+    describe_broker,
+    describe_cluster_default,
+    describe_topic,
+)
+from quipu.controller.state import CLUSTER_DEFAULT, ResourceType
+from quipu.model.errors import QuipuError
+from quipu.wire.messages.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def handle(
+    broker: Broker, request: DescribeConfigsRequest, context: Context
+) -> DescribeConfigsResponse:
+    del context
+    return DescribeConfigsResponse(
+        results=[_result(broker, resource, request) for resource in request.resources])
+
+
+def _result(
+    broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    try:
+        entries = _entries(broker, Resource(resource.resource_type, resource.resource_name))
+    except QuipuError as error:
+        result.error_code, result.error_message = error.code, str(error)
+        return result
+    names = set(resource.configuration_keys or ())
+    result.configs = [
+        _config(entry, request) for entry in entries if not names or entry.row.name in names]
+    return result
+
+
+def _entries(broker: Broker, resource: Resource) -> list[Entry]:
+    cluster = broker.cluster
+    if check_resource(cluster.state, resource) is ResourceType.TOPIC:
+        return describe_topic(cluster.state.topics[resource.name].configs, cluster.ladder())
+    if resource.name == CLUSTER_DEFAULT:
+        return describe_cluster_default(cluster.ladder())
+    return describe_broker(cluster.ladder(int(resource.name)))
+
+
+def _config(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.row.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        synonyms=[
+            DescribeConfigsSynonym(name=name, value=value, source=source)
+            for name, value, source in synonyms
+        ],
+        config_type=entry.row.kind.type,
+        documentation=entry.row.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,41 @@
+"""AlterConfigs — API key 33, versions 0-2.
+
+Behaviour
+    * replaces all settings of a resource: those that the request does not name are inherited again
+    * a resource changes as a whole or not at all; answers per resource
+    * validate_only answers as if, and changes nothing
+Versions
+    v2  flexible
+"""
+
+from quipu.broker.context import Broker, Context
+from quipu.controller.configs import Alteration, Change, Operation, Resource
+from quipu.wire.messages.k33_alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+async def handle(
+    broker: Broker, request: AlterConfigsRequest, context: Context
+) -> AlterConfigsResponse:
+    del context
+    answers = await broker.cluster.alter_configs(
+        [_alteration(resource) for resource in request.resources],
+        validate_only=request.validate_only)
+    return AlterConfigsResponse(responses=[
+        AlterConfigsResourceResponse(
+            error_code=answer.code, error_message=answer.message,
+            resource_type=answer.resource.kind, resource_name=answer.resource.name)
+        for answer in answers
+    ])
+
+
+def _alteration(resource: AlterConfigsResource) -> Alteration:
+    return Alteration(
+        Resource(resource.resource_type, resource.resource_name),
+        [Change(config.name, Operation.SET, config.value) for config in resource.configs],
+        whole=True,
+    )

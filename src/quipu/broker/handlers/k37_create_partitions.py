@@ -1,0 +1,39 @@
+"""CreatePartitions — API key 37, versions 0-3.
+
+Behaviour
+    * a topic gets partitions after those it has, never fewer; they serve when the answer leaves
+    * answers per topic: one bad topic does not fail the others
+Versions
+    v2  flexible      v3  quota errors (none here)
+"""
+
+from quipu.broker.context import Broker, Context
+from quipu.controller.topics import NewPartitions
+from quipu.wire.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle(
+    broker: Broker, request: CreatePartitionsRequest, context: Context
+) -> CreatePartitionsResponse:
+    del context
+    answers = await broker.cluster.create_partitions(
+        [_wanted(topic) for topic in request.topics], validate_only=request.validate_only)
+    return CreatePartitionsResponse(results=[
+        CreatePartitionsTopicResult(
+            name=answer.name or "", error_code=answer.code, error_message=answer.message)
+        for answer in answers
+    ])
+
+
+def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:
+    assignments = topic.assignments
+    return NewPartitions(
+        name=topic.name,
+        total=topic.count,
+        assignments=None if assignments is None else [item.broker_ids for item in assignments],
+    )

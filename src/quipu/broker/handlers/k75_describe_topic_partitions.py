@@ -1,0 +1,105 @@
+"""DescribeTopicPartitions — API key 75, version 0.
+
+Behaviour
+    * tells partitions page by page, topics by name; no topics named asks for all
+    * a page holds response_partition_limit partitions, and max.request.partition.size.limit at
+      most; `next_cursor` says where the next page begins, null when there is none
+    * a topic that is not there is told so, and takes up no room on the page
+    * arrays that may be null are empty instead: Java's tools fail on null
+"""
+
+from collections.abc import Iterator
+
+from quipu.broker.context import Broker, Context
+from quipu.broker.topic_views import TOPIC_OPERATIONS
+from quipu.controller.state import ClusterState, Topic
+from quipu.model.errors import Code, QuipuError, RequestError
+from quipu.model.topics import check_topic_name
+from quipu.wire.messages.k75_describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def handle(
+    broker: Broker, request: DescribeTopicPartitionsRequest, context: Context
+) -> DescribeTopicPartitionsResponse:
+    del context
+    left = _page_size(broker, request)
+    response = DescribeTopicPartitionsResponse()
+    for name, first in _names(broker.cluster.state, request):
+        topic = broker.cluster.state.topics.get(name)
+        if topic is None:
+            response.topics.append(_missing(name))
+            continue
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        last = min(len(topic.partitions), first + left)
+        response.topics.append(_topic(broker, topic, range(first, last)))
+        left -= max(last - first, 0)
+        if last < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=last)
+            break
+    return response
+
+
+def _page_size(broker: Broker, request: DescribeTopicPartitionsRequest) -> int:
+    if request.response_partition_limit < 1:
+        raise RequestError("response_partition_limit must be 1 at least",
+                           code=Code.INVALID_REQUEST)
+    return min(request.response_partition_limit, broker.settings.max_request_partition_size_limit)
+
+
+def _names(
+    state: ClusterState, request: DescribeTopicPartitionsRequest
+) -> Iterator[tuple[str, int]]:
+    """Names from the cursor on, each with the partition to begin with."""
+    names = {topic.name for topic in request.topics} or state.topics.keys()
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise RequestError(f"a cursor at partition {cursor.partition_index}",
+                           code=Code.INVALID_REQUEST)
+    for name in sorted(names):
+        if cursor is None or name > cursor.topic_name:
+            yield name, 0
+        elif name == cursor.topic_name:
+            yield name, cursor.partition_index
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_topic_name(name)
+    except QuipuError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def _topic(
+    broker: Broker, topic: Topic, partitions: range
+) -> DescribeTopicPartitionsResponseTopic:
+    shown = broker.cluster.views.partitions(broker, topic)[partitions.start : partitions.stop]
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=partition.error_code,
+                partition_index=partition.partition_index,
+                leader_id=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replica_nodes,
+                isr_nodes=partition.isr_nodes,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=partition.offline_replicas,
+            )
+            for partition in shown
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

@@ -1,0 +1,171 @@
+"""State kept as commands in a log: replayed at the start, bounded by snapshots.
+
+    segment n      checkpoint · commands · commands · commands
+    segment n+1    checkpoint · begin · items · items · end · commands · ...
+                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^ SNAPSHOT batches
+
+A snapshot is a list of commands that builds the state from nothing.  It starts a segment of its
+own, and counts from the moment when its end is in the log: until then it is ignored, and the
+commands before it are still there.
+
+Invariants
+    L1  replay gives every command that was appended and answered, in order: those of the newest
+        complete snapshot, then those appended after it
+    L2  `append` returns when the commands are durable; commands of one call are one batch, so a
+        crash keeps all of them or none
+    L3  segments before a snapshot go only after the whole snapshot is durable
+    L4  a snapshot counts only if its end agrees with its items in number and checksum
+
+Not here: what the commands mean (controller, groups), the log itself (log).
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from quipu.model.batch_types import SNAPSHOT, BatchType
+from quipu.model.errors import CorruptLog
+from quipu.model.ids import Epoch, LogOffset
+from quipu.runtime.clock import Clock
+from quipu.storage.log import Log, StoredBatch
+from quipu.wire.record_batch import Record, decode_records
+
+_log = logging.getLogger(__name__)
+
+Apply = Callable[[bytes], None]
+
+BATCH_SIZE_MAX: Final = 512 << 10  # of a snapshot's batches, about
+RECORDS_SIZE_MAX: Final = 1 << 30  # of one batch; they are written uncompressed, by ourselves
+
+# What a record of a SNAPSHOT batch is, by its key.
+BEGIN: Final = b"begin"
+ITEM: Final = b"item"
+END: Final = b"end"
+_END_VALUE: Final = Struct(">QI")  # number of items, CRC-32C over their values one after the other
+
+EPOCH: Final = Epoch(0)  # one writer, who never changes
+
+
+class _Tally(NamedTuple):
+    """What the end of a snapshot must agree with (L4)."""
+
+    item_count: int = 0
+    checksum: int = 0
+
+    def with_item(self, value: bytes) -> "_Tally":
+        return _Tally(self.item_count + 1, crc32c(value, self.checksum))
+
+
+class StateLog:
+    """Commands of one batch type over a log of their own."""
+
+    def __init__(self, log: Log, batch_type: BatchType, clock: Clock) -> None:
+        if log.failure is not None:
+            raise log.failure
+        self._log = log
+        self._batch_type = batch_type
+        self._clock = clock
+        self._pending = 0  # appends that are not durable yet
+        self.commands_size = 0  # bytes of commands since the last snapshot: when to make the next
+
+    def replay(self, apply: Apply) -> None:
+        """Give every command to `apply` (L1)."""
+        start = self._newest_snapshot()
+        if start is None and self._log.segments[0].base_log > 0:
+            raise CorruptLog(
+                f"{self._log.name}: its first segments are gone and no snapshot is complete; "
+                "restore the directory from a copy, or look at it with `quipu log show`")
+        self.commands_size = 0
+        in_snapshot = start is not None
+        for batch in self._log.read_stored(start or LogOffset(0)):
+            if batch.header.batch_type == self._batch_type:
+                in_snapshot = False
+                for record in _records(batch):
+                    apply(_value(record))
+                self.commands_size += batch.header.size
+            elif batch.header.batch_type == SNAPSHOT and in_snapshot:
+                for record in _records(batch):
+                    if record.key == ITEM:
+                        apply(_value(record))
+                    elif record.key == END:
+                        in_snapshot = False  # a later snapshot is not complete
+
+    async def append(self, commands: Sequence[bytes]) -> None:
+        """Append commands as one batch; returns when they are durable (L2)."""
+        assert commands, "nothing to append"
+        size = self._append(self._batch_type, [(None, command) for command in commands])
+        self.commands_size += size
+        self._pending += 1
+        try:
+            await self._log.flush()
+        finally:
+            self._pending -= 1
+
+    async def snapshot(self, commands: Iterable[bytes]) -> None:
+        """Replace everything before by `commands`, which build the state as it is now.
+
+        The state must be that of all commands appended so far: no append may be under way.
+        """
+        assert self._pending == 0, f"{self._log.name}: snapshot while commands are appended"
+        self._log.roll(self._clock.now_ms())
+        start = self._log.log_end
+        self._write_snapshot(commands)
+        self.commands_size = 0
+        await self._log.flush()
+        removed = self._log.drop_segments_before(start)  # L3
+        _log.info("%s: snapshot at log offset %d, %d segments removed",
+                  self._log.name, start, removed)
+
+    def _write_snapshot(self, commands: Iterable[bytes]) -> None:
+        """Begin, items in batches of bounded size, end; all in the log when this returns."""
+        self._append(SNAPSHOT, [(BEGIN, bytes([self._batch_type]))])
+        tally, size = _Tally(), 0
+        items: list[tuple[bytes | None, bytes]] = []
+        for command in commands:
+            items.append((ITEM, command))
+            tally, size = tally.with_item(command), size + len(command)
+            if size >= BATCH_SIZE_MAX:
+                self._append(SNAPSHOT, items)
+                items, size = [], 0
+        items.append((END, _END_VALUE.pack(*tally)))
+        self._append(SNAPSHOT, items)
+
+    def _append(self, batch_type: BatchType, pairs: Sequence[tuple[bytes | None, bytes]]) -> int:
+        now_ms = self._clock.now_ms()
+        records = [Record(key, value, (), now_ms) for key, value in pairs]
+        self._log.append_records(batch_type, records, epoch=EPOCH, now_ms=now_ms)
+        return sum(len(value) for _, value in pairs)
+
+    # -- reading
+
+    def _newest_snapshot(self) -> LogOffset | None:
+        """Where the newest complete snapshot begins (L4)."""
+        newest: LogOffset | None = None
+        begun: LogOffset | None = None
+        tally = _Tally()
+        for batch in self._log.read_stored():
+            if batch.header.batch_type == self._batch_type:
+                begun = None  # commands follow a snapshot that has no end: its writer died
+            if batch.header.batch_type != SNAPSHOT:
+                continue
+            for record in _records(batch):
+                if record.key == BEGIN:
+                    begun, tally = LogOffset(batch.header.log_offset), _Tally()
+                elif record.key == ITEM:
+                    tally = tally.with_item(_value(record))
+                elif record.key == END and begun is not None:
+                    if _value(record) == _END_VALUE.pack(*tally):
+                        newest = begun
+                    begun = None
+        return newest
+
+
+def _records(batch: StoredBatch) -> Iterator[Record]:
+    return decode_records(batch.batch, size_max=RECORDS_SIZE_MAX)
+
+
+def _value(record: Record) -> bytes:
+    return record.value if record.value is not None else b""
