@@ -123,5 +123,3 @@ def test_a_response_cut_in_its_header_is_malformed() -> None:
     for size in range(len(frame)):
         with pytest.raises(MalformedBytes):
             decode_response(frame[:size], 12, 4)
-
-
