@@ -169,7 +169,7 @@ def look_inside(node: RunningNode) -> None:
 
 def show_metrics(node: RunningNode) -> None:
     """A few of the metrics, and health."""
-    wanted = ("quipu_ready ", "quipu_partition_end_offset{topic=\"orders\"", "quipu_build_info",
+    wanted = ("quipu_ready ", 'quipu_partition_end_offset{topic="orders"', "quipu_build_info",
               "process_resident_memory_bytes ")  # fmt: skip
     text = http(f"{node.http}/metrics")
     console.print(f"[bold cyan]$ curl {node.http}/metrics[/]")
