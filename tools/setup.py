@@ -89,7 +89,7 @@ def install() -> None:
     if not VENV_PYTHON.exists():
         step("a virtual environment in .venv", [sys.executable, "-m", "venv", str(VENV)],
              "install the venv module of your Python (Debian: apt-get install python3-venv)")
-    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(VENV_PYTHON), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     step("Python packages, pinned", [*pip, "--require-hashes", "-r", "requirements.lock"],
          "check that pip can reach its package index")
     step("quipu itself", [*pip, "--no-build-isolation", "--no-deps", "-e", "."],
