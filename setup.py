@@ -4,9 +4,11 @@ Everything else about the package is in pyproject.toml.  A helper is a Cython mo
 pure-Python one that it speeds up, named `_fast.pyx`; the pure one stays, as fallback and oracle.
 """
 
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 try:
     from Cython.Build import cythonize
@@ -23,11 +25,20 @@ def _module_name(source: Path) -> str:
 def _extensions() -> list[Extension]:
     if cythonize is None or not _SOURCES:
         return []
-    modules = [
-        Extension(_module_name(source), [str(source)], extra_compile_args=["-O3"], optional=True)
-        for source in _SOURCES
-    ]
+    modules = [Extension(_module_name(source), [str(source)], extra_compile_args=["-O3"])
+               for source in _SOURCES]
     return list(cythonize(modules, language_level=3))
 
 
-setup(ext_modules=_extensions())
+class OptionalBuild(build_ext):
+    """A helper that cannot be compiled is left out, with a line that says so."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except Exception as error:  # noqa: BLE001 compilers fail in many ways, none of them ours
+            print(f"quipu: not compiled, plain Python will serve: {error}", file=sys.stderr)
+            self.extensions = []
+
+
+setup(ext_modules=_extensions(), cmdclass={"build_ext": OptionalBuild})
