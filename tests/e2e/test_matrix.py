@@ -6,6 +6,8 @@ from tests.e2e.conftest import MAKE, PARTITIONS
 from tests.e2e.contract import COMPRESSIONS, Message
 from tests.harness.node import RunningNode
 
+pytestmark = pytest.mark.xdist_group("matrix")  # what is written once is read five times
+
 
 @pytest.fixture(scope="session")
 def written(node: RunningNode) -> tuple[str, list[Message]]:

@@ -17,6 +17,7 @@ from tests.harness.raw import RawConnection
 from tests.hostile.bystander import PRODUCE_VERSION, TOPIC, Bystander, produce_request
 from tests.hostile.conftest import MIB, anonymous_size
 
+pytestmark = pytest.mark.xdist_group("hostile")  # one node for all
 IDLE_CONNECTIONS = 5_000
 IDLE_SIZE_MAX = 16 * 1024  # of the node's memory, for each connection that does nothing
 FETCH_VERSION = 11

@@ -14,6 +14,7 @@ from tests.harness.raw import RawConnection
 from tests.hostile.bystander import Bystander
 from tests.hostile.conftest import MIB, PARTIAL_SIZE_MAX, REQUEST_SIZE_MAX, anonymous_size
 
+pytestmark = pytest.mark.xdist_group("hostile")  # one node for all
 IMPOSSIBLE = [2**31 - 1, 2**31 - 4, REQUEST_SIZE_MAX + 1, -1, -2, -(2**31)]
 
 
