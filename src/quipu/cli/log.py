@@ -1,0 +1,341 @@
+"""`quipu log`: look into stored logs, compare replicas, cut at damage; no node is needed.
+
+Exit codes: 0 all is well, 1 something is wrong (or replicas differ), 2 wrong usage.
+Rows are printed as they are read, so a log of any size can be looked at; what was found is told
+below each row, `!` before what is wrong and `*` before what is only remarkable.
+"""
+
+import re
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from quipu.cli.application import PLAIN
+from quipu.cli.log_decoders import DECODERS
+from quipu.cli.output import count, print_json, printable, tell
+from quipu.cli.output import show as show_rows
+from quipu.model.batch_types import registered
+from quipu.runtime.clock import SystemClock
+from quipu.runtime.disk import Disk, RealDisk
+from quipu.storage.inspect import render
+from quipu.storage.inspect.continuity import Finding
+from quipu.storage.inspect.diff import Comparison, compare
+from quipu.storage.inspect.examine import (
+    Examination,
+    LogSummary,
+    Seen,
+    SeenBatch,
+    SeenDamage,
+    Selection,
+    file_name,
+)
+from quipu.storage.inspect.files import LogFiles, NoLog, find_logs
+from quipu.storage.inspect.repair import CannotRepair, RepairPlan, hold, plan_repair
+from quipu.storage.inspect.repair import repair as repair_log
+
+app = typer.Typer(
+    help="Look into stored logs, compare and repair them; no node is needed.", **PLAIN
+)
+
+EXIT_WRONG: Final = 1
+TIME_HELP: Final = "2026-01-31T12:00Z or milliseconds since 1970"
+NODE_LOG_PREFIX: Final = "__node-"  # what a node remembers for itself: never the same on two
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH...",
+        help="A .log file, a log directory such as DATA/orders-0, or a data directory.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+
+
+# --- show -------------------------------------------------------------------------------------
+
+
+@app.command()
+def show(  # noqa: PLR0917 typer takes options by name
+    paths: Paths,
+    with_records: Annotated[
+        bool, typer.Option("--records", help="Decode the records too.")
+    ] = False,
+    from_offset: Annotated[
+        int | None,
+        typer.Option(min=0, help="From this client offset on; earlier files are not opened."),
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(min=0, help="Up to this client offset, exclusive.")
+    ] = None,
+    from_time: Annotated[str | None, typer.Option(help=f"From this time on: {TIME_HELP}.")] = None,
+    to_time: Annotated[str | None, typer.Option(help="Up to this time, exclusive.")] = None,
+    types: Annotated[
+        list[str],
+        typer.Option(
+            "--type", help="Only batches of this type, by name or number; may be given often."
+        ),
+    ] = [],  # noqa: B006 typer copies it
+    summary_only: Annotated[
+        bool, typer.Option("--summary", help="One row per log, and what is wrong.")
+    ] = False,
+    headers_only: Annotated[
+        bool,
+        typer.Option("--headers-only", help="Leave bodies unread, and so their checksums: faster."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show every batch, and everything that is wrong."""
+    selection = Selection(
+        offset_start=from_offset,
+        offset_end=to_offset,
+        time_start_ms=_time_ms(from_time, "--from-time"),
+        time_end_ms=_time_ms(to_time, "--to-time"),
+        types=frozenset(map(_type_number, types)) if types else None,
+    )
+    disk = RealDisk()
+    printer = _JsonPrinter(selection) if as_json else _TextPrinter(selection)
+    summaries = []
+    for log in _find(disk, paths):
+        examination = Examination(disk, log, verify=not headers_only, selection=selection)
+        printer.start(log, with_heading=not summary_only)
+        for seen in examination:
+            if not summary_only or any(finding.is_fault for finding in seen.findings):
+                printer.seen(seen)
+                if with_records and isinstance(seen, SeenBatch):
+                    printer.records(seen, examination.summary)
+        summaries.append(examination.summary)
+    printer.finish(summaries)
+    if any(summary.fault_count for summary in summaries):
+        raise typer.Exit(EXIT_WRONG)
+
+
+class _TextPrinter:
+    """Rows as they come; a table of summaries at the end."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+        self._is_terminal = sys.stdout.isatty()
+        self._name = ""
+
+    def start(self, log: LogFiles, *, with_heading: bool) -> None:
+        self._name = log.name
+        if with_heading:
+            print(f"{log.name}: {count(len(log.segments), 'segment')} in {log.directory}")
+            print(render.HEADING)
+
+    def seen(self, seen: Seen) -> None:
+        if isinstance(seen, SeenBatch):
+            print(render.batch_row(seen))
+        for finding in seen.findings:
+            where = "" if isinstance(seen, SeenBatch) else f"{file_name(seen.segment)}: "
+            self._finding(f"{where}{finding}", finding)
+
+    def _finding(self, text: str, finding: Finding) -> None:
+        mark, colour = ("!", "red") if finding.is_fault else ("*", "yellow")
+        line = f"  {mark} {self._name}: {printable(text)}"
+        print(typer.style(line, fg=colour) if self._is_terminal else line)
+
+    def records(self, seen: SeenBatch, summary: LogSummary) -> None:
+        for record in render.records(seen, DECODERS, self._selection):
+            print(render.record_line(record))
+            render.note_undecoded(record, summary)
+
+    def finish(self, summaries: list[LogSummary]) -> None:
+        print()
+        show_rows(
+            [render.summary_row(summary) for summary in summaries],
+            render.SUMMARY_COLUMNS,
+            as_json=False,
+        )
+
+
+class _JsonPrinter:
+    """One object per line: batch, record, damage, file; a summary per log at the end."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+        self._name = ""
+
+    def start(self, log: LogFiles, *, with_heading: bool) -> None:  # noqa: ARG002 as its twin
+        self._name = log.name
+
+    def seen(self, seen: Seen) -> None:
+        if isinstance(seen, SeenBatch):
+            print_json(render.batch_json(self._name, seen))
+        elif isinstance(seen, SeenDamage):
+            print_json(render.damage_json(self._name, seen))
+        else:
+            print_json(render.file_json(self._name, seen))
+
+    def records(self, seen: SeenBatch, summary: LogSummary) -> None:
+        for record in render.records(seen, DECODERS, self._selection):
+            print_json({"log": self._name, **record})
+            render.note_undecoded(record, summary)
+
+    def finish(self, summaries: list[LogSummary]) -> None:
+        for summary in summaries:
+            print_json(render.summary_json(summary))
+
+
+# --- diff -------------------------------------------------------------------------------------
+
+
+@app.command()
+def diff(
+    a: Annotated[str, typer.Argument(help="One replica: a file, log or data directory.")],
+    b: Annotated[str, typer.Argument(help="The other one.")],
+    as_json: AsJson = False,
+) -> None:
+    """Compare two replicas and name the first offset where they differ."""
+    disk = RealDisk()
+    (logs_a, logs_b), lonely = _pairs(_find(disk, [a]), _find(disk, [b]))
+    differ = bool(lonely)
+    for line in lonely:
+        _tell_difference(
+            {"kind": "missing", "log": line[0], "only_in": line[1]},
+            f"{line[0]}: only in {line[1]}",
+            as_json=as_json,
+        )
+    for log_a, log_b in zip(logs_a, logs_b, strict=True):
+        comparison = compare(disk, log_a, log_b)
+        differ = differ or comparison.difference is not None
+        _tell_difference(
+            _comparison_json(comparison), _comparison_text(comparison), as_json=as_json
+        )
+    if differ:
+        raise typer.Exit(EXIT_WRONG)
+
+
+def _pairs(
+    a: list[LogFiles], b: list[LogFiles]
+) -> tuple[tuple[list[LogFiles], list[LogFiles]], list[tuple[str, str]]]:
+    """Logs of the same name side by side, and (name, side) of those that only one side has.
+
+    Two single logs are compared whatever they are called.
+    """
+    if len(a) == len(b) == 1:
+        return (a, b), []
+    by_name_a = {log.name: log for log in a if not log.name.startswith(NODE_LOG_PREFIX)}
+    by_name_b = {log.name: log for log in b if not log.name.startswith(NODE_LOG_PREFIX)}
+    both = sorted(by_name_a.keys() & by_name_b.keys())
+    lonely = [
+        (name, "A" if name in by_name_a else "B")
+        for name in sorted(by_name_a.keys() ^ by_name_b.keys())
+    ]
+    return ([by_name_a[name] for name in both], [by_name_b[name] for name in both]), lonely
+
+
+def _comparison_json(comparison: Comparison) -> render.Json:
+    difference = comparison.difference
+    return {
+        "kind": "comparison",
+        "log": comparison.log,
+        "equal_batches": comparison.batches,
+        "equal_bytes": comparison.bytes,
+        "notes": list(comparison.notes),
+        "log_offset": difference.log_offset if difference else None,
+        "offset": difference.offset if difference else None,
+        "differs": list(difference.how) if difference else [],
+    }
+
+
+def _comparison_text(comparison: Comparison) -> str:
+    lines = [f"{comparison.log}: {note}" for note in comparison.notes]
+    same = (
+        f"{comparison.batches:,} batch{'' if comparison.batches == 1 else 'es'}, "
+        f"{count(comparison.bytes, 'byte')}"
+    )
+    if comparison.difference is None:
+        lines.append(f"{comparison.log}: the same: {same}")
+    else:
+        place = comparison.difference
+        lines.append(
+            f"{comparison.log}: differs at offset {place.offset}, log offset "
+            f"{place.log_offset}, after {same} that are the same"
+        )
+        lines += [f"  {how}" for how in place.how]
+    return "\n".join(lines)
+
+
+def _tell_difference(value: render.Json, text: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(value)
+    else:
+        print(text)
+
+
+# --- repair -----------------------------------------------------------------------------------
+
+
+@app.command()
+def repair(
+    path: Annotated[str, typer.Argument(help="A log directory, or a data directory.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it; else only say what would be done.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Cut damaged logs at their last good batch; what is cut is kept beside them.
+
+    Nothing is changed without --yes, nor while a node runs on the data directory.
+    """
+    disk = RealDisk()
+    logs = _find(disk, [path])
+    failed = False
+    with hold(disk, logs):
+        for log in logs:
+            try:
+                plan = plan_repair(disk, log)
+                kept = repair_log(disk, plan, SystemClock()) if plan is not None and yes else []
+            except CannotRepair as error:
+                tell(f"quipu: {printable(str(error))}")
+                failed = True
+                continue
+            _tell_repair(log, plan, kept, as_json=as_json)
+            failed = failed or (plan is not None and not yes)
+    if failed:
+        raise typer.Exit(EXIT_WRONG)
+
+
+def _tell_repair(log: LogFiles, plan: RepairPlan | None, kept: list[str], *, as_json: bool) -> None:
+    if as_json:
+        print_json(render.repair_json(log, plan, kept))
+    else:
+        print("\n".join(render.repair_lines(log, plan, kept)))
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+def _find(disk: Disk, paths: Iterable[str]) -> list[LogFiles]:
+    try:
+        return [log for path in paths for log in find_logs(disk, path)]
+    except NoLog as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _type_number(word: str) -> int:
+    for info in registered():
+        if info.name == word.lower():
+            return info.number
+    if word.isascii() and word.isdigit() and int(word) < 256:
+        return int(word)
+    names = ", ".join(info.name for info in registered())
+    raise typer.BadParameter(f"--type {word}: give {names}, or a number up to 255")
+
+
+def _time_ms(word: str | None, option: str) -> int | None:
+    if word is None:
+        return None
+    if re.fullmatch(r"\d{1,15}", word, re.ASCII):
+        return int(word)
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError:
+        raise typer.BadParameter(f"{option} {word}: write {TIME_HELP}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
