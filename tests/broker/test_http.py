@@ -11,8 +11,10 @@ import pytest
 from quipu.broker import http
 from quipu.broker.health import Health, Phase
 from quipu.broker.http import Answer, HttpServer
+from quipu.model.errors import CorruptLog
+from quipu.model.ids import TopicPartition
 from quipu.runtime.net import CannotListen
-from tests.broker.test_metrics import make_sources
+from tests.broker.test_metrics import FakePartition, make_sources
 
 
 class Reply:
@@ -90,6 +92,27 @@ def test_readiness_follows_the_life_of_a_node() -> None:
         assert (await ask(get("/health/live"))).status == 200
 
     talk(node_server(health), conversation)
+
+
+def test_an_offline_partition_is_a_warning_and_the_rest_is_served() -> None:
+    """K9, T12: a corrupt log is told to whoever looks, and does not stop the others."""
+    health = Health()
+    health.enter(Phase.SERVING)
+    partitions = [
+        FakePartition(TopicPartition("orders", index), failed=CorruptLog("bad batch at 17"))
+        for index in range(http.WARNINGS_MAX + 2)
+    ]
+    server = HttpServer(http.routes(health, make_sources(partitions=lambda: partitions)))
+
+    async def conversation(ask: Ask) -> None:
+        reply = await ask(get("/health/ready"))
+        assert reply.status == 200
+        warnings = reply.json()["warnings"]
+        assert isinstance(warnings, list)
+        assert warnings[0] == "orders-0: bad batch at 17"
+        assert warnings[-1] == "and 2 more partitions are offline"
+
+    talk(server, conversation)
 
 
 def test_a_life_does_not_go_backwards() -> None:

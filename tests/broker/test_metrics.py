@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from prometheus_client.samples import Sample
 from quipu.broker import metrics
 from quipu.broker.metrics import GroupSample, LagSample, Sources
 from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
+from quipu.model.errors import CorruptLog, QuipuError
 from quipu.model.ids import TopicPartition
 from quipu.runtime.connection import NetStats
 from quipu.runtime.process import Usage, started_at, usage
@@ -33,8 +34,9 @@ class FakeLog:
 @dataclass
 class FakePartition:
     topic_partition: TopicPartition
-    log: FakeLog | None
+    log: FakeLog = field(default_factory=FakeLog)
     high_watermark: int = 9
+    failed: QuipuError | None = None
 
 
 def make_sources(**given: object) -> Sources:
@@ -122,8 +124,8 @@ def test_a_histogram_counts_each_observation_once(seconds: list[float]) -> None:
 def test_partitions_show_offsets_and_sizes_and_failed_ones_are_counted() -> None:
     """K9: a partition whose log could not be opened is told apart from an empty one."""
     partitions = [
-        FakePartition(TopicPartition("orders", 0), FakeLog()),
-        FakePartition(TopicPartition("orders", 1), None),
+        FakePartition(TopicPartition("orders", 0)),
+        FakePartition(TopicPartition("orders", 1), failed=CorruptLog("bad batch at 17")),
     ]
 
     found = samples(make_sources(partitions=lambda: partitions))
@@ -169,7 +171,7 @@ def test_a_newline_in_a_label_is_escaped() -> None:
 def test_ten_thousand_partitions_are_scraped_in_small_pieces() -> None:
     """K9: a scrape of a large node holds the loop for a few milliseconds at a time."""
     partitions = [
-        FakePartition(TopicPartition(f"topic-{index // 10}", index % 10), FakeLog())
+        FakePartition(TopicPartition(f"topic-{index // 10}", index % 10))
         for index in range(PARTITIONS_MANY)
     ]
     pieces = []

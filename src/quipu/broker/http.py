@@ -27,6 +27,7 @@ HEAD_SIZE_MAX: Final = 8 * 1024
 HEAD_SECONDS_MAX: Final = 5.0
 ANSWER_SECONDS_MAX: Final = 10.0
 CONNECTIONS_MAX: Final = 32
+WARNINGS_MAX: Final = 20
 
 _JSON: Final = "application/json"
 _log = logging.getLogger(__name__)
@@ -122,16 +123,24 @@ def routes(health: Health, sources: metrics.Sources) -> dict[str, Route]:
         "/metrics": lambda: Answer(
             HTTPStatus.OK, metrics.CONTENT_TYPE, metrics.exposition(sources)),
         "/health/live": lambda: _json(HTTPStatus.OK, {"status": "live", "phase": health.phase}),
-        "/health/ready": lambda: ready(health),
+        "/health/ready": lambda: ready(health, sources.partitions()),
     }  # fmt: skip
 
 
-def ready(health: Health) -> Answer:
+def ready(health: Health, partitions: Iterable[metrics.PartitionView]) -> Answer:
     """200 if a client would be served now, else 503; the reasons in either case."""
+    failed = [view for view in partitions if view.failed is not None]
+    warnings = [f"{view.topic_partition}: {view.failed}" for view in failed[:WARNINGS_MAX]]
+    if len(failed) > WARNINGS_MAX:
+        warnings.append(f"and {len(failed) - WARNINGS_MAX} more partitions are offline")
     status = HTTPStatus.OK if health.ready else HTTPStatus.SERVICE_UNAVAILABLE
     return _json(
         status,
-        {"status": health.status, "reasons": health.reasons, "warnings": health.warnings},
+        {
+            "status": health.status,
+            "reasons": health.reasons,
+            "warnings": health.warnings + warnings,
+        },
     )
 
 

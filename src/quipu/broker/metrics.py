@@ -13,7 +13,7 @@ Not here: counting (stats), HTTP (http), what the operating system knows (runtim
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
@@ -21,8 +21,10 @@ from quipu import __version__
 from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
 from quipu.model.errors import Code
 from quipu.model.ids import TopicPartition
+from quipu.runtime import process
 from quipu.runtime.connection import NetStats
 from quipu.runtime.process import Usage
+from quipu.wire.messages import REQUESTS
 
 __all__ = ["GroupSample", "LagSample", "Sources", "Stats", "exposition", "reference"]
 
@@ -47,7 +49,9 @@ class PartitionView(Protocol):
     @property
     def topic_partition(self) -> TopicPartition: ...
     @property
-    def log(self) -> LogView | None: ...  # None: it could not be opened
+    def log(self) -> LogView: ...
+    @property
+    def failed(self) -> Exception | None: ...  # why it is offline, if it is
     @property
     def high_watermark(self) -> int: ...
 
@@ -75,9 +79,13 @@ class Sources:
 
     stats: Stats
     net: NetStats
-    usage: Callable[[], Usage]
-    started_at: float  # seconds since 1970 UTC
-    api_names: Mapping[int, str]
+    usage: Callable[[], Usage] = process.usage
+    started_at: float = field(default_factory=process.started_at)  # seconds since 1970 UTC
+    api_names: Mapping[int, str] = field(
+        default_factory=lambda: {
+            key: request.__name__.removesuffix("Request") for key, request in REQUESTS.items()
+        }
+    )
     partitions: Callable[[], Sequence[PartitionView]] = tuple
     groups: Callable[[], Iterable[GroupSample]] = tuple
     lags: Callable[[], Iterable[LagSample]] = tuple
@@ -183,7 +191,7 @@ _READY: Final = _Family("quipu_ready", "gauge", "1 while `/health/ready` answers
 _BUILD: Final = _Family("quipu_build_info", "gauge", "Always 1.", "version, python")
 _PARTITIONS: Final = _Family("quipu_partitions", "gauge", "Partitions of this node.")
 _FAILED: Final = _Family(
-    "quipu_partitions_failed", "gauge", "Partitions whose log could not be opened."
+    "quipu_partitions_failed", "gauge", "Partitions that are offline because their log failed."
 )
 _LOG_SIZE: Final = _Family(
     "quipu_partition_size_bytes", "gauge", "Bytes of a log's segments.", "topic, partition"
@@ -298,9 +306,9 @@ def _requests(stats: Stats, names: Mapping[int, str]) -> str:
 def _partitions(partitions: Sequence[PartitionView]) -> Iterator[str]:
     opened: list[tuple[str, PartitionView, LogView]] = []
     for index, view in enumerate(partitions):
-        if (log := view.log) is not None:
+        if view.failed is None:
             name = view.topic_partition
-            opened.append((_labels(topic=name.topic, partition=name.partition), view, log))
+            opened.append((_labels(topic=name.topic, partition=name.partition), view, view.log))
         if index % PIECE_LINES_MAX == 0:
             yield ""  # labels take as long as lines
     failed_count = len(partitions) - len(opened)

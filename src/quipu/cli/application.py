@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from quipu import __version__
 from quipu.cli.errors import CommandFailed
-from quipu.cli.main import COMMANDS, EXIT_FAILED, close_output, load
+from quipu.cli.main import COMMANDS, EXIT_FAILED, cannot_write, load
 from quipu.cli.output import printable
 from quipu.model.errors import QuipuError
 
@@ -50,8 +50,8 @@ class LazyGroup(TyperGroup):
         except (CommandFailed, QuipuError) as error:
             print(f"quipu: {printable(str(error))}", file=sys.stderr)
             raise typer.Exit(EXIT_FAILED) from None
-        except BrokenPipeError:
-            raise typer.Exit(close_output()) from None
+        except OSError as error:  # commands tell of files; what is left is the output
+            raise typer.Exit(cannot_write(error)) from None
 
 
 def command() -> Any:  # noqa: ANN401 the parser's type is private to it

@@ -112,11 +112,13 @@ class Reader:
         self._left = count_max
         self._ends: dict[Key, int] = {}  # where to stop, of partitions that have such an end
         self._open: set[Key] = set()  # partitions that are not at their end yet
-        self._exits = False
+        self._assigned = False  # a member of a group waits for its partitions
+        self._exits = False  # at the ends of all partitions
 
     def assign(self, starts: dict[Key, int], ends: dict[Key, int]) -> None:
         """Read given partitions, each up to its end if it has one."""
         self._ends = ends
+        self._assigned = True
         self._exits = bool(ends)
         self._open = {key for key, offset in starts.items() if offset < ends.get(key, offset + 1)}
         parts = [TopicPartition(*key, offset) for key, offset in sorted(starts.items())]
@@ -129,23 +131,23 @@ class Reader:
         self._exits = exits
 
         def on_assign(consumer: Consumer, parts: list[TopicPartition]) -> None:
+            self._assigned = True
             self._open |= {_key(part) for part in parts}
             if first is not None:
                 offsets = kafka.find_offsets(admin, parts, first)
                 consumer.assign([TopicPartition(*key, offsets[key]) for key in sorted(offsets)])
 
         def on_revoke(_: Consumer, parts: list[TopicPartition]) -> None:
+            self._assigned = False
             self._open -= {_key(part) for part in parts}
 
         self._consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke)
 
     def run(self, *, commits: bool) -> None:
         """Read until the count or every end is reached; for ever if there is neither."""
-        begun = commits and not self._open  # a member waits for its assignment
-        while self._left != 0 and (self._open or not self._exits or begun):
+        while self._left != 0 and not (self._exits and self._assigned and not self._open):
             size = min(self._left or BATCH_COUNT_MAX, BATCH_COUNT_MAX)
             messages = self._consumer.consume(size, POLL_SECONDS)
-            begun = begun and not messages
             taken = [message for message in messages if self._take(message)]
             self._out.write(b"".join(map(self._write, taken)))
             self._out.flush()

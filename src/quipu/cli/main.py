@@ -31,16 +31,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _run(words)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return close_output()
+        print(end="", flush=True)  # an error of the last write belongs to the exit code
+    except OSError as error:
+        return cannot_write(error)
     return code
 
 
-def close_output() -> int:
-    """Whoever read the output has seen enough; returns the exit code for it."""
+def cannot_write(error: OSError) -> int:
+    """Tell that the output went nowhere; returns the exit code for it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the last flush does not fail too
-    return EXIT_BROKEN_PIPE
+    if isinstance(error, BrokenPipeError):
+        return EXIT_BROKEN_PIPE  # whoever read the output has seen enough
+    print(f"quipu: {error.strerror or error}", file=sys.stderr)
+    return EXIT_FAILED
 
 
 def _run(words: list[str]) -> int:

@@ -24,6 +24,7 @@ from quipu.cli.output import count, print_json, printable, tell
 LINE_SIZE_MAX: Final = 64 << 20
 QUEUE_SIZE_MAX_KIB: Final = 64 << 10
 DELIVERY_SECONDS_MAX: Final = 30
+INTERRUPTED_SECONDS_MAX: Final = 3
 FAILURES_SHOWN_MAX: Final = 5
 PROGRESS_SECONDS: Final = 0.2
 
@@ -158,6 +159,9 @@ def send(
     except KafkaException as error:  # librdkafka refused the record itself
         delivery.failed_count += 1
         delivery.failures[kafka.reason(error)] = 1
+    except KeyboardInterrupt:
+        producer.flush(INTERRUPTED_SECONDS_MAX)  # what was typed before it counts
+        raise
     except CommandFailed as error:
         producer.flush(DELIVERY_SECONDS_MAX)
         raise CommandFailed(
@@ -193,6 +197,8 @@ def _check_partition(topic: str, partition: int | None, metadata: ClusterMetadat
 
 def _open(file: Path | None) -> BinaryIO:
     if file is None:
+        if sys.__stdin__ is None:  # closed by whoever started the command
+            raise CommandFailed("standard input is closed; give lines to it, or --file FILE")
         return sys.stdin.buffer
     try:
         return file.open("rb")
