@@ -1,0 +1,87 @@
+"""OffsetCommit — API key 8, versions 2-10.
+
+Behaviour
+    * keeps how far a group has read; answered when that is durable
+    * members commit with their generation; -1 is for tools, and for consumers that assign by
+      themselves, while the group has no members
+    * a wrong partition or too much metadata fails that partition alone
+Versions
+    v2-4  a retention time of the commit's own, which is honoured
+    v6    leader epochs
+    v7    static members
+    v9    a member of a group that does not exist gets GROUP_ID_NOT_FOUND, before ILLEGAL_GENERATION
+    v10   topics by id instead of by name
+"""
+
+from typing import Final
+
+from quipu.broker.context import Broker, Context
+from quipu.broker.groups import offsets
+from quipu.broker.groups.registry import Committed, OffsetKey
+from quipu.controller.state import Topic
+from quipu.model.errors import Code
+from quipu.model.ids import NO_TIMESTAMP, TimestampMs
+from quipu.wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+NO_GROUP_SINCE: Final = 9
+TOPIC_IDS_SINCE: Final = 10
+TIMESTAMP_MAX: Final = (1 << 63) - 1
+
+
+async def handle(
+    broker: Broker, request: OffsetCommitRequest, context: Context
+) -> OffsetCommitResponse:
+    """Keep what fits; then tell of every partition how it went."""
+    now_ms = broker.clock.now_ms()
+    expires_ms = NO_TIMESTAMP
+    if request.retention_time >= 0:
+        expires_ms = TimestampMs(min(now_ms + request.retention_time, TIMESTAMP_MAX))
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    unknown = Code.UNKNOWN_TOPIC_ID if by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
+    wanted: dict[OffsetKey, Committed] = {}
+    response = OffsetCommitResponse()
+    for topic in request.topics:
+        found = broker.cluster.state.find_topic(None if by_id else topic.name, topic.topic_id)
+        answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(answer)
+        for partition in topic.partitions:
+            code = _check(broker, found, partition) if found is not None else unknown
+            if found is not None and code is Code.NONE:
+                wanted[found.topic_id, partition.partition_index] = Committed(
+                    partition.committed_offset, partition.committed_leader_epoch,
+                    partition.committed_metadata or "", now_ms, expires_ms)
+            answer.partitions.append(OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=code))
+    sender = offsets.Sender(
+        request.group_id, request.member_id, request.group_instance_id,
+        request.generation_id_or_member_epoch)
+    has_code = context.api_version >= NO_GROUP_SINCE
+    no_group = Code.GROUP_ID_NOT_FOUND if has_code else Code.ILLEGAL_GENERATION
+    code = await offsets.commit(broker.groups, sender, wanted, no_group=no_group)
+    if code is not Code.NONE:
+        _fail(response, code)
+    return response
+
+
+def _check(broker: Broker, topic: Topic, partition: OffsetCommitRequestPartition) -> Code:
+    """Whether this partition's offset can be kept."""
+    if not 0 <= partition.partition_index < len(topic.partitions):
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+    size = len(partition.committed_metadata or "")
+    if size > broker.settings.offset_metadata_max_bytes:
+        return Code.OFFSET_METADATA_TOO_LARGE
+    return Code.NONE
+
+
+def _fail(response: OffsetCommitResponse, code: Code) -> None:
+    """Nothing was kept: every partition that was fine has failed with the group."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code == Code.NONE:
+                partition.error_code = code

@@ -1,0 +1,138 @@
+"""OffsetFetch — API key 9, versions 1-10.
+
+Behaviour
+    * tells the offsets that groups have committed; -1 where there is none, also for groups and
+      topics that do not exist
+    * a null array of topics asks for everything that a group has committed
+    * there are no transactions, so every offset is stable and require_stable changes nothing
+Versions
+    v2   all topics may be asked for; an error code for the whole answer
+    v5   leader epochs
+    v8   several groups in one request
+    v10  topics by id instead of by name; an unknown one is UNKNOWN_TOPIC_ID
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from quipu.broker.context import Broker, Context
+from quipu.broker.groups import offsets
+from quipu.broker.groups.registry import Committed
+from quipu.controller.state import Topic
+from quipu.model.errors import Code
+from quipu.model.ids import ZERO_UUID
+from quipu.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+MANY_GROUPS_SINCE: Final = 8
+TOPIC_IDS_SINCE: Final = 10
+NOTHING: Final = -1
+
+
+class Wanted(NamedTuple):
+    """Partitions of one topic that are asked for."""
+
+    name: str
+    topic_id: UUID
+    topic: Topic | None
+    partitions: Sequence[int]
+    missing: Code = Code.NONE  # what is told if there is no such topic
+
+
+class Told(NamedTuple):
+    """What is told of one partition."""
+
+    partition: int
+    offset: int = NOTHING
+    leader_epoch: int = -1
+    metadata: str = ""
+    code: Code = Code.NONE
+
+
+def handle(broker: Broker, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    """Tell how far groups have read."""
+    if context.api_version >= MANY_GROUPS_SINCE:
+        return OffsetFetchResponse(
+            groups=[_group(broker, group, context.api_version) for group in request.groups])
+    code = broker.groups.unavailable
+    if request.topics is None:
+        asked = _everything(broker, request.group_id)
+    else:
+        asked = [_by_name(broker, t.name, t.partition_indexes) for t in request.topics]
+    topics = [
+        OffsetFetchResponseTopic(name=wanted.name, partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=told.partition, committed_offset=told.offset,
+                committed_leader_epoch=told.leader_epoch, metadata=told.metadata,
+                error_code=told.code if told.code is not Code.NONE else code)
+            for told in _tell(broker, request.group_id, wanted)])
+        for wanted in asked
+    ]
+    return OffsetFetchResponse(error_code=code, topics=topics)
+
+
+def _group(broker: Broker, group: OffsetFetchRequestGroup, version: int
+           ) -> OffsetFetchResponseGroup:
+    code = broker.groups.unavailable
+    if code is not Code.NONE:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+    if group.topics is None:
+        asked = _everything(broker, group.group_id)
+    elif version >= TOPIC_IDS_SINCE:
+        asked = [_by_id(broker, t.topic_id, t.partition_indexes) for t in group.topics]
+    else:
+        asked = [_by_name(broker, t.name, t.partition_indexes) for t in group.topics]
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=[
+        OffsetFetchResponseTopics(
+            name=wanted.name, topic_id=wanted.topic_id, partitions=[
+                OffsetFetchResponsePartitions(
+                    partition_index=told.partition, committed_offset=told.offset,
+                    committed_leader_epoch=told.leader_epoch, metadata=told.metadata,
+                    error_code=told.code)
+                for told in _tell(broker, group.group_id, wanted)])
+        for wanted in asked
+    ])
+
+
+def _by_name(broker: Broker, name: str, partitions: Sequence[int]) -> Wanted:
+    return Wanted(name, ZERO_UUID, broker.cluster.state.topics.get(name), partitions)
+
+
+def _by_id(broker: Broker, topic_id: UUID, partitions: Sequence[int]) -> Wanted:
+    topic = broker.cluster.state.topics_by_id.get(topic_id)
+    return Wanted("", topic_id, topic, partitions, missing=Code.UNKNOWN_TOPIC_ID)
+
+
+def _everything(broker: Broker, group_id: str) -> list[Wanted]:
+    """All that a group has committed, topic by topic."""
+    partitions: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(offsets.all_of(broker.groups, group_id)):
+        partitions.setdefault(topic_id, []).append(index)
+    state = broker.cluster.state
+    return [
+        Wanted(topic.name, topic.topic_id, topic, indexes)
+        for topic_id, indexes in partitions.items()
+        if (topic := state.topics_by_id.get(topic_id)) is not None
+    ]
+
+
+def _tell(broker: Broker, group_id: str, wanted: Wanted) -> Iterable[Told]:
+    for index in wanted.partitions:
+        if wanted.topic is None:
+            yield Told(index, code=wanted.missing)
+            continue
+        kept: Committed | None = offsets.find(
+            broker.groups, group_id, (wanted.topic.topic_id, index))
+        if kept is None:
+            yield Told(index)
+        else:
+            yield Told(index, kept.offset, kept.leader_epoch, kept.metadata)

@@ -1,0 +1,73 @@
+"""JoinGroup — API key 11, versions 0-9.
+
+Behaviour
+    * asks to be a member of a group's next generation; answered when all members have asked, or
+      when their time is up
+    * the leader alone is told who the members are
+    * any protocol type will do; only members of one type and with a common protocol fit together
+Versions
+    v1  rebalance timeout, apart from that of the session
+    v4  a new member is given an id first, with MEMBER_ID_REQUIRED, and asks again with it
+    v5  static members
+    v7  answers name the protocol type; no protocol is null and no longer empty
+    v9  a static leader that comes back may be told that nothing is to be assigned
+"""
+
+from typing import Final
+
+from quipu.broker.context import Broker, Context
+from quipu.broker.groups.events import Join, Joined, Protocol
+from quipu.wire.messages.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+
+REBALANCE_TIMEOUT_SINCE: Final = 1
+KNOWN_ID_SINCE: Final = 4
+NULL_PROTOCOL_SINCE: Final = 7
+SKIP_ASSIGNMENT_SINCE: Final = 9
+
+
+async def handle(
+    broker: Broker, request: JoinGroupRequest, context: Context
+) -> JoinGroupResponse:
+    """Wait for the next generation."""
+    rebalance_timeout_ms = request.rebalance_timeout
+    if context.api_version < REBALANCE_TIMEOUT_SINCE or rebalance_timeout_ms <= 0:
+        rebalance_timeout_ms = request.session_timeout
+    joined = await broker.groups.join(request.group_id, Join(
+        ticket=broker.groups.ticket(),
+        member_id=request.member_id,
+        new_member_id="",  # the driver makes one
+        instance_id=request.group_instance_id,
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",  # as Kafka writes it, and tools expect it
+        session_timeout_ms=request.session_timeout,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple(Protocol(p.name, p.metadata) for p in request.protocols),
+        needs_known_id=context.api_version >= KNOWN_ID_SINCE,
+        may_skip_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
+    ))
+    return _response(joined, context.api_version)
+
+
+def _response(joined: Joined, version: int) -> JoinGroupResponse:
+    protocol = joined.protocol
+    if protocol is None and version < NULL_PROTOCOL_SINCE:
+        protocol = ""
+    return JoinGroupResponse(
+        error_code=joined.code,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=protocol,
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata)
+            for m in joined.members
+        ],
+    )

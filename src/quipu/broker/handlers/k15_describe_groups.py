@@ -1,0 +1,69 @@
+"""DescribeGroups — API key 15, versions 0-6.
+
+Behaviour
+    * tells the state and the members of groups
+    * metadata and assignments are told of a stable group alone: in a rebalance they mean nothing
+Versions
+    v3  operations that the asker may do
+    v6  a group that does not exist is GROUP_ID_NOT_FOUND; before, it is one that is Dead
+"""
+
+from typing import Final
+
+from quipu.broker.context import Broker, Context
+from quipu.broker.groups.group import Group
+from quipu.broker.groups.members import Member
+from quipu.broker.groups.states import State
+from quipu.model.errors import Code
+from quipu.wire.messages.k15_describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+NOT_FOUND_SINCE: Final = 6
+NOT_ASKED: Final = -0x8000_0000
+READ, DELETE, DESCRIBE = 3, 6, 8  # Kafka's numbers of operations
+ALL_OPERATIONS: Final = 1 << READ | 1 << DELETE | 1 << DESCRIBE  # nobody is kept from anything
+
+
+def handle(
+    broker: Broker, request: DescribeGroupsRequest, context: Context
+) -> DescribeGroupsResponse:
+    """Tell about groups."""
+    groups = [_describe(broker, group_id, context.api_version) for group_id in request.groups]
+    for group in groups:
+        if request.include_authorized_operations and group.error_code == Code.NONE:
+            group.authorized_operations = ALL_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:
+    if broker.groups.unavailable is not Code.NONE:
+        return DescribedGroup(group_id=group_id, error_code=broker.groups.unavailable)
+    group = broker.groups.find(group_id)
+    if group is None and version >= NOT_FOUND_SINCE:
+        return DescribedGroup(
+            group_id=group_id, group_state=State.DEAD.value, error_code=Code.GROUP_ID_NOT_FOUND,
+            error_message=f"group {group_id} does not exist")
+    if group is None:
+        return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+    protocol = group.protocol if group.state is State.STABLE else None
+    return DescribedGroup(
+        group_id=group_id, group_state=group.state.value, protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[_member(group, member) for member in group.members])
+
+
+def _member(group: Group, member: Member) -> DescribedGroupMember:
+    described = DescribedGroupMember(
+        member_id=member.member_id, group_instance_id=member.instance_id,
+        client_id=member.client_id, client_host=member.client_host)
+    if group.state is State.STABLE and group.protocol is not None:
+        described.member_metadata = member.metadata(group.protocol)
+        described.member_assignment = member.assignment
+    return described
+
+
+assert DescribedGroup().authorized_operations == NOT_ASKED

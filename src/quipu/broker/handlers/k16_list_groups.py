@@ -1,0 +1,39 @@
+"""ListGroups — API key 16, versions 0-5.
+
+Behaviour
+    * tells the groups that this node coordinates, in the order of their names
+    * filters are names of states and types in any case; an unknown one matches nothing
+Versions
+    v4  states: told, and to choose by
+    v5  types: told, and to choose by; all groups here are classic ones
+"""
+
+from typing import Final
+
+from quipu.broker.context import Broker, Context
+from quipu.model.errors import Code
+from quipu.wire.messages.k16_list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+CLASSIC: Final = "classic"
+
+
+def handle(broker: Broker, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+    """Tell which groups there are."""
+    del context
+    if broker.groups.unavailable is not Code.NONE:
+        return ListGroupsResponse(error_code=broker.groups.unavailable)
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    if types and CLASSIC not in types:
+        return ListGroupsResponse()
+    return ListGroupsResponse(groups=[
+        ListedGroup(
+            group_id=group.group_id, protocol_type=group.protocol_type or "",
+            group_state=group.state.value, group_type=CLASSIC)
+        for group in sorted(broker.groups.all(), key=lambda group: group.group_id)
+        if not states or group.state.lower() in states
+    ])

@@ -1,0 +1,24 @@
+"""DeleteGroups — API key 42, versions 0-2.
+
+Behaviour
+    * forgets groups without members, and the offsets that they committed
+    * answers per group: one that has members does not keep the others
+"""
+
+from quipu.broker.context import Broker, Context
+from quipu.wire.messages.k42_delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+async def handle(
+    broker: Broker, request: DeleteGroupsRequest, context: Context
+) -> DeleteGroupsResponse:
+    """Forget groups."""
+    del context
+    return DeleteGroupsResponse(results=[
+        DeletableGroupResult(group_id=group_id, error_code=await broker.groups.delete(group_id))
+        for group_id in request.groups_names
+    ])
