@@ -1,0 +1,257 @@
+"""The three loads, each run against a broker and beside it against the machine.
+
+A limit is measured before and after the broker, and the mean of the two counts: machines drift,
+above all those that share their processors with others.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from quipu.cli.bench import limits, rdkafka
+from quipu.cli.bench.closed_loop import Window, run_fetch, run_produce
+from quipu.cli.bench.control import (
+    FETCH_VERSION,
+    PRODUCE_VERSIONS,
+    Address,
+    BenchError,
+    Control,
+)
+from quipu.cli.bench.frames import (
+    Batch,
+    FetchFrame,
+    ProduceFrame,
+    fetch_frame,
+    make_batch,
+    produce_frame,
+)
+from quipu.cli.bench.measured import Latency, Measured
+from quipu.cli.bench.open_loop import RateMeasured, run_at_rate
+from quipu.cli.bench.processes import in_child
+from quipu.cli.bench.target import Target
+from quipu.wire.messages.k00_produce import ProduceRequest
+from quipu.wire.messages.k01_fetch import FetchRequest
+
+LIMIT_SECONDS_MAX: Final = 2.0
+RETENTION_OFF: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a run does; the command's options."""
+
+    seconds: float = 5.0
+    record_size: int = 1000
+    batch_size: int = 64 << 10
+    acks: int = 1
+    connections: int = 1
+    partitions: int = 1
+    pipeline: int = 8
+    compression: str = "none"
+    client: str = "raw"
+    rate: float = 1000.0
+    fetch_size: int = 1 << 20
+    preload_size: int = 256 << 20
+    size_max: int = 8 << 30  # of one window: a page cache that fills up slows everything down
+    configs: dict[str, str] = field(default_factory=dict)  # of the topic
+
+    def batch(self) -> Batch:
+        return make_batch(
+            record_size=self.record_size, batch_size=self.batch_size, compression=self.compression
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A broker, a topic of our own on it, and frames for it."""
+
+    target: Target
+    topic: str
+    load: Load
+    batch: Batch
+    leaders: list[Address]  # by partition
+    produce_version: int
+
+    def under(self, load: Load) -> "Session":
+        """The same topic under another load."""
+        return replace(self, load=load, batch=load.batch())
+
+    def window(self, seconds: float | None = None) -> Window:
+        load = self.load
+        return Window(
+            seconds=load.seconds if seconds is None else seconds,
+            warmup_seconds=min(0.5, load.seconds / 5), size_max=load.size_max,
+            server_pid=self.target.pid,
+        )
+
+    def limit_window(self) -> Window:
+        return replace(
+            self.window(min(LIMIT_SECONDS_MAX, self.load.seconds)), server_pid=None
+        )
+
+    def produce_frame(self, partition: int = 0) -> ProduceFrame:
+        return produce_frame(
+            self.topic, partition, self.batch, acks=self.load.acks, version=self.produce_version
+        )
+
+    def produce_targets(self) -> list[tuple[Address, ProduceFrame]]:
+        """One per connection; connections take the partitions in turn."""
+        count = len(self.leaders)
+        frames = [self.produce_frame(partition) for partition in range(count)]
+        return [
+            (self.leaders[each % count], frames[each % count])
+            for each in range(self.load.connections)
+        ]
+
+    def fetch_targets(self) -> list[tuple[Address, FetchFrame]]:
+        count = len(self.leaders)
+        frames = [
+            fetch_frame(self.topic, partition, size_max=self.load.fetch_size)
+            for partition in range(count)
+        ]
+        return [
+            (self.leaders[each % count], frames[each % count])
+            for each in range(self.load.connections)
+        ]
+
+    def client_load(self, **changes: float) -> rdkafka.ClientLoad:
+        load = self.load
+        made = rdkafka.ClientLoad(
+            bootstrap=str(self.target.address), topic=self.topic, partitions=load.partitions,
+            value=bytes(load.record_size), batch_size=load.batch_size, acks=load.acks,
+            compression=load.compression,
+        )
+        return replace(made, **changes)  # type: ignore[arg-type]  # only numbers are changed
+
+
+@contextlib.contextmanager
+def session(target: Target, load: Load) -> Iterator[Session]:
+    """Make a topic for a run; it is removed at the end."""
+    topic = f"quipu-bench-{os.getpid()}-{time.time_ns() // 1000 % 10**9}"
+    with Control(target.address) as control:
+        produce_version = _usable_versions(control)
+        control.create_topic(topic, load.partitions, {**RETENTION_OFF, **load.configs})
+        leaders = control.leaders(topic, load.partitions)
+    try:
+        yield Session(
+            target=target, topic=topic, load=load, batch=load.batch(), leaders=leaders,
+            produce_version=produce_version,
+        )
+    finally:
+        with Control(target.address) as control:
+            control.delete_topic(topic)
+
+
+def _usable_versions(control: Control) -> int:
+    """The version of Produce to use; Fetch has one."""
+    produce = control.version(ProduceRequest, PRODUCE_VERSIONS[-1])
+    fetch = control.version(FetchRequest, FETCH_VERSION)
+    if produce not in PRODUCE_VERSIONS or fetch != FETCH_VERSION:
+        raise BenchError(
+            f"the broker at {control.address} speaks Produce up to v{produce} and Fetch up to "
+            f"v{fetch}; v{PRODUCE_VERSIONS[0]} and v{FETCH_VERSION} are needed: Kafka 2.8 or later"
+        )
+    return produce
+
+
+# --- the broker -------------------------------------------------------------------------------
+
+
+def broker_produce(run: Session) -> Measured:
+    """Throughput of Produce."""
+    if run.load.client == "librdkafka":
+        found: Measured = in_child(rdkafka.run_produce, run.client_load(), run.window())
+    else:
+        found = in_child(run_produce, run.produce_targets(), run.load.pipeline, run.window())
+    return found
+
+
+def preload(run: Session) -> None:
+    """Fill every partition, so that there is old data to read."""
+    filler = run.under(replace(run.load, connections=run.load.partitions, acks=1))
+    window = Window(seconds=600.0, warmup_seconds=0.0, size_max=run.load.preload_size)
+    in_child(run_produce, filler.produce_targets(), 8, window)
+
+
+def broker_consume(run: Session) -> Measured:
+    """Throughput of Fetch, from the start of the log on."""
+    if run.load.client == "librdkafka":
+        found: Measured = in_child(rdkafka.run_consume, run.client_load(), run.window())
+    else:
+        found = in_child(run_fetch, run.fetch_targets(), run.load.fetch_size, run.window())
+    return found
+
+
+def broker_latency(run: Session) -> RateMeasured:
+    """Latency at a rate: of Produce, and from producer to consumer."""
+    load = run.load
+    if load.client == "librdkafka":
+        found: RateMeasured = in_child(
+            rdkafka.run_at_rate, run.client_load(linger_ms=0.0), load.rate, run.window()
+        )
+    else:
+        fetch = fetch_frame(run.topic, 0, size_max=1 << 20)
+        found = in_child(
+            run_at_rate, run.leaders[0], run.produce_frame(), fetch, load.rate, run.window()
+        )
+    return found
+
+
+# --- the machine ------------------------------------------------------------------------------
+
+
+def limit_append(run: Session, directory: str) -> Measured:
+    load = run.load
+    return limits.append(
+        replace(run.produce_frame(), acks=1), connections=load.connections, pipeline=load.pipeline,
+        window=run.limit_window(), directory=directory,
+    )
+
+
+def limit_echo(run: Session) -> Measured:
+    load = run.load
+    return limits.echo(
+        replace(run.produce_frame(), acks=1), connections=load.connections, pipeline=load.pipeline,
+        window=run.limit_window(),
+    )
+
+
+def limit_send(run: Session, directory: str, *, by_sendfile: bool) -> Measured:
+    load = run.load
+    return limits.send(
+        fetch_frame(run.topic, 0, size_max=load.fetch_size), run.batch, topic=run.topic,
+        size_max=load.fetch_size, connections=load.connections, window=run.limit_window(),
+        directory=directory, by_sendfile=by_sendfile,
+    )
+
+
+def around(limit: Callable[[], Measured], broker: Callable[[], Measured]
+           ) -> tuple[Measured, Measured]:
+    """(limit, broker), the limit being the mean of one before and one after."""
+    before = limit()
+    found = broker()
+    return mean(before, limit()), found
+
+
+def mean(first: Measured, second: Measured) -> Measured:
+    """Two windows as one; of the latencies, the better one's."""
+    latencies = [each for each in (first.latency, second.latency) if each is not None]
+    return Measured(
+        seconds=first.seconds + second.seconds, requests=first.requests + second.requests,
+        records=first.records + second.records, size=first.size + second.size,
+        latency=min(latencies, key=_p99, default=None),
+        server_cpu_seconds=_sum(first.server_cpu_seconds, second.server_cpu_seconds),
+        server_resident_bytes=second.server_resident_bytes,
+        generator_cpu_seconds=first.generator_cpu_seconds + second.generator_cpu_seconds,
+    )
+
+
+def _p99(latency: Latency) -> float:
+    return latency.p99_us
+
+
+def _sum(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second
