@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # the parts hold the broker too
     from quipu.broker.cluster import Cluster
     from quipu.broker.fetch_sessions import FetchSessions
     from quipu.broker.groups import Groups
-    from quipu.broker.stats import Stats
     from quipu.broker.partitions import Partitions
+    from quipu.broker.stats import Stats
     from quipu.model.settings import BrokerSettings
 
 

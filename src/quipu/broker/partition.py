@@ -12,7 +12,7 @@ from uuid import UUID
 
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import Epoch, Offset, TopicPartition
-from quipu.storage.log import Appended, Log
+from quipu.storage.log import Appended, Log, LogConfig
 from quipu.wire.fast import check_batch
 from quipu.wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, set_log_append_time
 
@@ -40,7 +40,7 @@ class Partition:
     """A partition that this node serves."""
 
     __slots__ = (
-        "_waiters", "failed", "leader_epoch", "log", "rules", "topic_id", "topic_partition",
+        "_waiters", "acks_wait", "leader_epoch", "log", "rules", "topic_id", "topic_partition",
     )
 
     def __init__(
@@ -50,9 +50,20 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.rules = rules
+        self.acks_wait = log.config.is_durable  # is a batch acknowledged only when flushed?
         self.leader_epoch = Epoch(0)
-        self.failed: QuipuError | None = None  # why the partition cannot be served
         self._waiters: set[Waiter] = set()
+
+    def configure(self, config: LogConfig, rules: Rules) -> None:
+        """Live by other settings from now on."""
+        self.log.config = config
+        self.rules = rules
+        self.acks_wait = config.is_durable
+
+    @property
+    def failed(self) -> QuipuError | None:
+        """Why the partition cannot be served, if it cannot."""
+        return self.log.failure
 
     @property
     def high_watermark(self) -> Offset:
@@ -61,8 +72,6 @@ class Partition:
 
     def append(self, batch: memoryview, now_ms: int) -> Appended:
         """Append one batch of a producer; `batch` is changed in place."""
-        if self.failed is not None:
-            raise self.failed
         rules = self.rules
         header = check_batch(batch, size_max=rules.batch_size_max)
         if header.attributes & TRANSACTIONAL_BIT:
@@ -72,7 +81,7 @@ class Partition:
         else:
             self._check_time(header, now_ms)
         appended = self.log.append(batch, header, epoch=self.leader_epoch, now_ms=now_ms)
-        if self._waiters and not self.log.acks_wait:
+        if self._waiters and not self.acks_wait:
             self._advanced(len(batch))
         return appended
 
@@ -94,10 +103,10 @@ class Partition:
                 "(message.timestamp.before.max.ms)", code=Code.INVALID_TIMESTAMP)
 
     def when_kept(
-        self, appended: Appended, size: int, done: Callable[[QuipuError | None], None]
+        self, appended: Appended, size: int, done: Callable[[Exception | None], None]
     ) -> None:
         """Call `done` once the batch is as safe as the flush policy promises."""
-        def flushed(error: QuipuError | None) -> None:
+        def flushed(error: Exception | None) -> None:
             if error is None and self._waiters:
                 self._advanced(size)
             done(error)

@@ -75,8 +75,7 @@ class Partitions:
         config, rules = self._log_config(settings), _rules(settings)
         for index in range(len(topic.partitions)):
             partition = self._by_name[topic.name, index]
-            partition.rules = rules
-            partition.log.config = config
+            partition.configure(config, rules)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         self._ids.discard(topic.topic_id.bytes)
@@ -91,8 +90,8 @@ class Partitions:
         log = self._directory.open_log(
             str(name), self._log_config(settings), topic_id=topic.topic_id)
         partition = Partition(name, topic.topic_id, log, _rules(settings))
-        if log.failed is not None:
-            _log.error("%s is offline: %s", name, log.failed)
+        if log.failure is not None:
+            _log.error("%s is offline: %s", name, log.failure)
         return partition
 
     def _log_config(self, settings: TopicSettings) -> LogConfig:

@@ -34,9 +34,12 @@ _log = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX: Final = 100  # requests of one connection whose answers are not ready
 BACKLOG_MAX: Final = 1000  # buffers of one connection that wait for the peer
+DECODED_SIZE_MAX: Final = 2 << 20  # of a request that is decoded: its parts cost far more memory
+SYNC_GROUP_SIZE_MAX: Final = 32 << 20  # ... but this one carries the members' bytes as they are
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+SYNC_GROUP: Final = 14
 API_VERSIONS: Final = 18
 
 _HEAD: Final = Struct(">hhi")  # api key, api version, correlation id
@@ -155,7 +158,7 @@ class Session:
 
     def refuse(self, why: str) -> None:
         """Close the connection for what the client sent."""
-        self._broker.stats.frames_malformed += 1
+        self._broker.stats.malformed_requests += 1
         _log.warning("closing connection of %s: %s", self.peer, why)
         self._connection.close()
 
@@ -171,6 +174,9 @@ class Session:
                 reply.send([encode_response(correlation_id, unsupported_version_response(), 0)])
                 return
             raise MalformedBytes("no such api or version; ask ApiVersions for what is served")
+        size_max = SYNC_GROUP_SIZE_MAX if api_key == SYNC_GROUP else DECODED_SIZE_MAX
+        if len(frame) > size_max:
+            raise MalformedBytes(f"{len(frame)} bytes; at most {size_max} are taken")
         header, position = decode_request_header(frame)
         request = REQUESTS[api_key].decode(frame[position:], version)
         context = Context(version, correlation_id, header.client_id, self._connection.peer_host)

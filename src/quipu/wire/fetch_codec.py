@@ -43,7 +43,7 @@ class FetchedPart(NamedTuple):
     diverging_end_offset: int = -1
 
 
-def encode_fetch_response(  # noqa: PLR0913 the fields of the answer
+def encode_fetch_response(
     correlation_id: int,
     version: int,
     *,
@@ -88,7 +88,7 @@ def encode_fetch_response(  # noqa: PLR0913 the fields of the answer
         _frame_head_flexible.pack_into(first, 0, size - 4, correlation_id, 0)
     else:
         _frame_head.pack_into(first, 0, size - 4, correlation_id)
-    return buffers if len(out) else buffers[:-1]
+    return buffers if out else buffers[:-1]
 
 
 def _encode_part(out: bytearray, version: int, part: FetchedPart, *, committed_only: bool) -> None:

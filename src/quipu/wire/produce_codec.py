@@ -41,7 +41,7 @@ def body_position(frame: memoryview, *, flexible: bool) -> int:
     """Where the body of a request starts, past its header."""
     try:
         (size,) = _client_id_size.unpack_from(frame, HEADER_START)
-        position: int = HEADER_START + 2 + (size if size > 0 else 0)
+        position: int = HEADER_START + 2 + (max(0, size))
         if size < -1 or position > len(frame):
             raise MalformedBytes(f"a client id of {size} bytes does not fit in {len(frame)}")
         if not flexible:

@@ -108,18 +108,19 @@ class _Call:
             stats.produced_batches += 1
             stats.produced_records += appended.last_offset - appended.base_offset + 1
             stats.produced_bytes += len(batch)
-        if partition.log.acks_wait:
+        if partition.acks_wait:
             self._wait(partition, appended, len(batch))
 
     def _wait(self, partition: Partition, appended: Appended, size: int) -> None:
         place = len(self._results) - 1
         self.waiting += 1
 
-        def kept(error: QuipuError | None) -> None:
+        def kept(error: Exception | None) -> None:
             if error is not None:
                 topic, part = self._results[place]
-                self._results[place] = (topic, ProducedPart(
-                    part.partition, error.code, error_message=str(error)))
+                code = error.code if isinstance(error, QuipuError) else Code.KAFKA_STORAGE_ERROR
+                self._results[place] = (
+                    topic, ProducedPart(part.partition, code, error_message=str(error)))
             self.waiting -= 1
             if self.waiting == 0:
                 self.answer()

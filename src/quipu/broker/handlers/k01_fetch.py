@@ -85,7 +85,7 @@ class _Call:
         "_timer", "_version", "_waits_for",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 what belongs to one request
+    def __init__(  # noqa: PLR0917 what belongs to one request
         self,
         broker: Broker,
         reply: Reply,

@@ -1,0 +1,242 @@
+"""A node: puts the parts together, starts them in order, and stops them in the reverse order.
+
+    start   the address is taken (clients wait in the queue), the directory opened and recovered,
+            the metadata replayed, partitions opened, groups restored; only then it accepts
+    stop    no new connections; fetches that wait are answered, groups tell their members to come
+            back, produced batches are flushed, answers leave; then the logs are closed, and the
+            directory remembers that it was left in order
+
+Nothing here decides anything: see the parts.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from quipu.broker import http, metrics
+from quipu.broker.cluster import Cluster
+from quipu.broker.context import Broker
+from quipu.broker.fetch_sessions import FetchSessions
+from quipu.broker.groups import Groups
+from quipu.broker.health import Health, Phase
+from quipu.broker.partitions import Partitions
+from quipu.broker.server import Session
+from quipu.broker.stats import Stats
+from quipu.model.ids import NodeId
+from quipu.model.settings import BrokerSettings
+from quipu.runtime import process
+from quipu.runtime.clock import Clock, SystemClock
+from quipu.runtime.connection import NetLimits
+from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
+from quipu.runtime.net import CannotListen, FrameServer
+from quipu.runtime.rng import Rng, SystemRng
+from quipu.runtime.spawn import spawn
+from quipu.storage.data_directory import DataDirectory
+from quipu.wire.messages import REQUESTS
+
+_log = logging.getLogger(__name__)
+
+REMEMBER_SECONDS: Final = 5.0  # between two notes of how far logs are flushed
+FLUSH_TICK_SECONDS: Final = 0.1  # how exactly flush.ms is kept
+STOP_SECONDS_MAX: Final = 10.0  # for answers to leave
+NEVER_IDLE_SECONDS: Final = 10 * 365 * 86_400.0
+EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 addresses to listen on, not to be told
+
+
+API_NAMES: Final = {
+    key: request.__name__.removesuffix("Request") for key, request in REQUESTS.items()
+}
+
+
+class Node:
+    """One node of a cluster, in one process."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        self.settings = settings
+        self.health = Health()
+        self.stats = Stats()
+        self._clock = clock or SystemClock()
+        self._rng = rng or SystemRng()
+        self._disk = disk or RealDisk()
+        self._http: http.HttpServer | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.broker: Broker
+        self._frames: FrameServer
+        self._directory: DataDirectory | None = None
+
+    async def start(self) -> tuple[str, int]:
+        """Serve; returns the address that clients connect to."""
+        started = self._clock.monotonic()
+        raise_file_limit()
+        self._frames = FrameServer(
+            accept=lambda connection: Session(self.broker, connection), limits=self._limits())
+        listener = self.settings.listeners
+        host, port = self._frames.bind(listener.host, listener.port)
+        try:
+            await self._start_http()
+            await self._start_parts(host, port)
+        except BaseException:
+            self._frames.stop_accepting()
+            if self._directory is not None:
+                self._directory.abandon()
+            raise
+        self.stats.recovery_seconds = self._clock.monotonic() - started
+        self._frames.serve()
+        self.health.enter(Phase.SERVING)
+        _log.info("serving", extra={
+            "address": f"{host}:{port}", "partitions": len(self.broker.partitions),
+            "start_seconds": round(self.stats.recovery_seconds, 3)})
+        return host, port
+
+    async def _start_parts(self, host: str, port: int) -> None:
+        advertised_host, advertised_port = self._advertised(host, port)
+        self._directory = directory = DataDirectory.open(
+            self._disk, self.settings.log_dirs, self._clock)
+        cluster = await Cluster.open(
+            directory, self.settings, self._clock, self._rng,
+            host=advertised_host, port=advertised_port)
+        partitions = Partitions(
+            directory, cluster.topic_settings,
+            producer_expiration_ms=self.settings.producer_id_expiration_ms)
+        self.broker = Broker(
+            settings=self.settings, clock=self._clock, rng=self._rng, directory=directory,
+            node_id=NodeId(self.settings.node_id), cluster_id=cluster.state.cluster_id,
+            host=advertised_host, port=advertised_port, rack=self.settings.broker_rack,
+            stats=self.stats, cluster=cluster, partitions=partitions,
+            groups=None,  # type: ignore[arg-type]  # the next line
+            fetch_sessions=FetchSessions(
+                self._clock, self.settings.max_incremental_fetch_session_cache_slots))
+        self.broker.groups = groups = Groups(self.broker)
+        cluster.follow(partitions)
+        await groups.start()
+        self._tasks = [
+            spawn(_every(FLUSH_TICK_SECONDS, self._flush_due), "flush"),
+            spawn(_every(REMEMBER_SECONDS, self._remember), "remember"),
+            spawn(_every(self.settings.log_retention_check_interval_ms / 1000, self._retain),
+                  "retention"),
+        ]
+
+    def _limits(self) -> NetLimits:
+        settings = self.settings
+        idle_ms = settings.connections_max_idle_ms
+        return NetLimits(
+            frame_size_max=settings.socket_request_max_bytes,
+            partial_size_max=settings.queued_max_request_bytes,
+            connections_max=settings.max_connections,
+            idle_seconds_max=idle_ms / 1000 if idle_ms >= 0 else NEVER_IDLE_SECONDS,
+        )
+
+    def _advertised(self, host: str, port: int) -> tuple[str, int]:
+        """What clients are told: the setting, or the address itself where it can be reached."""
+        advertised = self.settings.advertised_listeners
+        if advertised is not None:
+            return advertised.host, advertised.port or port
+        return ("localhost" if host in EVERYWHERE else host), port
+
+    async def _start_http(self) -> None:
+        listener = self.settings.metrics_listener
+        sources = metrics.Sources(
+            stats=self.stats, net=self._frames.stats, usage=process.usage,
+            started_at=process.started_at(), api_names=API_NAMES,
+            partitions=self._partition_views, groups=self._group_samples,
+            ready=lambda: self.health.ready,
+        )
+        self._http = http.HttpServer(http.routes(self.health, sources))
+        try:
+            host, port = await self._http.start(listener.host, listener.port)
+        except OSError as error:
+            if "metrics.listener" in self.settings.explicit:
+                raise CannotListen(
+                    f"cannot serve metrics on {listener}: {error.strerror or error}; choose "
+                    "another address with --set metrics.listener=HOST:PORT") from error
+            host, port = await self._http.start(listener.host, 0)
+        _log.info("metrics and health", extra={"http": f"{host}:{port}"})
+
+    def _partition_views(self) -> Sequence[metrics.PartitionView]:
+        return [] if self.health.phase is Phase.STARTING else list(self.broker.partitions.all())
+
+    def _group_samples(self) -> list[metrics.GroupSample]:
+        if self.health.phase is Phase.STARTING:
+            return []
+        return [
+            metrics.GroupSample(group.group_id, group.state.value, len(group.members))
+            for group in self.broker.groups.all()
+        ]
+
+    # -- in the background
+
+    async def _flush_due(self) -> None:
+        assert self._directory is not None
+        self._directory.flush_due(self._clock.now_ms())
+
+    async def _remember(self) -> None:
+        assert self._directory is not None
+        self._directory.remember()
+
+    async def _retain(self) -> None:
+        now_ms = self._clock.now_ms()
+        for partition in self.broker.partitions.all():
+            if partition.failed is None:
+                self.stats.segments_removed += partition.log.apply_retention(now_ms)
+            await asyncio.sleep(0)
+
+    # -- the end
+
+    async def stop(self) -> None:
+        """Stop in order; safe to call once, after `start`."""
+        self.health.enter(Phase.STOPPING)
+        _log.info("stopping")
+        self._frames.stop_accepting()
+        for task in self._tasks:
+            task.cancel()
+        for waiter in list(self.broker.partitions.waiting):
+            waiter.advanced(0)
+        await self.broker.groups.stop()
+        assert self._directory is not None
+        await self._directory.flush()
+        await self._frames.close(grace_seconds=STOP_SECONDS_MAX)
+        self._directory.close()
+        if self._http is not None:
+            await self._http.close()
+        _log.info("stopped")
+
+
+async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    """Do `work` again and again; a failure is logged and does not end it."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except Exception:  # noqa: BLE001 the next time may go well
+            _log.exception("background work failed")
+
+
+async def run(settings: BrokerSettings, announce: Callable[[str, int], None]) -> None:
+    """Run a node until SIGTERM or SIGINT; `announce` hears the address once it serves."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    node = Node(settings)
+    host, port = await node.start()
+    for number in (signal.SIGTERM, signal.SIGINT):  # a second one ends the process at once
+        loop.add_signal_handler(number, _stop_or_die, stopping)
+    announce(host, port)
+    await stopping.wait()
+    await node.stop()
+
+
+def _stop_or_die(stopping: asyncio.Event) -> None:
+    if stopping.is_set():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+    stopping.set()
