@@ -163,18 +163,25 @@ class Producer(_Sender):
     def readable(self, now: float) -> None:
         have = self._have + _receive(self.socket, self._view[self._have :])
         size = self.frame.response_size
-        count = have // size
+        good = (size - 4, 0)
         unpack = self._answer.unpack_from
-        for position in range(0, count * size, size):
-            if unpack(self._buffer, position) != (size - 4, 0):
-                self._refused(position, have)
-        self._have = have - count * size
+        position = 0
+        while have - position >= size and unpack(self._buffer, position) == good:
+            position += size
+        self._have = have - position
         if self._have:
-            if int.from_bytes(self._buffer[count * size : count * size + 4], "big") != size - 4:
-                self._refused(count * size, have)
-            self._buffer[: self._have] = self._buffer[count * size : have]
-        if count:
-            self._answered(count, now)
+            self._check(position, have)
+            self._buffer[: self._have] = self._buffer[position:have]
+        if position:
+            self._answered(position // size, now)
+
+    def _check(self, position: int, have: int) -> None:
+        """What follows is a part of an answer, or else a whole one that says no."""
+        frame = bytes(self._buffer[position:have])
+        size = 4 + int.from_bytes(frame[:4], "big")
+        if size <= len(frame) or size > len(self._buffer):
+            reason = self.frame.explain(frame[:size])
+            raise BenchError(f"the broker refused a batch: {reason}")
 
     def _answered(self, count: int, now: float) -> None:
         self._count(count)
@@ -200,10 +207,6 @@ class Producer(_Sender):
         else:
             for _ in range(count):
                 self.send(data)
-
-    def _refused(self, position: int, have: int) -> None:
-        frame = bytes(self._buffer[position:have])
-        raise BenchError(f"the broker refused a batch: {self.frame.explain(frame)}")
 
 
 class Fetcher(_Sender):

@@ -1,0 +1,1 @@
+"""The bench against servers whose behaviour is known: a fake broker, and bare ones."""
