@@ -27,6 +27,7 @@ from quipu.controller.records import (
     ClusterCreated,
     ConfigChanged,
     PartitionsAdded,
+    ProducerIdsReserved,
     Record,
     TopicCreated,
     TopicDeleted,
@@ -170,8 +171,7 @@ class Cluster:
     async def next_producer_id(self) -> ProducerId:
         """An id that no producer has, or will be given again."""
         while not self._producer_ids:
-            for block in await self._carry_out(self._plan_producer_ids):
-                self._producer_ids = block  # M4
+            await self._carry_out(self._plan_producer_ids)
         producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return ProducerId(producer_id)
 
@@ -211,6 +211,8 @@ class Cluster:
     def _apply_one(self, record: Record) -> "_Change":
         topic_id = getattr(record, "topic_id", None)
         before = self.state.topics_by_id.get(topic_id) if topic_id is not None else None
+        if isinstance(record, ProducerIdsReserved) and record.node_id == self.node_id:
+            self._producer_ids = range(self.state.next_producer_id, record.next_producer_id)  # M4
         self.state.apply(record)
         after = self.state.topics_by_id.get(topic_id) if topic_id is not None else None
         return _Change(record, before, after)

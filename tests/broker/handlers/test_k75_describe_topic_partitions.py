@@ -1,0 +1,120 @@
+"""DescribeTopicPartitions: pages, cursors, and no nulls where Java wants arrays."""
+
+import pytest
+
+from quipu.broker.handlers import k75_describe_topic_partitions
+from quipu.controller.topics import NewTopic
+from quipu.model.errors import Code, RequestError
+from quipu.model.settings import BrokerSettings
+from quipu.wire.messages.k75_describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from tests.broker.clusters import ABroker, a_broker, ask
+from tests.looped import looped
+
+TOPICS = (NewTopic("b", 3), NewTopic("a", 2), NewTopic("c", 1))
+ALL = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0)]
+
+
+async def page(
+    broker: ABroker, *names: str, limit: int = 2000, cursor: Cursor | None = None
+) -> DescribeTopicPartitionsResponse:
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit,
+        cursor=cursor)
+    answer = await ask(broker, k75_describe_topic_partitions, request, 0)
+    assert isinstance(answer, DescribeTopicPartitionsResponse)
+    return answer
+
+
+def shown(answer: DescribeTopicPartitionsResponse) -> list[tuple[str | None, int]]:
+    return [(topic.name, partition.partition_index)
+            for topic in answer.topics for partition in topic.partitions]
+
+
+@looped
+async def test_no_names_ask_for_all_topics_by_name() -> None:
+    """K1: kafka-topics --describe."""
+    broker = await a_broker(*TOPICS)
+
+    answer = await page(broker)
+
+    assert shown(answer) == ALL
+    assert answer.next_cursor is None
+    topic = answer.topics[0]
+    assert topic.topic_id == broker.cluster.state.topics["a"].topic_id
+    partition = topic.partitions[0]
+    assert (partition.leader_id, partition.leader_epoch) == (1, 0)
+    assert (partition.replica_nodes, partition.isr_nodes) == ([1], [1])
+    assert partition.eligible_leader_replicas == []
+    assert partition.last_known_elr == []
+
+
+@pytest.mark.parametrize("limit", range(1, 8))
+@looped
+async def test_pages_follow_each_other_without_a_gap(limit: int) -> None:
+    """K12: whatever the size of a page, all partitions are told, each once."""
+    broker, cursor, told, pages = await a_broker(*TOPICS), None, [], 0
+    while pages < 20:
+        answer = await page(broker, limit=limit, cursor=cursor)
+        assert len(shown(answer)) <= limit
+        told += shown(answer)
+        cursor, pages = answer.next_cursor, pages + 1
+        if cursor is None:
+            break
+
+    assert told == ALL
+    assert pages == -(-len(ALL) // limit)
+
+
+@looped
+async def test_the_broker_bounds_a_page_too() -> None:
+    broker = await a_broker(*TOPICS, settings=BrokerSettings(max_request_partition_size_limit=4))
+
+    answer = await page(broker, limit=1000)
+
+    assert shown(answer) == ALL[:4]
+    assert answer.next_cursor == Cursor(topic_name="b", partition_index=2)
+
+
+@looped
+async def test_missing_topics_are_told_so() -> None:
+    broker = await a_broker(*TOPICS)
+
+    answer = await page(broker, "x", "c", "a/b", "c")
+
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("a/b", Code.INVALID_TOPIC_EXCEPTION), ("c", Code.NONE),
+        ("x", Code.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+@looped
+async def test_a_cursor_in_a_topic_that_is_gone_goes_on_after_it() -> None:
+    broker = await a_broker(*TOPICS)
+
+    answer = await page(broker, cursor=Cursor(topic_name="aa", partition_index=5))
+
+    assert shown(answer) == ALL[2:]
+
+
+@looped
+async def test_a_cursor_past_the_end_of_a_topic_goes_on_with_the_next() -> None:
+    broker = await a_broker(*TOPICS)
+
+    answer = await page(broker, cursor=Cursor(topic_name="b", partition_index=9))
+
+    assert shown(answer) == ALL[5:]
+
+
+@pytest.mark.parametrize(("limit", "partition"), [(0, 0), (-1, 0), (1, -1)])
+@looped
+async def test_impossible_pages_are_refused(limit: int, partition: int) -> None:
+    broker = await a_broker(*TOPICS)
+
+    with pytest.raises(RequestError) as caught:
+        await page(broker, limit=limit, cursor=Cursor(topic_name="a", partition_index=partition))
+
+    assert caught.value.code is Code.INVALID_REQUEST

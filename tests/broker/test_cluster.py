@@ -1,0 +1,264 @@
+"""The driver: order, durability, and what happens when someone goes away in between."""
+
+import asyncio
+import base64
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from quipu.broker import cluster as cluster_module
+from quipu.broker.cluster import Cluster
+from quipu.controller.configs import Alteration, Change, Operation, Resource
+from quipu.controller.records import UnknownRecord
+from quipu.controller.topics import NewPartitions, NewTopic
+from quipu.model.errors import Code, QuipuError
+from quipu.model.ids import ZERO_UUID
+from quipu.model.settings import BrokerSettings
+from quipu.model.topics import CONSUMER_OFFSETS
+from tests.broker.clusters import FollowedPartitions, MemoryLog, a_broker, a_cluster, disk_log
+from tests.looped import looped
+
+
+def set_to(kind: int, resource: str, name: str, value: str) -> list[Alteration]:
+    return [Alteration(Resource(kind, resource), [Change(name, Operation.SET, value)])]
+
+
+@looped
+async def test_a_cluster_gets_its_id_once(tmp_path: Path) -> None:
+    """K5: 22 characters like Kafka's, kept for good."""
+    first = await a_cluster(log=disk_log(tmp_path / "a"), seed=1)
+    again = await a_cluster(log=disk_log(tmp_path / "a"), seed=2)
+
+    cluster_id = first.state.cluster_id
+    assert len(cluster_id) == 22
+    assert len(base64.urlsafe_b64decode(cluster_id + "==")) == 16
+    assert again.state.cluster_id == cluster_id
+
+
+@looped
+async def test_a_broker_that_moved_is_registered_anew() -> None:
+    """K10: after a restart on another port clients are sent to the new one."""
+    log = MemoryLog()
+    cluster = await a_cluster(log=log)
+    written = len(log.commands)
+    await cluster.register("kafka.test", 9092)
+    assert len(log.commands) == written
+
+    await cluster.register("kafka.test", 9093)
+
+    assert cluster.state.brokers[cluster.node_id].port == 9093
+
+
+@looped
+async def test_metadata_survives_a_kill(tmp_path: Path) -> None:
+    """T7, K5: everything answered is there again, whatever was going on."""
+    cluster = await a_cluster(log=disk_log(tmp_path / "a"))
+    await cluster.create_topics([NewTopic("a", 3, configs=[("retention.ms", "5")]), NewTopic("b")])
+    await cluster.create_partitions([NewPartitions("a", 4)])
+    await cluster.alter_configs(set_to(2, "a", "flush.ms", "7"))
+    await cluster.alter_configs(set_to(4, "", "log.retention.ms", "8"))
+    await cluster.delete_topics([("b", ZERO_UUID)])
+    await cluster.next_producer_id()
+    shutil.copytree(tmp_path / "a", tmp_path / "killed")
+
+    again = await a_cluster(log=disk_log(tmp_path / "killed"), seed=2)
+
+    assert again.state == cluster.state
+    assert again.settings.log_retention_ms == 8
+    assert await again.next_producer_id() == 1000  # the rest of the first block is lost
+
+
+@looped
+async def test_a_snapshot_takes_the_place_of_a_long_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T7: the metadata log is bounded by the metadata, not by its history."""
+    monkeypatch.setattr(cluster_module, "SNAPSHOT_SIZE", 2000)
+    cluster = await a_cluster(log=disk_log(tmp_path / "a"))
+    await cluster.create_topics([NewTopic("a", 2)])
+    for number in range(200):
+        await cluster.alter_configs(set_to(2, "a", "retention.ms", str(number + 1)))
+
+    assert sum(file.stat().st_size for file in (tmp_path / "a").glob("*.log")) < 10_000
+    shutil.copytree(tmp_path / "a", tmp_path / "killed")
+    again = await a_cluster(log=disk_log(tmp_path / "killed"), seed=2)
+    assert again.state == cluster.state
+
+
+@looped
+async def test_nothing_is_visible_before_it_is_durable() -> None:
+    """T7, K5: neither state nor listeners nor the answer run ahead of the log."""
+    log, partitions, durable = MemoryLog(), FollowedPartitions(), asyncio.Event()
+    cluster = await a_cluster(log=log)
+    cluster.follow(partitions)
+
+    async def wait() -> None:
+        await durable.wait()
+
+    log.before_append = wait
+    creating = asyncio.ensure_future(cluster.create_topics([NewTopic("a")]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not creating.done()
+    assert cluster.state.topics == {}
+    assert partitions.told == []
+
+    durable.set()
+    await creating
+
+    assert partitions.told == [("created", "a", 1)]
+
+
+@looped
+async def test_a_decision_is_carried_out_though_its_client_has_gone() -> None:
+    """T7: what is in the log is in the state, even if nobody waits for the answer."""
+    log, durable = MemoryLog(), asyncio.Event()
+    cluster = await a_cluster(log=log)
+
+    async def wait() -> None:
+        await durable.wait()
+
+    log.before_append = wait
+    creating = asyncio.ensure_future(cluster.create_topics([NewTopic("a")]))
+    await asyncio.sleep(0)
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    durable.set()
+    log.before_append = None
+
+    await cluster.create_topics([NewTopic("b")])
+
+    assert list(cluster.state.topics) == ["a", "b"]
+
+
+@looped
+async def test_decisions_are_made_one_after_the_other() -> None:
+    """K5: two clients that create one topic at once get one topic and one error."""
+    cluster = await a_cluster()
+
+    answers = await asyncio.gather(*(cluster.create_topics([NewTopic("a")]) for _ in range(5)))
+
+    codes = sorted(answer.code for (answer,) in answers)
+    assert codes == [Code.NONE, *[Code.TOPIC_ALREADY_EXISTS] * 4]
+
+
+@looped
+async def test_a_failed_write_changes_nothing() -> None:
+    """T7: the client is told, the state stays, and the next decision may go well."""
+    log = MemoryLog()
+    cluster = await a_cluster(log=log)
+
+    async def fail() -> None:
+        raise QuipuError("disk full", code=Code.KAFKA_STORAGE_ERROR)
+
+    log.before_append = fail
+    with pytest.raises(QuipuError, match="disk full"):
+        await cluster.create_topics([NewTopic("a")])
+    assert cluster.state.topics == {}
+    log.before_append = None
+
+    (answer,) = await cluster.create_topics([NewTopic("a")])
+
+    assert answer.code is Code.NONE
+
+
+@looped
+async def test_validate_only_writes_nothing() -> None:
+    log = MemoryLog()
+    cluster = await a_cluster(log=log)
+    written = list(log.commands)
+
+    answers = [
+        *await cluster.create_topics([NewTopic("a")], validate_only=True),
+        *await cluster.alter_configs(set_to(4, "1", "num.partitions", "3"), validate_only=True),
+    ]
+
+    assert [answer.code for answer in answers] == [Code.NONE] * 2
+    assert log.commands == written
+    assert cluster.settings.num_partitions == 1
+
+
+@looped
+async def test_listeners_hear_of_every_change_in_order() -> None:
+    broker = await a_broker(NewTopic("a", 1), NewTopic("b", 2))
+    cluster, told = broker.cluster, broker.partitions.told
+    await cluster.create_partitions([NewPartitions("a", 3)])
+    await cluster.alter_configs(set_to(2, "a", "flush.ms", "7"))
+    await cluster.delete_topics([("b", ZERO_UUID)])
+    late = FollowedPartitions()
+    cluster.follow(late)
+
+    assert told == [("created", "a", 1), ("created", "b", 2), ("added", "a", 1, 3),
+                    ("changed", "a", {"flush.ms": "7"}), ("deleted", "b")]
+    assert late.told == [("created", "a", 3)]
+
+
+@looped
+async def test_a_broker_s_setting_reaches_every_topic() -> None:
+    """K5: a dynamic default applies to topics that do not override it, at once."""
+    broker = await a_broker(NewTopic("a"), NewTopic("b", configs=[("retention.ms", "5")]))
+    cluster = broker.cluster
+    await cluster.alter_configs(set_to(4, "1", "log.retention.ms", "8"))
+
+    assert [cluster.topic_settings(topic).retention_ms
+            for topic in cluster.state.topics.values()] == [8, 5]
+    assert [event[:2] for event in broker.partitions.told[-2:]] == [
+        ("changed", "a"), ("changed", "b")]
+
+
+@looped
+async def test_a_listener_that_fails_stops_no_one_else(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, good = await a_cluster(), FollowedPartitions()
+
+    class Failing(FollowedPartitions):
+        def on_topic_created(self, topic: object) -> None:
+            raise OSError("no space")
+
+    cluster.follow(Failing())
+    cluster.follow(good)
+
+    (answer,) = await cluster.create_topics([NewTopic("a")])
+
+    assert answer.code is Code.NONE
+    assert good.told == [("created", "a", 1)]
+    assert "a listener failed on TopicCreated" in caplog.text
+
+
+@looped
+async def test_producer_ids_are_unique_and_seldom_need_a_write() -> None:
+    """K2: a thousand ids cost one record."""
+    log = MemoryLog()
+    cluster = await a_cluster(log=log)
+    written = len(log.commands)
+
+    ids = await asyncio.gather(*(cluster.next_producer_id() for _ in range(1500)))
+
+    assert len(set(ids)) == 1500
+    assert len(log.commands) - written <= 4
+
+
+@looped
+async def test_an_internal_topic_is_made_once() -> None:
+    """K3: the topic of groups comes with the first group, however many ask at once."""
+    cluster = await a_cluster()
+
+    made = await asyncio.gather(*(
+        cluster.ensure_internal_topic(CONSUMER_OFFSETS, 4, [("cleanup.policy", "compact")])
+        for _ in range(3)))
+
+    assert {topic.topic_id for topic in made} == {cluster.state.topics[CONSUMER_OFFSETS].topic_id}
+    assert made[0].is_internal
+    assert len(made[0].partitions) == 4
+    assert cluster.topic_settings(made[0]).cleanup_policy == ("compact",)
+
+
+def test_metadata_of_a_newer_version_is_refused() -> None:
+    """T11: the node does not start with half of its metadata, and says why."""
+    log = MemoryLog()
+    log.commands.append(struct.pack(">HH", 99, 0))
+
+    with pytest.raises(UnknownRecord, match="newer"):
+        Cluster(log, BrokerSettings(), None)  # type: ignore[arg-type]  # fails before it is used
