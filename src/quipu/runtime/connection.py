@@ -193,6 +193,9 @@ class Connection:
             return
         server = self._server
         view = self._view
+        if view is None and self._partial is not None:
+            self._go_on()  # bytes held back by a pause come before those that wait in the socket
+            return
         try:
             if view is None:
                 size = self._socket.recv_into(server.buffer)
