@@ -26,13 +26,14 @@ class ConfluentClient:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         new = NewTopic(topic, num_partitions=partitions, config=dict(configs))
-        self._admin().create_topics([new])[topic].result(WAIT_SECONDS_MAX)
+        self._admin.create_topics([new])[topic].result(WAIT_SECONDS_MAX)
 
     def partition_count(self, topic: str) -> int:
-        metadata = self._admin().list_topics(timeout=WAIT_SECONDS_MAX)
+        metadata = self._admin.list_topics(timeout=WAIT_SECONDS_MAX)
         return len(metadata.topics[topic].partitions)
 
     def produce(
@@ -69,26 +70,23 @@ class ConfluentClient:
 
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
         wanted = {TopicPartition(topic, 0): OffsetSpec.for_timestamp(timestamp_ms)}
-        (answer,) = self._admin().list_offsets(wanted).values()
+        (answer,) = self._admin.list_offsets(wanted).values()
         offset = answer.result(WAIT_SECONDS_MAX).offset
         return offset if offset >= 0 else None
 
     def configs(self, topic: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        answer = self._admin().describe_configs([resource])[resource]
+        answer = self._admin.describe_configs([resource])[resource]
         return {name: entry.value for name, entry in answer.result(WAIT_SECONDS_MAX).items()}
 
     def alter_config(self, topic: str, key: str, value: str) -> None:
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        answer = self._admin().incremental_alter_configs([resource])[resource]
+        answer = self._admin.incremental_alter_configs([resource])[resource]
         answer.result(WAIT_SECONDS_MAX)
 
     def member(self, group: str, topic: str) -> Member:
         return python_member("confluent", self._bootstrap, group, topic)
-
-    def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self._bootstrap})
 
 
 def _message(record: confluent_kafka.Message) -> Message:

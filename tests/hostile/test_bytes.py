@@ -21,7 +21,7 @@ from tests.harness.raw import RawConnection
 from tests.hostile.bystander import Bystander
 
 pytestmark = pytest.mark.xdist_group("hostile")  # one node for all
-EXAMPLES = int(os.environ.get("HOSTILE_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("HOSTILE_EXAMPLES", "400"))
 FRAMES_PER_EXAMPLE = 8
 HUGE_COUNTS = [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xfe", b"\xff\xff\xff\xff\x0f"]
 

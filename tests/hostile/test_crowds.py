@@ -50,14 +50,14 @@ def test_thousands_of_idle_connections(unharmed: RunningNode, many_files: int) -
 
 def test_a_flood_of_requests_is_held_back(unharmed: RunningNode) -> None:
     """K8: a peer that asks without end and takes no answer is no longer read."""
-    frame = encode_request(ApiVersionsRequest(), 0, correlation_id=1) * 1000
+    frames = encode_request(ApiVersionsRequest(), 0, correlation_id=1) * 1000
     sent = 0
     with Bystander(unharmed) as bystander, RawConnection(unharmed.host, unharmed.port) as flood:
         flood.socket.settimeout(0.5)
         deadline = time.monotonic() + 3.0
         with contextlib.suppress(TimeoutError):
             while time.monotonic() < deadline:
-                sent += flood.socket.send(frame)
+                sent += flood.socket.send(frames[sent % len(frames) :])
         assert anonymous_size(unharmed) < 192 * MIB
     bystander.verdict()
     print(f"{sent / MIB:.1f} MiB of requests were taken")

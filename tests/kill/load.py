@@ -80,7 +80,8 @@ class Load:
 def create_topic(bootstrap: str, topic: str, configs: dict[str, str]) -> None:
     """One topic of the load; returns when the node has acknowledged it."""
     new = NewTopic(topic, num_partitions=PARTITIONS, config=configs)
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([new])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([new])[topic].result(30)
 
 
 def read_all(bootstrap: str, topic: str) -> list[Read]:
