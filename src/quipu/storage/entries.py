@@ -4,11 +4,14 @@ An entry is stored batches back to back.  It is checked as a whole before any of
 every checksum, type and offset, and that all batches are of one type.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from quipu.model.batch_types import describe, require_set
+from quipu.model.batch_types import CHECKPOINT, DATA, describe, require_set
 from quipu.model.errors import Code, RequestError
 from quipu.wire.stored_batch import Fault, StoredHeader, check_stored
+
+if TYPE_CHECKING:
+    from quipu.storage.log import Log
 
 
 class EntryBatch(NamedTuple):
@@ -51,3 +54,20 @@ def split_entry(
         position += header.size
         log_end, end_offset = header.next_log_offset, header.next_offset
     return entry
+
+
+def append_entry(log: "Log", stored: memoryview) -> None:
+    """Append an entry to `log`: all of it is checked before any of it is written."""
+    log.load()
+    entry = split_entry(stored, log=log.name, log_end=log.log_end, end_offset=log.end_offset)
+    for header, data in entry:
+        if header.batch_type == CHECKPOINT:
+            log.roll_to((data,), header)
+            continue
+        active, file, position = log.writable()
+        if position >= active.index_due:
+            active.add_entry(header.base_offset, header.log_offset, position)
+        log.write(file, data)
+        if header.batch_type == DATA:
+            active.max_timestamp = max(active.max_timestamp, header.max_timestamp)
+        log.replayed(header, data)

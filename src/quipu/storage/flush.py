@@ -74,6 +74,17 @@ class Flusher:
             self._log.end_offset, self._log.log_end)
         self._wanted = self.due_at = 0
 
+    def recovered(self, flushed_end: int) -> None:
+        """Only what lies below `flushed_end` is known to be durable: see to the rest."""
+        if flushed_end >= self._log.log_end:
+            return
+        self.flushed_offset, self.flushed_end = Offset(0), LogOffset(flushed_end)
+        self._log.unsynced[-1].is_new = True  # nor are the names of the files
+        if self._log.config.is_durable:
+            self.flush_now()  # readers must not see the end fall back
+        else:
+            self.request()
+
     @property
     def is_dirty(self) -> bool:
         return self.flushed_end < self._log.log_end

@@ -20,11 +20,11 @@ Not here: how files are found and checked (recovery.py), reading (reading.py), g
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
-from quipu.model.batch_types import CHECKPOINT, DATA, LOG_START, BatchType, require_set
+from quipu.model.batch_types import CHECKPOINT, DATA, BatchType, require_set
 from quipu.model.errors import (
     Code,
     Kind,
@@ -34,36 +34,27 @@ from quipu.model.errors import (
 )
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, Offset
 from quipu.runtime.disk import Buffer, DiskError, DiskFull, File
-from quipu.storage import reading
-from quipu.storage.checkpoint import Checkpoint, LogState, encode_checkpoint, encode_log_start
+from quipu.storage import reading, trimming
+from quipu.storage.appended import NO_LOG_OFFSET, Appended, Watcher
+from quipu.storage.checkpoint import Checkpoint, LogState, encode_checkpoint
 from quipu.storage.config import LogConfig
-from quipu.storage.entries import split_entry
+from quipu.storage.entries import append_entry
 from quipu.storage.flush import FlushCallback, Flusher
 from quipu.storage.place import NOTHING, CleanStop, Memory, Place
 from quipu.storage.producers import ProducerInfo
 from quipu.storage.reading import StoredBatch, TimestampAndOffset
 from quipu.storage.recovery import recover
-from quipu.storage.retention import expired_count
+from quipu.storage.retention import may_expire
 from quipu.storage.segment import Segment
 from quipu.storage.segments import Segments
 from quipu.wire.fast import stamp
 from quipu.wire.record_batch import BatchHeader, Record, encode_batch, parse_header
 from quipu.wire.stored_batch import PREFIX_SIZE, StoredHeader, pack_prefix
 
-__all__ = ["Appended", "Log", "LogConfig", "LogState", "StoredBatch", "TimestampAndOffset"]
+__all__ = ["Appended", "Log", "LogConfig", "StoredBatch", "TimestampAndOffset", "Watcher"]
 
 LOG_BEGIN: Final = LogOffset(0)
-NO_LOG_OFFSET: Final = LogOffset(-1)
 _log = logging.getLogger(__name__)
-
-
-class Appended(NamedTuple):
-    """Where a batch went."""
-
-    base_offset: Offset
-    last_offset: Offset
-    log_offset: LogOffset  # -1 for a duplicate
-    duplicate: bool
 
 
 class Log:
@@ -81,39 +72,36 @@ class Log:
         self.log_end = LogOffset(0)
         self.leader_epoch = NO_EPOCH
         self.unsynced: list[Segment] = []
-        self.on_dirty: Callable[[Log], None] | None = None  # the first append since a flush
-        self.on_flushed: Callable[[Log], None] | None = None
-        self.on_truncate: Callable[[Log, LogOffset], None] | None = None
+        self.watcher: Watcher | None = None
         self._config = config
         self._place = place
         self._memory = memory
         self._segments = Segments(place)
         self._active: Segment | None = None
         self._state = LogState()
-        self._flusher = Flusher(place.disk, self)
+        self.flusher = Flusher(place.disk, self)
         self._opened_ms = now_ms
         self._closed = False
-        if memory.clean is not None:
-            self._take_word(memory.clean)
+        if memory.clean is not None and memory.is_current:
+            self.log_start_offset = Offset(memory.clean.log_start_offset)
+            self.end_offset = Offset(memory.clean.end_offset)
+            self.log_end = LogOffset(memory.clean.log_end)
+            self._segments.complete_size = memory.clean.size_bytes
+            self.flusher.reset()
         else:
             with suppress(QuipuError):  # kept in `failure`: one bad log does not stop the others
                 self._load(now_ms)
 
-    def _loaded(self) -> None:
+    def load(self) -> None:
+        """Open the files, if that was put off until now."""
         if self._active is None:
             self._load(self._opened_ms)
-
-    def _take_word(self, clean: CleanStop) -> None:
-        """Serve from what is remembered; files come later."""
-        self.log_start_offset = Offset(clean.log_start_offset)
-        self.end_offset, self.log_end = Offset(clean.end_offset), LogOffset(clean.log_end)
-        self._flusher.reset()
-        self._segments.complete_size = clean.size_bytes
 
     def _load(self, now_ms: int) -> Segment:
         """Find or make the files; gives the active segment."""
         if self._closed:
-            raise RequestError(f"{self.name}: the log is closed", code=Code.KAFKA_STORAGE_ERROR)
+            raise RequestError(f"{self.name}: the log is closed",
+                               code=Code.NOT_LEADER_OR_FOLLOWER)
         if self.failure is not None:
             raise self.failure
         try:
@@ -121,10 +109,10 @@ class Log:
             self._segments.adopt(found.segments)
             self._state = found.state
             self.end_offset, self.log_end = Offset(found.end_offset), LogOffset(found.log_end)
-            self._flusher.reset()
-            self._memory = Memory(flushed=self.log_end)
+            self.flusher.reset()
             if found.segments:
                 self._adopt()
+                self.flusher.recovered(self._memory.flushed if found.was_scanned else self.log_end)
             else:
                 self._place.disk.make_directory(self.directory)
                 self._start_segment(now_ms)
@@ -163,8 +151,8 @@ class Log:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._set_limits()
-        if self._flusher.is_dirty:
-            self._flusher.request()  # a stricter flush.messages may be due already
+        if self.flusher.is_dirty:
+            self.flusher.request()  # a stricter flush.messages may be due already
 
     @property
     def high_watermark(self) -> Offset:
@@ -176,9 +164,14 @@ class Log:
         return self._segments.complete_size + active_size
 
     @property
-    def segments(self) -> Sequence[Segment]:
+    def is_open(self) -> bool:
+        """Has the log been used, or is it still as it was closed?"""
+        return self._active is not None or self.failure is not None
+
+    @property
+    def segments(self) -> Segments:
         """The segments, oldest first; the last one is active."""
-        self._loaded()
+        self.load()
         return self._segments
 
     @property
@@ -189,23 +182,23 @@ class Log:
     def set_epoch(self, epoch: Epoch) -> None:
         """This node leads the log in `epoch`, from the next offset on."""
         if epoch != self.leader_epoch:
-            self._loaded()
+            self.load()
             self._state.epochs.note(epoch, self.end_offset)
             self.leader_epoch = epoch
 
     def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
         """The last epoch at or before `epoch` and where it ended; (-1, -1) if none is known."""
-        self._loaded()
+        self.load()
         return self._state.epochs.end(epoch, self.end_offset) or (NO_EPOCH, Offset(-1))
 
     def producers(self) -> list[ProducerInfo]:
-        self._loaded()
+        self.load()
         return self._state.producers.infos()
 
     @property
     def state(self) -> LogState:
         """The state behind the offsets (L3); for tests and tools."""
-        self._loaded()
+        self.load()
         return self._state
 
     # --- appending --------------------------------------------------------------------------
@@ -238,7 +231,8 @@ class Log:
         base_offset, log_offset = self.end_offset, self.log_end
         if (position >= active.index_due
                 and not active.add_entry(base_offset, log_offset, position)):
-            active, file, position = self._roll_full(now_ms)
+            self.roll(now_ms)
+            active, file, position = self.writable()
             log_offset = self.log_end
         prefix = stamp(batch, header, batch_type=DATA, log_offset=log_offset,
                        base_offset=base_offset, leader_epoch=epoch)
@@ -254,8 +248,8 @@ class Log:
             active.max_timestamp = header.max_timestamp
         if producer_id >= 0:
             self._state.producers.note(header, base_offset, now_ms)
-        if log_end >= self._flusher.due_at:
-            self._flusher.appended(now_ms)
+        if log_end >= self.flusher.due_at:
+            self.flusher.appended(now_ms)
         return Appended(base_offset, Offset(last_offset), log_offset, duplicate=False)
 
     def append_records(
@@ -274,55 +268,50 @@ class Log:
             return self.append(view, header, epoch=epoch, now_ms=now_ms)
         if epoch != self.leader_epoch and epoch >= 0:
             self.set_epoch(epoch)
-        log_offset = self._append_internal(batch_type, batch, header, now_ms)
+        log_offset = self.append_internal(batch_type, batch, header, now_ms)
         return Appended(self.end_offset, Offset(self.end_offset - 1), log_offset, duplicate=False)
 
-    def _append_internal(
+    def append_internal(
         self, batch_type: int, batch: bytearray, header: BatchHeader, now_ms: int
     ) -> LogOffset:
         """Write a batch that takes no client offsets; `batch` has its offset and epoch."""
         size = len(batch) + PREFIX_SIZE
-        self._loaded()
-        active, file, position = self._writable()
+        self.load()
+        active, file, position = self.writable()
         if position + size > active.roll_size or now_ms >= active.roll_ms:
             active, file, position = self._make_room(size, now_ms)
         if (position >= active.index_due
                 and not active.add_entry(self.end_offset, self.log_end, position)):
-            active, file, position = self._roll_full(now_ms)
+            self.roll(now_ms)
+            active, file, position = self.writable()
         log_offset = self.log_end
-        self._write(file, pack_prefix(batch, batch_type=batch_type, log_offset=log_offset), batch)
+        self.write(file, pack_prefix(batch, batch_type=batch_type, log_offset=log_offset), batch)
         self.log_end = LogOffset(log_offset + header.last_offset_delta + 1)
-        if self.log_end >= self._flusher.due_at:
-            self._flusher.appended(now_ms)
+        if self.log_end >= self.flusher.due_at:
+            self.flusher.appended(now_ms)
         return log_offset
 
     def append_stored(self, stored: memoryview) -> None:
         """Append an entry that another log made: stored batches, by value, all of one type.
 
-        Each must be whole and come next in both offsets.  A checkpoint starts a segment, so a
+        Each must be whole and come next in both offsets.  A checkpoint starts a segment, so the
         copy's files are the original's, byte for byte.
         """
-        self._loaded()
-        for header, data in split_entry(stored, log=self.name, log_end=self.log_end,
-                                        end_offset=self.end_offset):
-            if header.batch_type == CHECKPOINT:
-                self._roll_to((data,), header)
-                continue
-            active, file, position = self._writable()
-            if position >= active.index_due:
-                active.add_entry(header.base_offset, header.log_offset, position)
-            self._write(file, data, b"")
-            if header.batch_type == DATA and header.max_timestamp > active.max_timestamp:
-                active.max_timestamp = header.max_timestamp
-            self.end_offset = Offset(header.next_offset)
-            self.log_end = LogOffset(header.next_log_offset)
-            self._state.replay(header, data, active.created_ms)
-            self.leader_epoch = max(self.leader_epoch, self._state.epochs.latest)
-            self.log_start_offset = max(self.log_start_offset, self._state.log_start_offset)
-        if self.log_end >= self._flusher.due_at:
-            self._flusher.appended(self._opened_ms)
+        append_entry(self, stored)
 
-    def _write(self, file: File, prefix: Buffer, batch: Buffer) -> None:
+    def replayed(self, header: StoredHeader, stored: memoryview) -> None:
+        """A batch of another log is in the file: take it in as recovery would."""
+        self.end_offset = Offset(header.next_offset)
+        self.log_end = LogOffset(header.next_log_offset)
+        self._state.replay(header, stored, self._opened_ms)
+        self.leader_epoch = max(self.leader_epoch, self._state.epochs.latest)
+        if self._state.log_start_offset > self.log_start_offset:
+            self.advance_start(self._state.log_start_offset)
+        if self.log_end >= self.flusher.due_at:
+            self.flusher.appended(self._opened_ms)
+
+    def write(self, file: File, prefix: Buffer, batch: Buffer = b"") -> None:
+        """Append to the active segment's file, all or nothing."""
         try:
             file.append((prefix, batch), len(prefix) + len(batch))
         except DiskError as error:
@@ -347,14 +336,10 @@ class Log:
             active.roll_ms = now_ms + self._config.segment_ms
         else:
             self.roll(now_ms)
-        return self._writable()
+        return self.writable()
 
-    def _roll_full(self, now_ms: int) -> tuple[Segment, File, int]:
-        """The index of the active segment is full."""
-        self.roll(now_ms)
-        return self._writable()
-
-    def _writable(self) -> tuple[Segment, File, int]:
+    def writable(self) -> tuple[Segment, File, int]:
+        """The active segment, its file, and its size."""
         active = self._active
         assert active is not None
         assert active.file is not None
@@ -362,21 +347,21 @@ class Log:
 
     def roll(self, now_ms: int) -> None:
         """Complete the active segment and start the next; what is complete is made durable."""
-        self._loaded()
+        self.load()
         if len(self.unsynced) > 1:
-            self._flusher.flush_now()  # the one before the last must be sealed by now (S3)
+            self.flusher.flush_now()  # the one before the last must be sealed by now (S3)
         self._state.producers.expire(now_ms, self._config.producer_expiration_ms)
         self._start_segment(now_ms)
-        self._flusher.request()
+        self.flusher.request()
 
     def _start_segment(self, now_ms: int) -> None:
         checkpoint = Checkpoint(self.name, self.topic_id, self.flushed_end, self._state)
         batch = encode_batch(encode_checkpoint(checkpoint, now_ms), base_offset=self.end_offset,
                              leader_epoch=self.leader_epoch)
         prefix = pack_prefix(batch, batch_type=CHECKPOINT, log_offset=self.log_end)
-        self._roll_to((prefix, batch), parse_header(memoryview(batch)))
+        self.roll_to((prefix, batch), parse_header(memoryview(batch)))
 
-    def _roll_to(self, parts: Sequence[Buffer], header: BatchHeader | StoredHeader) -> None:
+    def roll_to(self, parts: Sequence[Buffer], header: BatchHeader | StoredHeader) -> None:
         """Start a segment with the checkpoint that `parts` are."""
         try:
             active = self._segments.start(self.log_end, self.end_offset, parts,
@@ -388,85 +373,42 @@ class Log:
         self.log_end = LogOffset(self.log_end + header.last_offset_delta + 1)
         active.first_end = self.log_end
         self._set_limits()
-        if self.log_end >= self._flusher.due_at:
-            self._flusher.appended(header.base_timestamp)
+        if self.log_end >= self.flusher.due_at:
+            self.flusher.appended(header.base_timestamp)
 
     def delete_records(self, before: Offset, now_ms: int) -> Offset:
         """Records below `before` are gone for clients; -1 means up to the high watermark.
 
         Gives the log start offset.  Files go with the next retention.
         """
-        self._loaded()
-        before = self.high_watermark if before == -1 else before
-        if not 0 <= before <= self.high_watermark:
-            raise OffsetOutOfRange(self.name, before, self.log_start_offset, self.high_watermark)
-        if before > self.log_start_offset:
-            batch = encode_batch(encode_log_start(before, now_ms), base_offset=self.end_offset,
-                                 leader_epoch=self.leader_epoch)
-            self._append_internal(LOG_START, batch, parse_header(memoryview(batch)), now_ms)
-            self._advance_start(before)
-        return self.log_start_offset
-
-    def _advance_start(self, offset: Offset) -> None:
-        self.log_start_offset = self._state.log_start_offset = offset
-        self._state.epochs.advance_start(offset)
+        return trimming.delete_records(self, before, now_ms)
 
     def apply_retention(self, now_ms: int) -> int:
         """Remove segments by age, by size, or whose records were deleted; gives how many."""
-        self._loaded()
-        self._segments[-1].end_offset = self.end_offset
-        self._state.producers.expire(now_ms, self._config.producer_expiration_ms)
-        count = expired_count(self._segments, self._config, now_ms=now_ms,
-                              log_start_offset=self.log_start_offset,
-                              high_watermark=self.high_watermark)
-        if count == len(self._segments):
-            if self._segments[-1].base_offset == self.end_offset:
-                count -= 1  # no records in it: rolling would gain nothing
-            else:
-                self.roll(now_ms)
-        self._drop(count)
-        return count
+        clean = self._memory.clean
+        if self._active is None and clean is not None and not may_expire(
+                clean.oldest_ms, clean.size_bytes, self._config, now_ms):
+            return 0  # no need to open its files
+        return trimming.apply_retention(self, now_ms)
 
     def drop_segments_before(self, log_offset: LogOffset) -> int:
         """Remove complete segments that lie below `log_offset`; gives how many."""
-        self._loaded()
-        count = sum(segment.log_end <= log_offset for segment in self._segments[:-1])
-        self._drop(count)
-        return count
-
-    def _drop(self, count: int) -> None:
-        if count == 0:
-            return
-        if len(self.unsynced) > 1:
-            self._flusher.flush_now()  # no thread may sync a file that goes
-        self._segments.drop_front(count)
-        first = Offset(self._segments[0].base_offset)
-        if first > self.log_start_offset:
-            self._advance_start(first)
+        return trimming.drop_segments_before(self, log_offset)
 
     def truncate(self, log_offset: LogOffset) -> None:
         """Remove the batch that holds `log_offset` and all after it."""
-        self._loaded()
-        if log_offset >= self.log_end:
-            return
-        cut = next(reading.read_stored(self._segments, log_offset))
-        number = max(index for index, segment in enumerate(self._segments)
-                     if segment.base_log <= log_offset)
-        position = cut.position
-        if position == 0:  # with its checkpoint goes the segment
-            number -= 1
-            position = self._segments[number].size if number >= 0 else 0
-        if number < 0:
-            raise RequestError(f"{self.name}: cannot be cut at {log_offset}, where it begins",
-                               code=Code.OFFSET_OUT_OF_RANGE)
-        if self.on_truncate is not None:
-            self.on_truncate(self, LogOffset(cut.header.log_offset))
-        self._flusher.drain()
-        self._segments.cut(number, position)
+        trimming.truncate(self, log_offset)
+
+    def advance_start(self, offset: Offset) -> None:
+        """Records below `offset` are no longer served."""
+        self.log_start_offset = self._state.log_start_offset = offset
+        self._state.epochs.advance_start(offset)
+
+    def reload(self) -> None:
+        """The files were changed: begin anew from them."""
         self.unsynced, self._active = [], None
-        self.leader_epoch = NO_EPOCH
-        self._memory = NOTHING
-        self._loaded()
+        self.leader_epoch, self._memory = NO_EPOCH, NOTHING
+        self.load()
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -478,7 +420,7 @@ class Log:
         At most `max_bytes`, but with `min_one` the first may be larger.  Batches of one segment
         only: read on from the end of what was given.  Raises `OffsetOutOfRange`.
         """
-        self._loaded()
+        self.load()
         if not self.log_start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(self.name, offset, self.log_start_offset, self.end_offset)
         if offset >= end or offset == self.end_offset:
@@ -487,18 +429,18 @@ class Log:
 
     def read_stored(self, log_offset: LogOffset = LOG_BEGIN) -> Iterator[StoredBatch]:
         """Every batch, of any type, from the one that holds `log_offset` on; checked."""
-        self._loaded()
+        self.load()
         return reading.read_stored(self._segments, log_offset)
 
     def find_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """The first record that is as new as `timestamp_ms`."""
-        self._loaded()
+        self.load()
         return reading.find_timestamp(self._segments, timestamp_ms,
                                       start_offset=self.log_start_offset)
 
     def max_timestamp(self) -> TimestampAndOffset | None:
         """The first of the newest records."""
-        self._loaded()
+        self.load()
         newest = reading.max_timestamp(self._segments, start_offset=self.log_start_offset)
         return self.find_timestamp(newest) if newest >= 0 else None
 
@@ -506,20 +448,20 @@ class Log:
 
     @property
     def flushed_offset(self) -> Offset:
-        return self._flusher.flushed_offset
+        return self.flusher.flushed_offset
 
     @property
     def flushed_end(self) -> LogOffset:
-        return self._flusher.flushed_end
+        return self.flusher.flushed_end
 
     @property
     def is_dirty(self) -> bool:
         """Is there anything that a power loss could take?"""
-        return self._flusher.is_dirty
+        return self.flusher.is_dirty
 
     def when_flushed(self, offset: Offset, callback: FlushCallback) -> None:
         """Call back when all below `offset` is durable: now, or after the next group commit."""
-        if self.failure is None and self._flusher.flushed_offset >= offset:
+        if self.failure is None and self.flusher.flushed_offset >= offset:
             callback(None)
         else:
             assert offset <= self.end_offset, (offset, self.end_offset)
@@ -530,32 +472,32 @@ class Log:
         if self.failure is not None:
             callback(self.failure)
         else:
-            self._flusher.when_flushed(log_offset, callback)
+            self.flusher.when_flushed(log_offset, callback)
 
     async def flush(self) -> None:
         """Return when everything appended so far is durable."""
         if self.failure is not None:
             raise self.failure
-        await self._flusher.flush()
+        await self.flusher.flush()
 
     def flush_due(self, now_ms: int) -> None:
         """Start a flush if flush.ms has passed since the first append that needs one."""
         if self.failure is None:
-            self._flusher.flush_due(now_ms)
+            self.flusher.flush_due(now_ms)
 
     def flush_now(self) -> None:
         """Block until everything is durable; for closing, and where there is no loop."""
-        self._loaded()
+        self.load()
         try:
-            self._flusher.flush_now()
+            self.flusher.flush_now()
         except QuipuError as error:
             self.flush_ended(error)
             raise
 
     def dirtied(self) -> None:
         """The flusher's report: there is something to flush."""
-        if self.on_dirty is not None:
-            self.on_dirty(self)
+        if self.watcher is not None:
+            self.watcher.dirtied(self)
 
     def flush_ended(self, error: QuipuError | None) -> None:
         """The flusher's report: a sync ended."""
@@ -563,8 +505,8 @@ class Log:
             self.fail(QuipuError(f"{self.name}: cannot be made durable: {error}; restart the "
                                  "node once the disk is well", kind=Kind.CORRUPT,
                                  code=Code.KAFKA_STORAGE_ERROR))
-        elif self.on_flushed is not None:
-            self.on_flushed(self)
+        elif self.watcher is not None:
+            self.watcher.flushed(self)
 
     def fail(self, error: QuipuError) -> None:
         """Refuse every call from now on (L5)."""
@@ -572,23 +514,31 @@ class Log:
             _log.error("log %s is offline: %s", self.name, error)
             self.failure = error
         self._active = None
-        self._flusher.fail(self.failure)
+        self.flusher.fail(self.failure)
 
     def close(self) -> CleanStop | None:
         """Make everything durable and let go of the files; gives what to remember, if sound."""
         if self._active is None:
             return None if self.failure or self._closed else self._memory.clean
-        self.flush_now()
-        self._closed = True
+        if self.is_dirty or len(self.unsynced) > 1:
+            self.flush_now()
         active, state = self._active, self._state
         active.complete(self.end_offset, self.log_end)
         active.write_index()
         clean = CleanStop(
-            topic_id=self.topic_id, base_log=active.base_log, active_size=active.size,
-            size_bytes=self.size_bytes, end_offset=self.end_offset, log_end=self.log_end,
-            log_start_offset=self.log_start_offset, epochs=state.epochs.encode(),
-            producers=state.producers.encode())
-        self._active = None
-        self._segments.close()
+            base_log=active.base_log, active_size=active.size, size_bytes=self.size_bytes,
+            end_offset=self.end_offset, log_end=self.log_end,
+            log_start_offset=self.log_start_offset, oldest_ms=self._segments[0].newest_ms,
+            epochs=state.epochs.encode(), producers=state.producers.encode())
+        self.discard()
         return clean
 
+    def discard(self) -> None:
+        """Let go of the files as they are."""
+        self.flusher.drain()
+        self._closed = True
+        self._active = None
+        self.unsynced = []
+        self._segments.close()
+        self.flusher.fail(RequestError(f"{self.name}: the log was closed",
+                                        code=Code.NOT_LEADER_OR_FOLLOWER))

@@ -23,13 +23,13 @@ class Place:
 class CleanStop(NamedTuple):
     """A log as it was closed: enough to serve its offsets without looking at its files."""
 
-    topic_id: UUID
     base_log: int  # of the active segment
     active_size: int
     size_bytes: int
     end_offset: int
     log_end: int
     log_start_offset: int
+    oldest_ms: int  # of the newest record in the oldest segment
     epochs: bytes  # as in a checkpoint
     producers: bytes
 
@@ -38,7 +38,8 @@ class Memory(NamedTuple):
     """What a node remembers of a log."""
 
     flushed: int = 0  # log offsets below are durable: if they are not there, something is wrong
-    clean: CleanStop | None = None  # None: it was not closed, so it must be checked
+    clean: CleanStop | None = None  # how it was closed last; true if its files agree
+    is_current: bool = False  # the node was stopped in order: no need to ask the files
 
 
 NOTHING: Final = Memory()

@@ -13,6 +13,7 @@ Not here: repair on an operator's order (inspect/), the scan itself (scan.py).
 """
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -20,15 +21,15 @@ from typing import Final, NamedTuple
 from quipu.model.batch_types import CHECKPOINT
 from quipu.model.errors import CorruptLog, MalformedBytes, QuipuError
 from quipu.model.ids import Offset
-from quipu.runtime.disk import File, NotFound
-from quipu.storage.checkpoint import LogState, decode_checkpoint
+from quipu.runtime.disk import Disk, File, NotFound
+from quipu.storage.checkpoint import Checkpoint, LogState, decode_checkpoint
 from quipu.storage.config import LogConfig
 from quipu.storage.epochs import EpochHistory
 from quipu.storage.place import CleanStop, Memory, Place
 from quipu.storage.producers import ProducerStates
 from quipu.storage.scan import Scan, Scanned
 from quipu.storage.segment import LOG_SUFFIX, NAME_DIGITS, Segment, segment_path
-from quipu.wire.stored_batch import STORED_HEADER_SIZE, Fault, check_header, check_stored
+from quipu.wire.stored_batch import STORED_HEADER_SIZE, Fault, check_body, check_header
 
 UNFINISHED_SUFFIX: Final = ".new"  # was to replace another file: without it nothing is lost
 DELETED_SUFFIX: Final = ".deleted"  # was to be removed
@@ -64,6 +65,21 @@ def segment_bases(names: list[str]) -> list[int]:
     return sorted(int(name[:NAME_DIGITS]) for name in names
                   if name.endswith(LOG_SUFFIX) and len(name) == NAME_DIGITS + len(LOG_SUFFIX)
                   and name[:NAME_DIGITS].isdecimal())
+
+
+def first_checkpoint(disk: Disk, directory: str, bases: list[int]) -> Checkpoint | None:
+    """The checkpoint of the first of these segments that has a sound one."""
+    for base_log in bases:
+        path = segment_path(directory, base_log)
+        data = memoryview(disk.read(path, STORED_HEADER_SIZE))
+        header = check_header(data, end=disk.size(path))
+        if isinstance(header, Fault) or header.batch_type != CHECKPOINT:
+            continue
+        data = memoryview(disk.read(path, header.size))
+        if check_body(data, 0, header) is None:
+            with suppress(MalformedBytes):  # told when the segment is scanned
+                return decode_checkpoint(data)
+    return None
 
 
 def _find_segments(place: Place, config: LogConfig) -> list[Segment]:
@@ -137,22 +153,9 @@ class _Recovery:
 
     def _flushed_by_checkpoints(self) -> int:
         """The mark that the last checkpoint in the log carries; 0 if none can be read."""
-        for segment in reversed(self.segments[-2:]):
-            data = self._first_batch(segment.path)
-            header = check_stored(data)
-            if not isinstance(header, Fault) and header.batch_type == CHECKPOINT:
-                try:
-                    return int(decode_checkpoint(data[: header.size]).flushed)
-                except MalformedBytes as error:
-                    raise CorruptLog(f"{segment.path}: {error}") from error
-        return 0
-
-    def _first_batch(self, path: str) -> memoryview:
-        data = memoryview(self.place.disk.read(path, STORED_HEADER_SIZE))
-        header = check_header(data, end=self.place.disk.size(path))
-        if not isinstance(header, Fault):
-            data = memoryview(self.place.disk.read(path, header.size))
-        return data
+        bases = [segment.base_log for segment in reversed(self.segments[-2:])]
+        last = first_checkpoint(self.place.disk, self.place.directory, bases)
+        return last.flushed if last is not None else 0
 
     def _seal(self, segment: Segment, after: Segment) -> bool:
         """Check a complete segment without a sound index; True if the log must end in it."""
@@ -201,7 +204,7 @@ class _Recovery:
         self.state = decode_checkpoint(batch.stored).state
 
     def _open_active(self) -> Recovered:
-        """Scan the last segment; cut a torn tail; make what is left durable."""
+        """Scan the last segment and cut a torn tail; what is left may not be durable yet."""
         segment = self.segments[-1]
         file = self.place.disk.open(segment.path)
         try:
@@ -219,11 +222,9 @@ class _Recovery:
             if scan.log_end < self.flushed:
                 raise CorruptLog(f"{self.place.name}: ends at log offset {scan.log_end}, but "
                                  f"{self.flushed} were durable: a file was cut or is missing")
-            file.sync()
         except QuipuError:
             file.close()
             raise
-        self.place.disk.sync_directory(self.place.directory)
         segment.file = file
         return Recovered(self.segments, self.state, segment.end_offset, segment.log_end,
                          was_scanned=True)
@@ -235,6 +236,7 @@ class _Recovery:
                      file.size - scan.position, kept)
         self.place.disk.copy(segment.path, kept, start=scan.position, end=file.size)
         file.truncate(scan.position)
+        file.sync()
 
     def _set_aside_from(self, number: int) -> None:
         """The log ends before these segments: rename them."""

@@ -6,7 +6,6 @@ watermark, and for one reason each: a segment that no reason touches ends the li
 
 from collections.abc import Sequence
 
-from quipu.model.ids import NO_TIMESTAMP
 from quipu.storage.config import LogConfig
 from quipu.storage.segment import Segment
 
@@ -43,7 +42,10 @@ def _is_below(segment: Segment, log_start_offset: int) -> bool:
 
 
 def _is_old(segment: Segment, config: LogConfig, now_ms: int) -> bool:
-    if config.retention_ms < 0:
-        return False
-    newest = segment.max_timestamp  # without data: as old as the segment
-    return now_ms - (newest if newest != NO_TIMESTAMP else segment.created_ms) > config.retention_ms
+    return 0 <= config.retention_ms < now_ms - segment.newest_ms
+
+
+def may_expire(oldest_ms: int, size_bytes: int, config: LogConfig, now_ms: int) -> bool:
+    """Could a log of this size, whose oldest segment is this old, have something to remove?"""
+    return (0 <= config.retention_ms < now_ms - oldest_ms
+            or 0 <= config.retention_bytes < size_bytes)

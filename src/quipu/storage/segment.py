@@ -112,6 +112,11 @@ class Segment:
         return self.file.size if self.file is not None else self._size
 
     @property
+    def newest_ms(self) -> int:
+        """When its newest record was written; without any, when it was created."""
+        return self.max_timestamp if self.max_timestamp != NO_TIMESTAMP else self.created_ms
+
+    @property
     def index_path(self) -> str:
         return self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
 

@@ -1,0 +1,35 @@
+"""What a log tells: where a batch went, and what happens to it as a whole."""
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from quipu.model.ids import LogOffset, Offset
+
+if TYPE_CHECKING:
+    from quipu.storage.log import Log
+
+NO_LOG_OFFSET: Final = LogOffset(-1)
+
+
+class Appended(NamedTuple):
+    """Where a batch went."""
+
+    base_offset: Offset
+    last_offset: Offset
+    log_offset: LogOffset  # -1 for a duplicate
+    duplicate: bool
+
+
+class Watcher(Protocol):
+    """Someone who keeps an eye on many logs."""
+
+    def dirtied(self, log: "Log") -> None:
+        """`log` has something to flush; it had nothing."""
+        ...
+
+    def flushed(self, log: "Log") -> None:
+        """A flush of `log` ended well."""
+        ...
+
+    def truncating(self, log: "Log", log_end: LogOffset) -> None:
+        """`log` is about to end at `log_end`: forget what was flushed beyond, durably."""
+        ...

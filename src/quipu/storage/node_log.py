@@ -1,0 +1,168 @@
+"""What a node remembers of its own logs, in a log of its own: `__node-0`, batches of type NODE.
+
+    key "started"          the node began to serve
+    key "stopped"          it stopped in order; nothing after it means that it did
+    key "log:" name        one log: value null if it was deleted, else
+                           topic id 16 bytes | flushed log offset i64
+        header "clean"     if it was closed: base_log, active_size, size_bytes, end_offset,
+                           log_end, log_start_offset, oldest_ms, i64 each
+        header "epochs", "producers"   then also: its state, as in a checkpoint
+All big endian; the last record of a name counts.
+
+Losing this log loses no data: without it every log is checked at the start, and a torn tail can
+no longer be told from damage in a segment that was being written.
+
+When it has grown, a new segment is begun with all that is known, and the older ones go.  A crash
+in between leaves both, which say the same.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from quipu.model.batch_types import NODE
+from quipu.model.errors import MalformedBytes
+from quipu.model.ids import ZERO_UUID, Epoch, LogOffset
+from quipu.runtime.clock import Clock
+from quipu.storage.config import LogConfig
+from quipu.storage.log import Log
+from quipu.storage.place import CleanStop, Memory
+from quipu.wire.record_batch import Record, decode_records
+
+NODE_LOG_NAME: Final = "__node-0"
+NODE_LOG_CONFIG: Final = LogConfig(retention_ms=-1, segment_bytes=256 << 20)
+SIZE_MIN: Final = 4 << 20  # bytes below which it is left to grow
+GROWTH_MAX: Final = 4  # and times the size of what is known
+RECORDS_MAX: Final = 1_000  # in one batch
+BATCH_SIZE_MAX: Final = 256 << 20  # decoded
+
+_MARK: Final = Struct(">16sq")
+_CLEAN: Final = Struct(">7q")
+_STARTED: Final = b"started"
+_STOPPED: Final = b"stopped"
+_LOG_PREFIX: Final = b"log:"
+
+_log = logging.getLogger(__name__)
+
+
+class Remembered(NamedTuple):
+    """What is known of one log."""
+
+    topic_id: UUID
+    memory: Memory
+
+
+class NodeLog:
+    """The node's memory; `logs` is what it holds now."""
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self.logs: dict[str, Remembered] = {}
+        self.was_stopped = False  # did the node stop in order?
+        self._log = log
+        self._clock = clock
+        self._live_size = 0  # bytes of one full account
+        self._replay()
+
+    def _replay(self) -> None:
+        for stored in self._log.read_stored(self._log.log_start_log_offset):
+            if stored.header.batch_type != NODE:
+                continue
+            for record in decode_records(stored.batch, size_max=BATCH_SIZE_MAX):
+                self._apply(record)
+
+    def _apply(self, record: Record) -> None:
+        key = record.key or b""
+        self.was_stopped = key == _STOPPED
+        if not key.startswith(_LOG_PREFIX):
+            return
+        name = key.removeprefix(_LOG_PREFIX).decode(errors="replace")
+        if record.value is None:
+            self.logs.pop(name, None)
+            return
+        try:
+            self.logs[name] = _decode(record)
+        except (MalformedBytes, ValueError) as error:
+            _log.warning("what is remembered of %s cannot be read: %s", name, error)
+            self.logs.pop(name, None)
+
+    def started(self) -> None:
+        """Say that from now on logs may differ from what is remembered; durable on return."""
+        self._append([Record(_STARTED, b"")])
+        self._log.flush_now()
+
+    def stopped(self) -> None:
+        """Say that they do not; durable on return."""
+        self._append([Record(_STOPPED, b"")])
+        self._log.flush_now()
+
+    def remember(self, logs: Mapping[str, Remembered | None], *, durable: bool = False) -> None:
+        """Keep the flushed marks and clean stops of `logs`; None forgets one."""
+        for name, known in logs.items():
+            if known is None:
+                self.logs.pop(name, None)
+            else:
+                self.logs[name] = known
+        self._append(_encode(name, known) for name, known in logs.items())
+        self._shrink()
+        if durable:
+            self._log.flush_now()
+
+    def _append(self, records: Iterable[Record]) -> None:
+        now_ms = self._clock.now_ms()
+        pending: list[Record] = []
+        for record in records:
+            pending.append(record)
+            if len(pending) == RECORDS_MAX:
+                self._log.append_records(NODE, pending, epoch=Epoch(0), now_ms=now_ms)
+                pending = []
+        if pending:
+            self._log.append_records(NODE, pending, epoch=Epoch(0), now_ms=now_ms)
+
+    def _shrink(self) -> None:
+        size = self._log.size_bytes
+        if size < max(SIZE_MIN, GROWTH_MAX * self._live_size):
+            return
+        self._log.roll(self._clock.now_ms())
+        start = self._log.segments[-1].base_log
+        self._append([Record(_STARTED, b"")])
+        self._append(_encode(name, known) for name, known in sorted(self.logs.items()))
+        self._log.flush_now()
+        self._log.drop_segments_before(LogOffset(start))
+        self._live_size = self._log.size_bytes
+
+    def close(self) -> None:
+        self._log.close()
+
+    def discard(self) -> None:
+        self._log.discard()
+
+
+def _encode(name: str, known: Remembered | None) -> Record:
+    key = _LOG_PREFIX + name.encode()
+    if known is None:
+        return Record(key, None)
+    value = _MARK.pack(known.topic_id.bytes, known.memory.flushed)
+    clean = known.memory.clean
+    if clean is None:
+        return Record(key, value)
+    *numbers, epochs, producers = clean
+    return Record(key, value, (("clean", _CLEAN.pack(*numbers)), ("epochs", epochs),
+                               ("producers", producers)))
+
+
+def _decode(record: Record) -> Remembered:
+    value, headers = record.value or b"", dict(record.headers)
+    if len(value) != _MARK.size:
+        raise MalformedBytes(f"mark of {len(value)} bytes")
+    topic_id, flushed = _MARK.unpack(value)
+    numbers = headers.get("clean")
+    clean = None
+    if numbers is not None:
+        if len(numbers) != _CLEAN.size:
+            raise MalformedBytes(f"clean stop of {len(numbers)} bytes")
+        clean = CleanStop._make((*_CLEAN.unpack(numbers), headers.get("epochs") or b"",
+                                 headers.get("producers") or b""))
+    known_id = UUID(bytes=topic_id) if any(topic_id) else ZERO_UUID
+    return Remembered(known_id, Memory(flushed, clean))
