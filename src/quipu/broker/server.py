@@ -178,7 +178,9 @@ class Session:
         if len(frame) > size_max:
             raise MalformedBytes(f"{len(frame)} bytes; at most {size_max} are taken")
         header, position = decode_request_header(frame)
-        request = REQUESTS[api_key].decode(frame[position:], version)
+        # Bytes after the request are ignored, as Kafka does: librdkafka sends three of them when
+        # it asks for the metadata of all topics in a flexible version.
+        request, _ = REQUESTS[api_key].decode_prefix(frame[position:], version)
         context = Context(version, correlation_id, header.client_id, self._connection.peer_host)
         try:
             response = handlers.load(api_key)(self._broker, request, context)
