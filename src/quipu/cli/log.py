@@ -32,7 +32,8 @@ from quipu.storage.inspect.examine import (
     Selection,
     file_name,
 )
-from quipu.storage.inspect.files import LogFiles, NoLog, find_logs
+from quipu.storage.inspect.files import LogFiles, NoLog, data_directory_of, find_logs
+from quipu.storage.inspect.marks import flushed_marks
 from quipu.storage.inspect.repair import CannotRepair, RepairPlan, hold, plan_repair
 from quipu.storage.inspect.repair import repair as repair_log
 
@@ -99,7 +100,9 @@ def show(  # noqa: PLR0917 typer takes options by name
     printer = _JsonPrinter(selection) if as_json else _TextPrinter(selection)
     summaries = []
     for log in _find(disk, paths):
-        examination = Examination(disk, log, verify=not headers_only, selection=selection)
+        marks = flushed_marks(disk, data_directory_of(log))
+        examination = Examination(disk, log, verify=not headers_only, selection=selection,
+                                  flushed=marks.get(log.name, 0))
         printer.start(log, with_heading=not summary_only)
         for seen in examination:
             if not summary_only or any(finding.is_fault for finding in seen.findings):
@@ -289,7 +292,7 @@ def repair(
         for log in logs:
             try:
                 plan = plan_repair(disk, log)
-                kept = repair_log(disk, plan, SystemClock()) if plan is not None and yes else []
+                kept = repair_log(disk, plan, SystemClock()) if plan is not None and yes else None
             except CannotRepair as error:
                 tell(f"quipu: {printable(str(error))}")
                 failed = True
@@ -300,7 +303,9 @@ def repair(
         raise typer.Exit(EXIT_WRONG)
 
 
-def _tell_repair(log: LogFiles, plan: RepairPlan | None, kept: list[str], *, as_json: bool) -> None:
+def _tell_repair(
+    log: LogFiles, plan: RepairPlan | None, kept: list[str] | None, *, as_json: bool
+) -> None:
     if as_json:
         print_json(render.repair_json(log, plan, kept))
     else:

@@ -3,11 +3,12 @@
 `quipu log show --records` prints records of other types as they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from quipu.controller.records import decode_record
-from quipu.model.batch_types import CONTROLLER
+from quipu.broker.groups import records as group_records
+from quipu.controller import records as controller_records
+from quipu.model.batch_types import CONTROLLER, GROUP
 from quipu.model.errors import QuipuError
 from quipu.storage.inspect.render import (
     RECORDS_SIZE_MAX,
@@ -20,23 +21,28 @@ from quipu.wire.record_batch import Record, decode_records
 from quipu.wire.stored_batch import PREFIX_SIZE, StoredHeader, parse_stored
 
 
-def _controller(stored: memoryview) -> list[Json]:
-    header = parse_stored(stored)
-    return [
-        _command(record, header)
-        for record in decode_records(stored[PREFIX_SIZE:], size_max=RECORDS_SIZE_MAX)
-    ]
+def _commands(decode: Callable[[bytes], object]) -> Decoder:
+    """Records whose values are commands, told as the message that each is."""
+
+    def decode_batch(stored: memoryview) -> list[Json]:
+        header = parse_stored(stored)
+        return [_command(decode, record, header)
+                for record in decode_records(stored[PREFIX_SIZE:], size_max=RECORDS_SIZE_MAX)]
+
+    return decode_batch
 
 
-def _command(record: Record, header: StoredHeader) -> Json:
+def _command(decode: Callable[[bytes], object], record: Record, header: StoredHeader) -> Json:
     try:
-        command = decode_record(record.value or b"")
+        command = decode(record.value or b"")
     except QuipuError as error:  # by a newer version: show it as it is, and why
         return {**record_json(record, header), "note": str(error)}
-    return {
-        "log_offset": header.log_offset + record.offset - header.base_offset,
-        "command": repr(command),
-    }
+    return {"log_offset": header.log_offset + record.offset - header.base_offset,
+            "command": repr(command)}
 
 
-DECODERS: Final[Mapping[int, Decoder]] = {**STORAGE_DECODERS, CONTROLLER: _controller}
+DECODERS: Final[Mapping[int, Decoder]] = {
+    **STORAGE_DECODERS,
+    CONTROLLER: _commands(controller_records.decode_record),
+    GROUP: _commands(group_records.decode_record),
+}

@@ -2,6 +2,7 @@
 
 import struct
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -88,7 +89,7 @@ def test_zeroed_blocks_are_passed_over(start: int, size: int) -> None:
 
     items = list(walk(memoryview(damaged)))
 
-    untouched = [at for at, after in zip(starts, starts[1:], strict=False)
+    untouched = [at for at, after in pairwise(starts)
                  if after <= position or at >= position + size]
     assert covers(items, len(data))
     sound = [item.position for item in items if isinstance(item, Batch) and item.fault is None]

@@ -8,6 +8,7 @@ Start with `examine`: it goes through a log once and says what it sees.
     index_check an index against the segment that it is for
     examine     a whole log: batches, findings, summary
     render      what was seen, as text and as JSON
+    marks       what the node expects of each log
     diff        where two replicas of a log part ways
     repair      cut a log at its last good batch, keeping what is cut
 

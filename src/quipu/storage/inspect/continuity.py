@@ -29,6 +29,7 @@ class Kind(StrEnum):
     NO_CHECKPOINT = "no checkpoint"
     NAME = "wrong name"
     LOST = "lost"
+    SHORT = "too short"  # ends before what was once durable
     RECORDS = "records"  # cannot be decoded although the checksum holds
     INDEX = "index"
     NO_INDEX = "no index"  # missing or out of date, as while a node runs: no fault

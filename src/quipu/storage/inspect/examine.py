@@ -151,9 +151,12 @@ class Examination:
     """Iterate once; `summary` is complete afterwards."""
 
     def __init__(
-        self, disk: Disk, log: LogFiles, *, verify: bool = True, selection: Selection = EVERYTHING
+        self, disk: Disk, log: LogFiles, *, verify: bool = True,
+        selection: Selection = EVERYTHING, flushed: int = 0,
     ) -> None:
+        """`flushed` is the log offset below which a node expects everything to be there."""
         self.log = log
+        self._flushed = flushed
         self.summary = LogSummary(log.name)
         self._disk = disk
         self._verify = verify
@@ -164,9 +167,13 @@ class Examination:
         segments = list(self._selected())
         for segment in segments:
             yield from self._segment(segment)
-        if self.log.aside and segments:
-            yield self._file(segments[-1], [
-                Finding(Kind.ASIDE, name) for name in self.log.aside])
+        findings = [Finding(Kind.ASIDE, name) for name in self.log.aside]
+        log_end = self._continuity.next_log_offset or 0
+        if log_end < self._flushed and self._selection.offset_end is None:
+            findings.append(Finding(
+                Kind.SHORT, f"ends at log offset {log_end}, {self._flushed} were durable"))
+        if findings and segments:
+            yield self._file(segments[-1], findings)
 
     def _segment(self, segment: SegmentFile) -> Iterator[Seen]:
         data = self._disk.map(segment.path)

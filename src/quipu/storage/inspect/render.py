@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from quipu.model.batch_types import CHECKPOINT, DATA, LOG_START, describe
+from quipu.model.batch_types import CHECKPOINT, DATA, LOG_START, NODE, describe
 from quipu.model.errors import MalformedBytes
 from quipu.storage.checkpoint import decode_checkpoint, decode_log_start
 from quipu.storage.inspect.continuity import Finding, Kind
@@ -21,10 +21,11 @@ from quipu.storage.inspect.examine import (
     file_name,
 )
 from quipu.storage.inspect.files import LogFiles
+from quipu.storage.inspect.marks import flushed_mark, log_name
 from quipu.storage.inspect.repair import RepairPlan
 from quipu.wire.compression import Compression
 from quipu.wire.record_batch import Record, decode_records
-from quipu.wire.stored_batch import Fault, StoredHeader, kafka_batch
+from quipu.wire.stored_batch import PREFIX_SIZE, Fault, StoredHeader, kafka_batch
 
 RECORDS_SIZE_MAX: Final = 128 << 20  # decompressed bytes of one batch; above, it is not decoded
 TEXT_SIZE_MAX: Final = 120  # characters of a key or value in a table
@@ -195,7 +196,23 @@ def _log_start(stored: memoryview) -> list[Json]:
     return [{"log_start_offset": decode_log_start(stored)}]
 
 
-STORAGE_DECODERS: Final[Mapping[int, Decoder]] = {CHECKPOINT: _checkpoint, LOG_START: _log_start}
+def _node(stored: memoryview) -> list[Json]:
+    told: list[Json] = []
+    for record in decode_records(stored[PREFIX_SIZE:], size_max=RECORDS_SIZE_MAX):
+        name, flushed = log_name(record), flushed_mark(record)
+        if name is None:
+            told.append({"event": (record.key or b"").decode(errors="replace")})
+        elif flushed is None:
+            told.append({"log": name, "event": "deleted"})
+        else:
+            is_clean = any(header == "clean" for header, _ in record.headers)
+            told.append({"log": name, "event": "closed" if is_clean else "flushed",
+                         "flushed_log_offset": flushed})
+    return told
+
+
+STORAGE_DECODERS: Final[Mapping[int, Decoder]] = {
+    CHECKPOINT: _checkpoint, LOG_START: _log_start, NODE: _node}
 
 
 # --- summaries --------------------------------------------------------------------------------
@@ -245,22 +262,26 @@ def note_undecoded(record: Json, summary: LogSummary) -> None:
 # --- repair -----------------------------------------------------------------------------------
 
 
-def repair_json(log: LogFiles, plan: RepairPlan | None, kept: list[str]) -> Json:
+def repair_json(log: LogFiles, plan: RepairPlan | None, kept: list[str] | None) -> Json:
+    """`kept` are the files that hold what was cut; None if nothing was done yet."""
     if plan is None:
         return {"kind": "repair", "log": log.name, "done": False, "why": None}
     return {
-        "kind": "repair", "log": log.name, "done": bool(kept), "why": str(plan.why),
+        "kind": "repair", "log": log.name, "done": kept is not None, "why": str(plan.why),
         "file": file_name(plan.segment), "position": plan.position,
         "end_offset": plan.end_offset, "end_log_offset": plan.log_end,
-        **{f"lost_{name}": value for name, value in plan.loss._asdict().items()}, "kept": kept,
+        **{f"lost_{name}": value for name, value in plan.loss._asdict().items()},
+        "kept": kept or [],
     }
 
 
-def repair_lines(log: LogFiles, plan: RepairPlan | None, kept: list[str]) -> list[str]:
+def repair_lines(
+    log: LogFiles, plan: RepairPlan | None, kept: list[str] | None
+) -> list[str]:
     """What was done, or would be, in full."""
     if plan is None:
         return [f"{log.name}: nothing to repair"]
-    loss, is_done = plan.loss, bool(kept)
+    loss, is_done = plan.loss, kept is not None
     offsets = (f"offsets {plan.end_offset} to {loss.offset_end - 1}"
                if loss.offset_end > plan.end_offset else "no client offset that is known")
     cut = (f"  {'cut' if is_done else 'would be cut'} at position {plan.position} of "
@@ -268,7 +289,11 @@ def repair_lines(log: LogFiles, plan: RepairPlan | None, kept: list[str]) -> lis
            f"{plan.end_offset}, log offset {plan.log_end}")
     lost = (f"  {'lost' if is_done else 'would be lost'}: {offsets}; {loss.batches} batches with "
             f"{loss.records} records; {loss.bytes} bytes, {loss.damaged_bytes} of them no batch")
-    lines = [f"{log.name}: {plan.why}", cut, lost, *(f"  kept: {path}" for path in kept)]
+    lines = [f"{log.name}: {plan.why}", cut, lost]
+    if plan.why.kind is Kind.SHORT:
+        verb = "expects" if is_done else "would expect"
+        lines[1:] = [f"  a node {verb} no more than that; it ends at offset {plan.end_offset}"]
+    lines += [f"  kept: {path}" for path in kept or ()]
     if not is_done:
-        lines.append("  nothing was changed: repeat with --yes to cut")
+        lines.append("  nothing was changed: repeat with --yes to do it")
     return lines

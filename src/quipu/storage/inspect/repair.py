@@ -31,6 +31,8 @@ from quipu.storage.inspect.files import (
     SegmentFile,
     data_directory_of,
 )
+from quipu.storage.inspect.marks import flushed_marks, lower_mark
+from quipu.storage.node_log import NODE_LOG_NAME
 from quipu.storage.recovery import UNFINISHED_SUFFIX
 from quipu.wire.stored_batch import Fault
 
@@ -57,7 +59,7 @@ class RepairPlan(NamedTuple):
 
     log: LogFiles
     segment_index: int
-    position: int  # 0: the segment goes as a whole
+    position: int  # 0: the segment goes as a whole; its size: nothing needs to be cut
     why: Finding
     end_offset: int  # of the log after the cut
     log_end: int
@@ -85,15 +87,29 @@ def plan_repair(disk: Disk, log: LogFiles) -> RepairPlan | None:
             loss.offset_end, loss.log_offset_end = end_offset, log_end
         loss.note(seen)
     if cut is None:
-        return None
+        return _plan_mark(disk, log, end_offset, log_end)
     segment, position, why = cut
     number = log.segments.index(segment)
+    if log.name == NODE_LOG_NAME:
+        raise CannotRepair(f"{log.name}: {why}; nothing to do: a node begins its memory anew by "
+                           "itself, and checks every log")
     if number == 0 and position == 0:
         raise CannotRepair(f"{log.name}: {why} in the very first batch, so there is no good one to "
                            "cut at; restore the log from a replica, or move its directory away "
                            "to start anew at offset 0")
     return RepairPlan(log, number, position, why, end_offset, log_end,
                       loss.total(disk, log, number, position))
+
+
+def _plan_mark(disk: Disk, log: LogFiles, end_offset: int, log_end: int) -> RepairPlan | None:
+    """A sound log that ends before what was durable: its last files were lost, or cut by hand."""
+    mark = flushed_marks(disk, data_directory_of(log)).get(log.name, 0)
+    if mark <= log_end:
+        return None
+    why = Finding(Kind.SHORT, f"ends at log offset {log_end}, {mark} were durable")
+    last = len(log.segments) - 1
+    return RepairPlan(log, last, disk.size(log.segments[last].path), why, end_offset, log_end,
+                      Loss(0, 0, 0, 0, end_offset, mark))
 
 
 class _LossCount:
@@ -152,6 +168,13 @@ def hold(disk: Disk, logs: list[LogFiles]) -> Iterator[None]:
 
 
 def repair(disk: Disk, plan: RepairPlan, clock: Clock) -> list[str]:
+    """Lower what the node expects of the log, then cut; gives the files that keep what was cut.
+
+    In this order: a node that starts in between finds the damage above the mark, and does
+    by itself what was ordered here.
+    """
+    data_directory = data_directory_of(plan.log)
+    lower_mark(disk, clock, data_directory, plan.log.name, plan.log_end)
     return carry_out(disk, plan, clock.now_ms())
 
 
@@ -163,7 +186,9 @@ def carry_out(disk: Disk, plan: RepairPlan, now_ms: int) -> list[str]:
     """
     later = plan.log.segments[plan.segment_index + 1 :]
     kept = [_put_aside(disk, segment, now_ms) for segment in reversed(later)]
-    if plan.position == 0:
+    if plan.why.kind is Kind.SHORT:
+        pass  # the loss has happened before: there is only the mark to be lowered
+    elif plan.position == 0:
         kept.append(_put_aside(disk, plan.segment, now_ms))
     else:
         kept.append(_cut(disk, plan, now_ms))
