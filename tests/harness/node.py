@@ -32,8 +32,16 @@ _HTTP = re.compile(r"http[\"=: ]+(?P<address>[\d.]+:\d+)")
 
 
 def environment() -> dict[str, str]:
-    """This process's variables without any `QUIPU_` setting, with the checkout importable."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("QUIPU_")}
+    """This process's variables, with the checkout importable.
+
+    Left out are `QUIPU_` settings, and whatever keeps Python from caching what it compiles: a user's
+    node compiles its modules once, not at every start.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("QUIPU_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
     source = str(REPOSITORY / "src")
     path = os.environ.get("PYTHONPATH")
     return {**kept, "PYTHONPATH": f"{source}{os.pathsep}{path}" if path else source}

@@ -131,6 +131,10 @@ def bounds(
     """First and next offset of each partition, as a consumer sees them."""
     starts = offsets(admin, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
     ends = offsets(admin, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    for (topic, partition), start in starts.items():
+        if start < 0 or ends[topic, partition] < 0:
+            raise CommandFailed(f"the broker did not tell the offsets of {topic}-{partition}")
+    # Records may be deleted between the two questions: the end is never before the start.
     return {key: Bounds(start, max(start, ends[key])) for key, start in starts.items()}
 
 
