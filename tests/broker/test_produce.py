@@ -1,0 +1,190 @@
+"""Produce: what is taken, what is refused, and in which order it is answered."""
+
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from quipu.model.errors import Code
+from quipu.wire.messages.k00_produce import ProduceResponse
+from quipu.wire.messages.k18_api_versions import ApiVersionsRequest
+from tests.harness.here import NodeHere, Peer, batch_of, produce
+from tests.looped import looped
+
+
+async def outcome(peer: Peer, *args: object, version: int = 9, **kwargs: object) -> list[int]:
+    """The error codes of one request, by partition."""
+    answer: ProduceResponse = await peer.ask(produce(*args, **kwargs), version)  # type: ignore[arg-type]
+    return [part.error_code for topic in answer.responses for part in topic.partition_responses]
+
+
+@looped
+async def test_every_version_is_served(tmp_path: Path) -> None:
+    """K2, K12: v3 to v13; offsets go up by one per record, and from v13 topics are ids."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        topic_id = await node.create("orders")
+        for count, version in enumerate(range(3, 14)):
+            topic = topic_id if version >= 13 else "orders"
+            answer = await peer.ask(produce(topic, batch_of(b"a", b"b")), version)
+            (part,) = answer.responses[0].partition_responses
+            assert (part.error_code, part.base_offset) == (0, 2 * count)
+            assert part.log_append_time == -1
+            assert part.log_start_offset == (0 if version >= 5 else -1)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@looped
+async def test_versions_before_3_are_refused_with_an_answer(tmp_path: Path, version: int) -> None:
+    """K12: they are advertised for the sake of old clients, and answered as unsupported."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t")
+        body = struct.pack(">hii", 1, 1000, 1) + b"\0\x01t" + struct.pack(">iii", 1, 0, 3) + b"abc"
+        head = struct.pack(">hhih", 0, version, 77, -1)
+        peer.send_bytes(struct.pack(">i", len(head + body)) + head + body)
+        want = struct.pack(">ii", 77, 1) + b"\0\x01t" + struct.pack(
+            ">iihq", 1, 0, Code.UNSUPPORTED_VERSION, -1)
+        want += struct.pack(">q", -1) if version >= 2 else b""
+        want += struct.pack(">i", 0) if version >= 1 else b""
+        assert await peer.frame() == want
+
+
+@looped
+async def test_bad_batches_are_refused_one_by_one(tmp_path: Path) -> None:
+    """K2, K8: each partition gets its own verdict, and only good batches are stored."""
+    good = batch_of(b"good")
+    flipped = batch_of(b"flipped")
+    flipped[-1] ^= 1
+    two = batch_of(b"one") + batch_of(b"two")
+    control = batch_of(b"control", attributes=0x20)
+    big = batch_of(b"x" * 2_000_000)
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t", 8)
+        codes = await outcome(peer, "t", good, flipped, two, control, big, None, b"short", good)
+        assert codes == [
+            0, Code.CORRUPT_MESSAGE, Code.INVALID_RECORD, Code.INVALID_RECORD,
+            Code.MESSAGE_TOO_LARGE, Code.INVALID_RECORD, Code.CORRUPT_MESSAGE, 0]
+        ends = [partition.log.end_offset for partition in node.node.broker.partitions.all()]
+        assert ends == [1, 0, 0, 0, 0, 0, 0, 1]
+
+
+@looped
+async def test_the_reason_is_said(tmp_path: Path) -> None:
+    """K2: from v8 on an error comes with words."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t", max_message_bytes="1000")
+        answer = await peer.ask(produce("t", batch_of(b"x" * 2000)), 9)
+        (part,) = answer.responses[0].partition_responses
+        assert part.error_code == Code.MESSAGE_TOO_LARGE
+        assert "max.message.bytes = 1000" in part.error_message
+
+
+@looped
+async def test_unknown_topics_and_wrong_acks(tmp_path: Path) -> None:
+    """K2, V12: acks are 0, 1 or -1; a partition must exist."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t")
+        batch = batch_of(b"x")
+        assert await outcome(peer, "nope", batch) == [Code.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await outcome(peer, "t", batch, batch) == [0, Code.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await outcome(peer, b"x" * 16, batch, version=13) == [Code.UNKNOWN_TOPIC_ID]
+        assert await outcome(peer, "t", batch, acks=2) == [Code.INVALID_REQUIRED_ACKS]
+        assert await outcome(peer, "t", batch, acks=-1) == [0]
+
+
+@looped
+async def test_acks_0_is_not_answered(tmp_path: Path) -> None:
+    """V12: the next answer is that of the next request."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t")
+        peer.send(produce("t", batch_of(b"x"), acks=0), 9)
+        peer._asked.clear()
+        answer = await peer.ask(ApiVersionsRequest(), 0)
+        assert answer.error_code == 0
+        assert node.node.broker.partitions.find("t", 0).log.end_offset == 1
+
+
+@looped
+async def test_a_refusal_with_acks_0_closes_the_connection(tmp_path: Path) -> None:
+    """V12: how else would the client know."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        peer.send(produce("nope", batch_of(b"x"), acks=0), 9)
+        assert await peer.closed()
+
+
+@pytest.mark.parametrize("flush", ["1", "9223372036854775807"], ids=["flushed", "not flushed"])
+@looped
+async def test_pipelined_requests_are_answered_in_order(tmp_path: Path, flush: str) -> None:
+    """K2: many requests ahead of their answers; one connection's offsets only go up."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t", flush_messages=flush)
+        count = 500
+        for index in range(count):
+            peer.send(produce("t", batch_of(str(index).encode())), 3 + index % 10)
+            if index % 7 == 0:
+                peer.send(ApiVersionsRequest(), 0)
+        for index in range(count):
+            answer = await peer.answer()
+            assert isinstance(answer, ProduceResponse)
+            assert answer.responses[0].partition_responses[0].base_offset == index
+            if index % 7 == 0:
+                await peer.answer()
+
+
+@looped
+async def test_log_append_time_is_the_brokers(tmp_path: Path) -> None:
+    """K2: message.timestamp.type=LogAppendTime."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t", message_timestamp_type="LogAppendTime")
+        before = time.time() * 1000
+        answer = await peer.ask(produce("t", batch_of(b"x", timestamp=5)), 9)
+        (part,) = answer.responses[0].partition_responses
+        assert before - 1 <= part.log_append_time <= time.time() * 1000
+        log = node.node.broker.partitions.find("t", 0).log
+        assert log.max_timestamp().timestamp == part.log_append_time
+
+
+@looped
+async def test_timestamps_must_be_near(tmp_path: Path) -> None:
+    """K2: message.timestamp.before.max.ms and after.max.ms."""
+    now = int(time.time() * 1000)
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t", message_timestamp_before_max_ms="60000")
+        assert await outcome(peer, "t", batch_of(b"x", timestamp=now + 7_200_000)) == [
+            Code.INVALID_TIMESTAMP]
+        assert await outcome(peer, "t", batch_of(b"x", timestamp=now - 120_000)) == [
+            Code.INVALID_TIMESTAMP]
+        assert await outcome(peer, "t", batch_of(b"x", timestamp=now - 1000)) == [0]
+
+
+@looped
+async def test_a_retried_batch_is_stored_once(tmp_path: Path) -> None:
+    """K2: an idempotent producer's retry gets the first answer again."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t")
+        def send(sequence: int) -> bytearray:
+            return batch_of(b"x", b"y", producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+        first = await peer.ask(produce("t", send(0)), 9)
+        again = await peer.ask(produce("t", send(0)), 9)
+        assert first == again
+        assert await outcome(peer, "t", send(6)) == [Code.OUT_OF_ORDER_SEQUENCE_NUMBER]
+        assert node.node.broker.partitions.find("t", 0).log.end_offset == 2
+
+
+@looped
+async def test_settings_of_a_topic_take_effect_at_once(tmp_path: Path) -> None:
+    """K5: a changed max.message.bytes governs the next batch."""
+    from quipu.wire.messages.k44_incremental_alter_configs import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t")
+        assert await outcome(peer, "t", batch_of(b"x" * 5000)) == [0]
+        change = AlterableConfig(name="max.message.bytes", config_operation=0, value="1000")
+        await peer.ask(IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(
+            resource_type=2, resource_name="t", configs=[change])]), 1)
+        assert await outcome(peer, "t", batch_of(b"x" * 5000)) == [Code.MESSAGE_TOO_LARGE]
