@@ -57,16 +57,19 @@ def split_entry(
 
 
 def append_entry(log: "Log", stored: memoryview) -> None:
-    """Append an entry to `log`: all of it is checked before any of it is written."""
+    """Append an entry to `log`: all of it is checked before any of it is written.
+
+    A checkpoint starts a segment, so the copy's files are the original's, byte for byte.
+    """
     log.load()
     entry = split_entry(stored, log=log.name, log_end=log.log_end, end_offset=log.end_offset)
     for header, data in entry:
         if header.batch_type == CHECKPOINT:
             log.roll_to((data,), header)
             continue
-        active, file, position = log.writable()
-        if position >= active.index_due:
-            active.add_entry(header.base_offset, header.log_offset, position)
+        active, file = log.writable()
+        if file.size >= active.index_due:
+            active.add_entry(header.base_offset, header.log_offset, file.size)
         log.write(file, data)
         if header.batch_type == DATA:
             active.max_timestamp = max(active.max_timestamp, header.max_timestamp)

@@ -52,14 +52,15 @@ class Flushable(Protocol):
 class Flusher:
     """The syncs of one log; at most one is under way."""
 
-    __slots__ = ("_dirty_since_ms", "_disk", "_log", "_target", "_wait", "_waiters", "_wanted",
-                 "due_at", "flushed_end", "flushed_offset")
+    __slots__ = ("_dirty_since_ms", "_disk", "_failure", "_log", "_target", "_wait", "_waiters",
+                 "_wanted", "due_at", "flushed_end", "flushed_offset")
 
     def __init__(self, disk: Disk, log: Flushable) -> None:
         self.flushed_offset = Offset(0)
         self.flushed_end = LogOffset(0)
         self.due_at = 0  # the log end at which `appended` must be called; 0 when all is flushed
         self._dirty_since_ms = 0
+        self._failure: QuipuError | None = None
         self._disk = disk
         self._log = log
         self._wait: Wait | None = None  # of the sync under way
@@ -102,7 +103,8 @@ class Flusher:
 
     def flush_due(self, now_ms: int) -> None:
         """Flush if there was something to flush for flush.ms."""
-        if self.is_dirty and now_ms - self._dirty_since_ms >= self._log.config.flush_ms:
+        is_due = now_ms - self._dirty_since_ms >= self._log.config.flush_ms
+        if is_due and self.is_dirty and self._failure is None:
             self._dirty_since_ms = now_ms
             self.request()
 
@@ -114,8 +116,8 @@ class Flusher:
 
     def when_flushed(self, log_end: int, callback: FlushCallback) -> None:
         """Call back once everything below `log_end` is durable, or cannot be."""
-        if log_end <= self.flushed_end:
-            callback(None)
+        if self._failure is not None or log_end <= self.flushed_end:
+            callback(self._failure)
             return
         self._waiters.append((log_end, callback))
         self.request()
@@ -137,7 +139,8 @@ class Flusher:
             self._wait()
 
     def fail(self, error: QuipuError) -> None:
-        """Tell every waiter (G3)."""
+        """Tell every waiter, now and later (G3)."""
+        self._failure = error
         while self._waiters:
             self._waiters.popleft()[1](error)
 

@@ -14,9 +14,6 @@ Invariants
     L5  after a failed sync, or damage found, `failure` is set for good and every call raises it
 
 A log that was closed cleanly is not looked at until it is used: `_active` is None until then.
-
-Not here: how files are found and checked (recovery.py), reading (reading.py), group commit
-(flush.py), which segments go (retention.py).
 """
 
 import logging
@@ -25,13 +22,7 @@ from contextlib import suppress
 from typing import Final
 
 from quipu.model.batch_types import CHECKPOINT, DATA, BatchType, require_set
-from quipu.model.errors import (
-    Code,
-    Kind,
-    OffsetOutOfRange,
-    QuipuError,
-    RequestError,
-)
+from quipu.model.errors import Code, Kind, OffsetOutOfRange, QuipuError, RequestError
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, Offset
 from quipu.runtime.disk import Buffer, DiskError, DiskFull, File
 from quipu.storage import reading, trimming
@@ -131,15 +122,7 @@ class Log:
             max(state.log_start_offset, self._segments[0].base_offset))
         state.epochs.advance_start(self.log_start_offset)
         self.leader_epoch = max(self.leader_epoch, state.epochs.latest)
-        self._set_limits()
-
-    def _set_limits(self) -> None:
-        active, config = self._active, self._config
-        if active is not None:
-            active.roll_size = config.segment_bytes
-            active.roll_ms = active.created_ms + config.segment_ms
-            active.index_interval = config.index_interval_bytes
-            active.index_size_max = config.index_max_bytes
+        self._active.set_limits(self._config)
 
     # --- what it is -------------------------------------------------------------------------
 
@@ -150,7 +133,8 @@ class Log:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._set_limits()
+        if self._active is not None:
+            self._active.set_limits(config)
         if self.flusher.is_dirty:
             self.flusher.request()  # a stricter flush.messages may be due already
 
@@ -182,18 +166,15 @@ class Log:
     def set_epoch(self, epoch: Epoch) -> None:
         """This node leads the log in `epoch`, from the next offset on."""
         if epoch != self.leader_epoch:
-            self.load()
-            self._state.epochs.note(epoch, self.end_offset)
+            self.state.epochs.note(epoch, self.end_offset)
             self.leader_epoch = epoch
 
     def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
         """The last epoch at or before `epoch` and where it ended; (-1, -1) if none is known."""
-        self.load()
-        return self._state.epochs.end(epoch, self.end_offset) or (NO_EPOCH, Offset(-1))
+        return self.state.epochs.end(epoch, self.end_offset) or (NO_EPOCH, Offset(-1))
 
     def producers(self) -> list[ProducerInfo]:
-        self.load()
-        return self._state.producers.infos()
+        return self.state.producers.infos()
 
     @property
     def state(self) -> LogState:
@@ -226,14 +207,10 @@ class Log:
         file = active.file
         assert file is not None
         position = file.size
-        if position + size > active.roll_size or now_ms >= active.roll_ms:
-            active, file, position = self._make_room(size, now_ms)
+        if (position >= active.index_due or position + size > active.roll_size
+                or now_ms >= active.roll_ms):
+            active, file = self._prepare(size, now_ms)
         base_offset, log_offset = self.end_offset, self.log_end
-        if (position >= active.index_due
-                and not active.add_entry(base_offset, log_offset, position)):
-            self.roll(now_ms)
-            active, file, position = self.writable()
-            log_offset = self.log_end
         prefix = stamp(batch, header, batch_type=DATA, log_offset=log_offset,
                        base_offset=base_offset, leader_epoch=epoch)
         try:
@@ -257,6 +234,7 @@ class Log:
     ) -> Appended:
         """Append `records` as one batch of `batch_type`; those without a time get `now_ms`."""
         require_set(batch_type, self.name, self.end_offset)
+        self.load()
         assert batch_type != CHECKPOINT, "a checkpoint starts a segment: roll"
         batch = encode_batch(
             [record if record.timestamp >= 0 else record._replace(timestamp=now_ms)
@@ -275,15 +253,7 @@ class Log:
         self, batch_type: int, batch: bytearray, header: BatchHeader, now_ms: int
     ) -> LogOffset:
         """Write a batch that takes no client offsets; `batch` has its offset and epoch."""
-        size = len(batch) + PREFIX_SIZE
-        self.load()
-        active, file, position = self.writable()
-        if position + size > active.roll_size or now_ms >= active.roll_ms:
-            active, file, position = self._make_room(size, now_ms)
-        if (position >= active.index_due
-                and not active.add_entry(self.end_offset, self.log_end, position)):
-            self.roll(now_ms)
-            active, file, position = self.writable()
+        _, file = self._prepare(len(batch) + PREFIX_SIZE, now_ms)
         log_offset = self.log_end
         self.write(file, pack_prefix(batch, batch_type=batch_type, log_offset=log_offset), batch)
         self.log_end = LogOffset(log_offset + header.last_offset_delta + 1)
@@ -292,11 +262,7 @@ class Log:
         return log_offset
 
     def append_stored(self, stored: memoryview) -> None:
-        """Append an entry that another log made: stored batches, by value, all of one type.
-
-        Each must be whole and come next in both offsets.  A checkpoint starts a segment, so the
-        copy's files are the original's, byte for byte.
-        """
+        """Append an entry that another log made: stored batches, by value, all of one type."""
         append_entry(self, stored)
 
     def replayed(self, header: StoredHeader, stored: memoryview) -> None:
@@ -325,31 +291,34 @@ class Log:
 
     # --- segments ---------------------------------------------------------------------------
 
-    def _make_room(self, size: int, now_ms: int) -> tuple[Segment, File, int]:
-        """The active segment is full or old: roll, unless nothing is in it yet."""
-        active = self._active
-        assert active is not None
+    def _prepare(self, size: int, now_ms: int) -> tuple[Segment, File]:
+        """Roll if the active segment is full or old, and index the batch that comes next."""
+        active, file = self.writable()
         if size > self._config.segment_bytes + PREFIX_SIZE:
             raise RequestError(f"{self.name}: batch of {size} bytes exceeds segment.bytes = "
                                f"{self._config.segment_bytes}", code=Code.RECORD_LIST_TOO_LARGE)
-        if self.log_end == active.first_end:
-            active.roll_ms = now_ms + self._config.segment_ms
-        else:
+        if file.size + size > active.roll_size or now_ms >= active.roll_ms:
+            if self.log_end == active.first_end:  # nothing is in it yet
+                active.roll_ms = now_ms + self._config.segment_ms
+            else:
+                self.roll(now_ms)
+        elif file.size >= active.index_due and not active.add_entry(
+                self.end_offset, self.log_end, file.size):
             self.roll(now_ms)
         return self.writable()
 
-    def writable(self) -> tuple[Segment, File, int]:
-        """The active segment, its file, and its size."""
+    def writable(self) -> tuple[Segment, File]:
+        """The active segment and its file."""
         active = self._active
         assert active is not None
         assert active.file is not None
-        return active, active.file, active.file.size
+        return active, active.file
 
     def roll(self, now_ms: int) -> None:
         """Complete the active segment and start the next; what is complete is made durable."""
         self.load()
         if len(self.unsynced) > 1:
-            self.flusher.flush_now()  # the one before the last must be sealed by now (S3)
+            self.flush_now()  # the one before the last must be sealed by now (S3)
         self._state.producers.expire(now_ms, self._config.producer_expiration_ms)
         self._start_segment(now_ms)
         self.flusher.request()
@@ -372,22 +341,18 @@ class Log:
         self._active = active
         self.log_end = LogOffset(self.log_end + header.last_offset_delta + 1)
         active.first_end = self.log_end
-        self._set_limits()
+        active.set_limits(self._config)
         if self.log_end >= self.flusher.due_at:
             self.flusher.appended(header.base_timestamp)
 
     def delete_records(self, before: Offset, now_ms: int) -> Offset:
-        """Records below `before` are gone for clients; -1 means up to the high watermark.
-
-        Gives the log start offset.  Files go with the next retention.
-        """
+        """Records below `before` are gone for clients; gives the log start offset."""
         return trimming.delete_records(self, before, now_ms)
 
     def apply_retention(self, now_ms: int) -> int:
         """Remove segments by age, by size, or whose records were deleted; gives how many."""
-        clean = self._memory.clean
-        if self._active is None and clean is not None and not may_expire(
-                clean.oldest_ms, clean.size_bytes, self._config, now_ms):
+        clean = self._memory.clean if self._active is None else None
+        if clean is not None and not may_expire(clean, self._config, now_ms):
             return 0  # no need to open its files
         return trimming.apply_retention(self, now_ms)
 
@@ -429,19 +394,16 @@ class Log:
 
     def read_stored(self, log_offset: LogOffset = LOG_BEGIN) -> Iterator[StoredBatch]:
         """Every batch, of any type, from the one that holds `log_offset` on; checked."""
-        self.load()
-        return reading.read_stored(self._segments, log_offset)
+        return reading.read_stored(self.segments, log_offset)
 
     def find_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """The first record that is as new as `timestamp_ms`."""
-        self.load()
-        return reading.find_timestamp(self._segments, timestamp_ms,
+        return reading.find_timestamp(self.segments, timestamp_ms,
                                       start_offset=self.log_start_offset)
 
     def max_timestamp(self) -> TimestampAndOffset | None:
         """The first of the newest records."""
-        self.load()
-        newest = reading.max_timestamp(self._segments, start_offset=self.log_start_offset)
+        newest = reading.max_timestamp(self.segments, start_offset=self.log_start_offset)
         return self.find_timestamp(newest) if newest >= 0 else None
 
     # --- durability -------------------------------------------------------------------------
@@ -452,6 +414,7 @@ class Log:
 
     @property
     def flushed_end(self) -> LogOffset:
+        """The log end up to which everything is durable."""
         return self.flusher.flushed_end
 
     @property
@@ -461,29 +424,21 @@ class Log:
 
     def when_flushed(self, offset: Offset, callback: FlushCallback) -> None:
         """Call back when all below `offset` is durable: now, or after the next group commit."""
-        if self.failure is None and self.flusher.flushed_offset >= offset:
-            callback(None)
-        else:
-            assert offset <= self.end_offset, (offset, self.end_offset)
-            self.when_log_flushed(self.log_end, callback)
+        assert offset <= self.end_offset, (offset, self.end_offset)
+        is_flushed = offset <= self.flusher.flushed_offset
+        self.flusher.when_flushed(0 if is_flushed else self.log_end, callback)
 
     def when_log_flushed(self, log_offset: LogOffset, callback: FlushCallback) -> None:
         """The same by log offset, which also counts internal batches."""
-        if self.failure is not None:
-            callback(self.failure)
-        else:
-            self.flusher.when_flushed(log_offset, callback)
+        self.flusher.when_flushed(log_offset, callback)
 
     async def flush(self) -> None:
         """Return when everything appended so far is durable."""
-        if self.failure is not None:
-            raise self.failure
         await self.flusher.flush()
 
     def flush_due(self, now_ms: int) -> None:
         """Start a flush if flush.ms has passed since the first append that needs one."""
-        if self.failure is None:
-            self.flusher.flush_due(now_ms)
+        self.flusher.flush_due(now_ms)
 
     def flush_now(self) -> None:
         """Block until everything is durable; for closing, and where there is no loop."""

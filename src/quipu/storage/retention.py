@@ -7,6 +7,7 @@ watermark, and for one reason each: a segment that no reason touches ends the li
 from collections.abc import Sequence
 
 from quipu.storage.config import LogConfig
+from quipu.storage.place import CleanStop
 from quipu.storage.segment import Segment
 
 
@@ -45,7 +46,7 @@ def _is_old(segment: Segment, config: LogConfig, now_ms: int) -> bool:
     return 0 <= config.retention_ms < now_ms - segment.newest_ms
 
 
-def may_expire(oldest_ms: int, size_bytes: int, config: LogConfig, now_ms: int) -> bool:
-    """Could a log of this size, whose oldest segment is this old, have something to remove?"""
-    return (0 <= config.retention_ms < now_ms - oldest_ms
-            or 0 <= config.retention_bytes < size_bytes)
+def may_expire(clean: CleanStop, config: LogConfig, now_ms: int) -> bool:
+    """Could a log that was closed like that have something to remove?"""
+    return (0 <= config.retention_ms < now_ms - clean.oldest_ms
+            or 0 <= config.retention_bytes < clean.size_bytes)

@@ -25,6 +25,7 @@ from quipu.model.batch_types import DATA
 from quipu.model.errors import CorruptLog, MalformedBytes
 from quipu.model.ids import NO_TIMESTAMP
 from quipu.runtime.disk import Disk, File, NotFound
+from quipu.storage.config import LogConfig
 from quipu.storage.index import (
     DELTA_MAX,
     ENTRY_SIZE,
@@ -126,6 +127,13 @@ class Segment:
                        self.max_timestamp, self.created_ms)
 
     # --- writing ----------------------------------------------------------------------------
+
+    def set_limits(self, config: LogConfig) -> None:
+        """When to roll, and how densely to index."""
+        self.roll_size = config.segment_bytes
+        self.roll_ms = self.created_ms + config.segment_ms
+        self.index_interval = config.index_interval_bytes
+        self.index_size_max = config.index_max_bytes
 
     def add_entry(self, offset: int, log_offset: int, position: int) -> bool:
         """Index the batch that is about to be written; False if the index is full."""

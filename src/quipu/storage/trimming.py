@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def delete_records(log: "Log", before: Offset, now_ms: int) -> Offset:
-    """Move the log start offset by a batch in the log itself, so that it is as durable as that."""
+    """Move the log start offset, to the high watermark for -1; files go with the next retention.
+
+    The move is a batch in the log itself, so it is as durable as any other.
+    """
+    log.load()
     before = log.high_watermark if before == -1 else before
     if not 0 <= before <= log.high_watermark:
         raise OffsetOutOfRange(log.name, before, log.log_start_offset, log.high_watermark)
