@@ -184,8 +184,8 @@ class Connection:
             data, size = partial.data, partial.size
             self._forget_partial()
             self._consume(memoryview(data), size)
-        if not self._paused:
-            self._start_reading()
+        if not self._paused and (self._partial is None or self._view is not None):
+            self._start_reading()  # else there is no room to read into: `_retry_room` goes on
 
     def _on_readable(self) -> None:
         if self._paused:
@@ -298,6 +298,9 @@ class Connection:
         assert partial is not None
         room = min(wanted, 2 * len(partial.data))
         if not self._server.take(room):
+            return False
+        if self._closed:  # it was itself the slowest: room was made by closing it
+            self._server.give_back(room)
             return False
         data = bytearray(room)
         data[: partial.size] = memoryview(partial.data)[: partial.size]
