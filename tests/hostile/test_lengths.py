@@ -7,11 +7,13 @@ import time
 
 import pytest
 
+from quipu.model.errors import Code
 from quipu.wire.frame import encode_request
+from quipu.wire.messages.k00_produce import ProduceResponse
 from quipu.wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.harness.node import RunningNode
 from tests.harness.raw import RawConnection
-from tests.hostile.bystander import Bystander
+from tests.hostile.bystander import PRODUCE_VERSION, TOPIC, Bystander, produce_request
 from tests.hostile.conftest import MIB, PARTIAL_SIZE_MAX, REQUEST_SIZE_MAX, anonymous_size
 
 pytestmark = pytest.mark.xdist_group("hostile")  # one node for all
@@ -78,11 +80,13 @@ def _push(sockets: list[socket.socket]) -> None:
 
 
 def test_memory_of_large_requests_is_given_back(unharmed: RunningNode) -> None:
-    """K8: after the pushers are gone a request of many megabytes is received again."""
+    """K2, K8: after the pushers are gone a large request is received whole, and gets its answer:
+    here that the batch exceeds max.message.bytes.
+    """
     with RawConnection(unharmed.host, unharmed.port) as connection:
-        connection.send(struct.pack(">i", 32 * MIB) + struct.pack(">hhih", 999, 0, 1, -1))
-        connection.send(b"x" * (32 * MIB - 10))
-        assert connection.is_closed_by_peer()  # received in full, and of an unknown kind
+        response = connection.ask(produce_request(TOPIC, b"x" * 32 * MIB), PRODUCE_VERSION)
+    assert isinstance(response, ProduceResponse)
+    assert response.responses[0].partition_responses[0].error_code == Code.MESSAGE_TOO_LARGE
 
 
 def test_trickling_connections_harm_no_one(unharmed: RunningNode) -> None:
