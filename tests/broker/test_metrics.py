@@ -70,9 +70,9 @@ def test_every_counter_has_a_name_and_shows_its_value() -> None:
     net = NetStats()
     wanted = 1
     for numbers in (stats, net):
-        for field in dataclasses.fields(numbers):
-            if isinstance(getattr(numbers, field.name), int | float):
-                setattr(numbers, field.name, wanted)
+        for each in dataclasses.fields(numbers):
+            if isinstance(getattr(numbers, each.name), int | float):
+                setattr(numbers, each.name, wanted)
                 wanted += 1
 
     found = samples(make_sources(stats=stats, net=net))

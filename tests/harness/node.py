@@ -34,8 +34,8 @@ _HTTP = re.compile(r"http[\"=: ]+(?P<address>[\d.]+:\d+)")
 def environment() -> dict[str, str]:
     """This process's variables, with the checkout importable.
 
-    Left out are `QUIPU_` settings, and whatever keeps Python from caching what it compiles: a user's
-    node compiles its modules once, not at every start.
+    Left out are `QUIPU_` settings, and whatever keeps Python from caching what it compiles: the
+    node of a user compiles its modules once, not at every start.
     """
     kept = {
         name: value

@@ -12,8 +12,8 @@ Nothing here decides anything: see the parts.
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 from quipu.broker import http, metrics
 from quipu.broker.cluster import Cluster
@@ -22,19 +22,18 @@ from quipu.broker.fetch_sessions import FetchSessions
 from quipu.broker.groups import Groups
 from quipu.broker.health import Health, Phase
 from quipu.broker.partitions import Partitions
+from quipu.broker.samples import group_samples, lag_samples
 from quipu.broker.server import Session
 from quipu.broker.stats import Stats
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
-from quipu.runtime import process
 from quipu.runtime.clock import Clock, SystemClock
 from quipu.runtime.connection import NetLimits
 from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
-from quipu.runtime.net import CannotListen, FrameServer
+from quipu.runtime.net import FrameServer
 from quipu.runtime.rng import Rng, SystemRng
 from quipu.runtime.spawn import spawn
 from quipu.storage.data_directory import DataDirectory
-from quipu.wire.messages import REQUESTS
 
 _log = logging.getLogger(__name__)
 
@@ -43,11 +42,7 @@ FLUSH_TICK_SECONDS: Final = 0.1  # how exactly flush.ms is kept
 STOP_SECONDS_MAX: Final = 10.0  # for answers to leave
 NEVER_IDLE_SECONDS: Final = 10 * 365 * 86_400.0
 EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 addresses to listen on, not to be told
-
-
-API_NAMES: Final = {
-    key: request.__name__.removesuffix("Request") for key, request in REQUESTS.items()
-}
+T = TypeVar("T")
 
 
 class Node:
@@ -145,32 +140,20 @@ class Node:
     async def _start_http(self) -> None:
         listener = self.settings.metrics_listener
         sources = metrics.Sources(
-            stats=self.stats, net=self._frames.stats, usage=process.usage,
-            started_at=process.started_at(), api_names=API_NAMES,
-            partitions=self._partition_views, groups=self._group_samples,
+            stats=self.stats, net=self._frames.stats, partitions=self._partition_views,
+            groups=lambda: self._samples(group_samples), lags=lambda: self._samples(lag_samples),
             ready=lambda: self.health.ready,
         )
         self._http = http.HttpServer(http.routes(self.health, sources))
-        try:
-            host, port = await self._http.start(listener.host, listener.port)
-        except OSError as error:
-            if "metrics.listener" in self.settings.explicit:
-                raise CannotListen(
-                    f"cannot serve metrics on {listener}: {error.strerror or error}; choose "
-                    "another address with --set metrics.listener=HOST:PORT") from error
-            host, port = await self._http.start(listener.host, 0)
+        host, port = await self._http.start(
+            listener.host, listener.port, or_any="metrics.listener" not in self.settings.explicit)
         _log.info("metrics and health", extra={"http": f"{host}:{port}"})
 
     def _partition_views(self) -> Sequence[metrics.PartitionView]:
         return [] if self.health.phase is Phase.STARTING else list(self.broker.partitions.all())
 
-    def _group_samples(self) -> list[metrics.GroupSample]:
-        if self.health.phase is Phase.STARTING:
-            return []
-        return [
-            metrics.GroupSample(group.group_id, group.state.value, len(group.members))
-            for group in self.broker.groups.all()
-        ]
+    def _samples(self, take: Callable[[Broker], Iterable[T]]) -> Iterable[T]:
+        return [] if self.health.phase is Phase.STARTING else take(self.broker)
 
     # -- in the background
 
