@@ -184,8 +184,9 @@ class Connection:
             data, size = partial.data, partial.size
             self._forget_partial()
             self._consume(memoryview(data), size)
-        if not self._paused and (self._partial is None or self._view is not None):
-            self._start_reading()  # else there is no room to read into: `_retry_room` goes on
+        has_room = self._partial is None or self._view is not None
+        if has_room and not self._paused:
+            self._start_reading()  # without room, `_retry_room` goes on
 
     def _on_readable(self) -> None:
         if self._paused:
