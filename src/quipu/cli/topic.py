@@ -12,6 +12,7 @@ from confluent_kafka.admin import (
     ConfigSource,
     NewPartitions,
     NewTopic,
+    TopicDescription,
 )
 
 from quipu.cli import kafka
@@ -159,10 +160,15 @@ def _tell_created(
     admin: AdminClient, names: list[str], created: list[str], *, as_json: bool
 ) -> None:
     for name in names:
-        topic = _description(admin, name)
-        size = len(topic["partitions"])
+        topic = _describe(admin, name)
+        size = len(topic.partitions)
         if as_json:
-            row = {"topic": name, "id": topic["id"], "partitions": size, "created": name in created}
+            row = {
+                "topic": name,
+                "id": str(topic.topic_id),
+                "partitions": size,
+                "created": name in created,
+            }
             print_json(row)
         elif name in created:
             tell(f"created {name} with {count(size, 'partition')}")
@@ -170,10 +176,15 @@ def _tell_created(
             tell(f"{name} is there already")
 
 
+def _describe(admin: AdminClient, name: str) -> TopicDescription:
+    futures = admin.describe_topics(TopicCollection([name]))
+    topic: TopicDescription = kafka.result(futures[name], f"cannot describe topic {name}")
+    return topic
+
+
 def _description(admin: AdminClient, name: str) -> dict[str, Any]:
     """A topic as a JSON object, its offsets included."""
-    futures = admin.describe_topics(TopicCollection([name]))
-    topic = kafka.result(futures[name], f"cannot describe topic {name}")
+    topic = _describe(admin, name)
     partitions = sorted(topic.partitions, key=lambda each: each.id)
     limits = kafka.bounds(admin, [TopicPartition(name, each.id) for each in partitions])
     rows = []
@@ -181,7 +192,7 @@ def _description(admin: AdminClient, name: str) -> dict[str, Any]:
         start, end = limits[name, each.id]
         row = {
             "partition": each.id,
-            "leader": each.leader.id if each.leader else None,
+            "leader": getattr(each.leader, "id", None),  # there may be none
             "replicas": [node.id for node in each.replicas],
             "isr": [node.id for node in each.isr],
             "start": start,
