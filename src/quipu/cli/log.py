@@ -59,8 +59,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line."
 
 
 @app.command()
-def show(  # noqa: PLR0917 typer takes options by name
+def show(
     paths: Paths,
+    *,
     with_records: Annotated[
         bool, typer.Option("--records", help="Decode the records too.")
     ] = False,

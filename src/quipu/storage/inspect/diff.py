@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from quipu.model.batch_types import describe
 from quipu.runtime.disk import Disk
+from quipu.runtime.pages import release_pages
+from quipu.storage.inspect.examine import RELEASE_SIZE
 from quipu.storage.inspect.files import LogFiles, SegmentFile
 from quipu.storage.inspect.walk import Batch, Damage, walk
 from quipu.wire.stored_batch import StoredHeader, check_body
@@ -96,7 +98,11 @@ class _Side:
 def _items(disk: Disk, log: LogFiles) -> Iterator[Item]:
     for segment in log.segments:
         data = disk.map(segment.path)
+        release_at = RELEASE_SIZE
         for found in walk(data, log_offset_min=segment.first_log_offset or 0, verify=False):
+            if found.position >= release_at:
+                release_pages(data, found.position)
+                release_at = found.position + RELEASE_SIZE
             yield Item(segment, data, found)
 
 

@@ -19,12 +19,14 @@ from typing import Final, NamedTuple
 from quipu.model.batch_types import DATA, describe
 from quipu.model.ids import NO_TIMESTAMP
 from quipu.runtime.disk import Disk
+from quipu.runtime.pages import release_pages
 from quipu.storage.inspect.continuity import Continuity, Finding, Kind
 from quipu.storage.inspect.files import LogFiles, SegmentFile
 from quipu.storage.inspect.index_check import IndexCheck
 from quipu.storage.inspect.walk import Batch, Damage, walk
 from quipu.wire.stored_batch import STORED_HEADER_SIZE, Fault, StoredHeader, check_header
 
+RELEASE_SIZE: Final = 32 << 20  # bytes walked after which their memory is given back
 _FAR: Final = 1 << 62  # an end that no batch reaches: to check a header without its body
 
 
@@ -181,14 +183,19 @@ class Examination:
         self.summary.bytes += len(data)
         index = IndexCheck(self._disk, segment)
         log_offset_min = max(segment.first_log_offset or 0, self._continuity.next_log_offset or 0)
+        release_at = RELEASE_SIZE
         for item in walk(data, log_offset_min=log_offset_min, verify=self._verify):
+            if item.position >= release_at:
+                release_pages(data, item.position)
+                release_at = item.position + RELEASE_SIZE
             if isinstance(item, Damage):
                 index.note_damage()
                 yield self._damage(segment, item)
                 continue
             index.note(item.position, item.header)
             findings = self._batch_findings(segment, item)
-            if self._selection.wants(item.header) or any(each.is_fault for each in findings):
+            if (self._selection is EVERYTHING or self._selection.wants(item.header)
+                    or any(each.is_fault for each in findings)):
                 yield SeenBatch(segment, item, findings, data, self._verify)
         is_last = segment == self.log.segments[-1]
         findings = index.finish(len(data), is_last=is_last)
