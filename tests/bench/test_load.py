@@ -57,7 +57,7 @@ def test_a_closed_loop_counts_what_the_broker_took(
 ) -> None:
     """K2: requests, records and bytes agree with the broker's own count."""
     frame = ready(broker)
-    found = run_produce([(broker.address, frame)] * connections, pipeline, SHORT)
+    found = run_produce([(broker.address, [frame])] * connections, pipeline, SHORT)
 
     assert 0 < found.requests <= broker.produced <= found.requests + connections * pipeline
     assert found.records == found.requests * BATCH.record_count
@@ -70,7 +70,7 @@ def test_a_closed_loop_counts_what_the_broker_took(
 def test_a_large_batch_goes_out_in_pieces(broker: FakeBroker) -> None:
     """K2: a batch larger than the socket's buffer arrives whole, checksum and all."""
     frame = ready(broker, make_batch(record_size=100_000, batch_size=8 << 20))
-    found = run_produce([(broker.address, frame)], 4, SHORT)
+    found = run_produce([(broker.address, [frame])], 4, SHORT)
 
     assert 0 < found.requests <= broker.produced
 
@@ -79,7 +79,7 @@ def test_unanswered_batches_are_sent_too(broker: FakeBroker) -> None:
     """V12: acks=0 has no answers; what the kernel took counts, and all of it arrives."""
     frame = ready(broker, acks=0)
     window = Window(seconds=5.0, warmup_seconds=0.0, size_max=200_000)
-    found = run_produce([(broker.address, frame)], 8, window)
+    found = run_produce([(broker.address, [frame])], 8, window)
 
     assert found.latency is None
     for _ in range(200):
@@ -94,7 +94,7 @@ def test_a_refused_batch_ends_the_run_with_the_reason(broker: FakeBroker) -> Non
     frame = ready(broker)
     broker.produce_error = 10
     with pytest.raises(BenchError, match="refused a batch: MESSAGE_TOO_LARGE: as told"):
-        run_produce([(broker.address, frame)], 4, SHORT)
+        run_produce([(broker.address, [frame])], 4, SHORT)
 
 
 def test_a_broker_that_hangs_up_ends_the_run(broker: FakeBroker) -> None:
@@ -102,13 +102,13 @@ def test_a_broker_that_hangs_up_ends_the_run(broker: FakeBroker) -> None:
     frame = ready(broker)
     broker.hang_up_at = 3
     with pytest.raises(BenchError, match=r"(closed|broke) the connection"):
-        run_produce([(broker.address, frame)], 2, SHORT)
+        run_produce([(broker.address, [frame])], 2, SHORT)
 
 
 def test_a_consumer_reads_the_log_round_and_round(broker: FakeBroker) -> None:
     """K2: old data from the start to the end, then again; records are counted once per round."""
     frame = ready(broker)
-    run_produce([(broker.address, frame)], 4, Window(
+    run_produce([(broker.address, [frame])], 4, Window(
         seconds=5, warmup_seconds=0, size_max=20 * len(BATCH.data)))
     fetch = fetch_frame("t", 0, size_max=3000)
     found = run_fetch([(broker.address, fetch)] * 2, 3000, SHORT)

@@ -7,6 +7,7 @@ A closed loop tells throughput, and latency under full load.  Latency at a given
 loop, which does not wait for the server (open_loop.py).
 """
 
+import itertools
 import select
 import socket
 import time
@@ -128,11 +129,14 @@ class _Sender:
 
 
 class Producer(_Sender):
-    """Sends one batch again and again."""
+    """Sends the same frames in turn, again and again; all look alike but for their partition."""
 
-    def __init__(self, address: Address, frame: ProduceFrame, pipeline: int, meter: Meter) -> None:
+    def __init__(
+        self, address: Address, frames: Sequence[ProduceFrame], pipeline: int, meter: Meter
+    ) -> None:
         super().__init__(address)
-        self.frame = frame
+        self.frame = frames[0]
+        self._next = itertools.cycle([frame.data for frame in frames]).__next__
         self._meter = meter
         self._pipeline = pipeline
         self._sent_at: deque[float] = deque()
@@ -140,7 +144,7 @@ class Producer(_Sender):
         self._buffer = bytearray(RECEIVE_SIZE)
         self._view = memoryview(self._buffer)
         self._have = 0  # bytes of an answer that has not come whole
-        self._answer = frame.answer
+        self._answer = self.frame.answer
 
     @property
     def wants_write(self) -> bool:
@@ -157,7 +161,7 @@ class Producer(_Sender):
         self.flush()
         if self.frame.acks == 0 and not self._stopped and not self._out:
             for _ in range(self._pipeline):  # nobody will answer: handed to the kernel is done
-                self.send(self.frame.data)
+                self.send(self._next())
             self._count(self._pipeline)
 
     def readable(self, now: float) -> None:
@@ -199,14 +203,13 @@ class Producer(_Sender):
 
     def request(self, count: int, now: float) -> None:
         """Send `count` batches; `now` is when their latencies begin."""
-        data = self.frame.data
         self._sent_at.extend([now] * count)
         self.in_flight += count
-        if len(data) <= JOIN_SIZE_MAX:
-            self.send(data * count)
+        if count > 1 and len(self.frame.data) <= JOIN_SIZE_MAX:
+            self.send(b"".join([self._next() for _ in range(count)]))
         else:
             for _ in range(count):
-                self.send(data)
+                self.send(self._next())
 
 
 class Fetcher(_Sender):
@@ -266,11 +269,11 @@ class Fetcher(_Sender):
 
 
 def run_produce(
-    targets: list[tuple[Address, ProduceFrame]], pipeline: int, window: Window
+    targets: Sequence[tuple[Address, Sequence[ProduceFrame]]], pipeline: int, window: Window
 ) -> Measured:
-    """Produce on one connection per target."""
+    """Produce on one connection per target, to the partitions of its frames in turn."""
     meter = Meter()
-    workers = [Producer(address, frame, pipeline, meter) for address, frame in targets]
+    workers = [Producer(address, frames, pipeline, meter) for address, frames in targets]
     return drive(workers, meter, window)
 
 

@@ -50,7 +50,7 @@ def append(
     path = Path(directory) / "append"
     try:
         with serving(bare.append, len(frame.data), frame.sample, str(path)) as (port, pid):
-            targets = [(Address(_LOCAL, port), frame)] * connections
+            targets = [(Address(_LOCAL, port), [frame])] * connections
             found: Measured = in_child(
                 run_produce, targets, pipeline, replace(window, server_pid=pid)
             )
@@ -64,7 +64,7 @@ def echo(
 ) -> Measured:
     """Receive the same requests and answer them, nothing else."""
     with serving(bare.echo, len(frame.data), frame.sample) as (port, pid):
-        targets = [(Address(_LOCAL, port), frame)] * connections
+        targets = [(Address(_LOCAL, port), [frame])] * connections
         found: Measured = in_child(run_produce, targets, pipeline, replace(window, server_pid=pid))
         return found
 

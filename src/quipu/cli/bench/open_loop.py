@@ -70,7 +70,7 @@ def run_at_rate(
     with contextlib.suppress(OSError):
         Path("/proc/self/timerslack_ns").write_text(str(TIMER_SLACK_NS), encoding="ascii")
     meter = Meter()
-    producer = Producer(address, produce, 0, meter)
+    producer = Producer(address, [produce], 0, meter)
     producer.stop()  # sends what it is told to, and nothing by itself
     schedule = _Schedule(time.perf_counter() + 0.05, rate)
     follower = None if fetch is None else _Follower(address, fetch, schedule)

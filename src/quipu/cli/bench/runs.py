@@ -97,14 +97,23 @@ class Session:
             self.topic, partition, self.batch, acks=self.load.acks, version=self.produce_version
         )
 
-    def produce_targets(self) -> list[tuple[Address, ProduceFrame]]:
-        """One per connection; connections take the partitions in turn."""
-        count = len(self.leaders)
-        frames = [self.produce_frame(partition) for partition in range(count)]
-        return [
-            (self.leaders[each % count], frames[each % count])
-            for each in range(self.load.connections)
-        ]
+    def produce_targets(self) -> list[tuple[Address, list[ProduceFrame]]]:
+        """One per connection; with fewer connections than partitions, each goes to several.
+
+        A connection keeps to partitions of one leader.
+        """
+        by_leader: dict[Address, list[ProduceFrame]] = {}
+        for partition, leader in enumerate(self.leaders):
+            by_leader.setdefault(leader, []).append(self.produce_frame(partition))
+        leaders, connections = list(by_leader), self.load.connections
+        targets = []
+        for each in range(max(connections, len(leaders))):
+            leader = leaders[each % len(leaders)]
+            frames = by_leader[leader]
+            step = max(1, connections // len(leaders))
+            start = each // len(leaders)
+            targets.append((leader, frames[start % len(frames) :: min(step, len(frames))]))
+        return targets
 
     def fetch_targets(self) -> list[tuple[Address, FetchFrame]]:
         count = len(self.leaders)

@@ -25,7 +25,7 @@ class _Source(Producer):
     def __init__(
         self, address: Address, frame: ProduceFrame, shared: _Round
     ) -> None:
-        super().__init__(address, frame, 1, Meter())  # what counts is what consumers get
+        super().__init__(address, [frame], 1, Meter())  # what counts is what consumers get
         self._shared = shared
 
     def readable(self, now: float) -> None:

@@ -1,0 +1,254 @@
+"""The table that `make bench` prints: each kind of work as a ratio to the machine's own limit.
+
+    P1   large batches           throughput / receive + append
+    P2   16 KiB batches          broker CPU per GB / receive + append + CRC
+    P3   one small record        requests / bare echo server, one request in flight each
+    P4   fetch of old data       throughput / sendfile
+    P5   fetch at the tail       throughput / bare fan-out, many consumers
+    P6   1000 requests a second  produce p99 / echo p99
+    P7   fsync before answering  batches / (fdatasync rate * batches in flight)
+    P15  many partitions, many connections: CPU per request, against few
+
+Broker and limit take turns, ROUNDS times, and of each the best round counts: a neighbour on the
+machine can only make a round worse.  Windows end after SIZE_MAX bytes, so that the page cache
+hands out the same warm pages to both sides.
+
+Nothing asserts on time; a ratio that misses its aim says so in the table.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from quipu.cli.bench import limits, runs
+from quipu.cli.bench.frames import fetch_frame
+from quipu.cli.bench.measured import Measured
+from quipu.cli.bench.processes import in_child
+from quipu.cli.bench.report import Ratio, ratio
+from quipu.cli.bench.runs import Load, Session
+from quipu.cli.bench.tail import run_tail
+from quipu.cli.bench.target import Target
+
+ROUNDS: Final = 3
+SIZE_MAX: Final = 384 << 20
+WARM_SIZE: Final = 1 << 30
+CONSUMERS: Final = 16
+FEW: Final = 16
+MANY: Final = 1000
+FSYNC_IN_FLIGHT: Final = 32
+RATE_ROUNDS: Final = 2
+
+
+@dataclass(slots=True)
+class Series:
+    """Rounds of one measurement; the best one speaks for it."""
+
+    rounds: list[Measured] = field(default_factory=list)
+
+    @property
+    def megabytes(self) -> float:
+        return max(each.megabytes_per_second for each in self.rounds)
+
+    @property
+    def requests(self) -> float:
+        return max(each.requests_per_second for each in self.rounds)
+
+    @property
+    def cpu_per_gigabyte(self) -> float | None:
+        return _least([each.cpu_seconds_per_gigabyte for each in self.rounds])
+
+    @property
+    def cpu_per_1000_requests(self) -> float | None:
+        return _least([each.cpu_seconds_per_1000_requests for each in self.rounds])
+
+    @property
+    def p99_us(self) -> float | None:
+        return _least([each.latency.p99_us for each in self.rounds if each.latency])
+
+    @property
+    def best(self) -> Measured:
+        return max(self.rounds, key=lambda each: each.megabytes_per_second)
+
+
+@dataclass(slots=True)
+class Line:
+    """One kind of work: the broker, its limit, and the ratios between them."""
+
+    name: str
+    broker: Series
+    limit: Series
+    ratios: list[Ratio]
+
+
+def _least(values: list[float | None]) -> float | None:
+    return min((each for each in values if each is not None), default=None)
+
+
+def warm_up(directory: str) -> None:
+    """Make the kernel touch the memory that page-cache appends will use."""
+    path = Path(directory) / "warm"
+    piece = bytes(1 << 20)
+    with path.open("wb", buffering=0) as file:
+        for _ in range(WARM_SIZE // len(piece)):
+            file.write(piece)
+    path.unlink()
+
+
+def in_turns(
+    target: Target, load: Load, limit: Callable[[Session], Measured],
+    broker: Callable[[Session], Measured], rounds: int = ROUNDS,
+) -> tuple[Series, Series]:
+    """(broker, limit), measured in turns; each round has a topic of its own."""
+    found, limited = Series(), Series()
+    for _ in range(rounds):
+        with runs.session(target, load) as run:
+            limited.rounds.append(limit(run))
+            found.rounds.append(broker(run))
+    return found, limited
+
+
+def p1(target: Target, directory: str, *, batch_size: int, pipeline: int) -> Line:
+    """Large batches, one connection."""
+    load = Load(seconds=2.0, batch_size=batch_size, pipeline=pipeline, size_max=SIZE_MAX)
+    broker, limit = in_turns(
+        target, load, lambda run: runs.limit_append(run, directory), runs.broker_produce)
+    share = ratio(broker.megabytes, limit.megabytes)
+    name = f"produce, {batch_size >> 10} KiB batches"
+    return Line(name, broker, limit, [
+        Ratio(number="P1", about=f"{name} / receive + append", value=share, aim=0.8)])
+
+
+def p2(target: Target, directory: str) -> Line:
+    """What a GB of middling batches costs."""
+    load = Load(seconds=2.0, record_size=100, batch_size=16 << 10, pipeline=16, size_max=SIZE_MAX)
+    broker, limit = in_turns(
+        target, load, lambda run: runs.limit_append(run, directory), runs.broker_produce)
+    crc = limits.crc(load.batch()).cpu_seconds_per_gigabyte
+    append = limit.cpu_per_gigabyte
+    floor = None if crc is None or append is None else crc + append
+    return Line("produce, 16 KiB batches of 100 B", broker, limit, [
+        Ratio(number="P2", about="CPU per GB, 16 KiB batches / receive + append + CRC",
+              value=ratio(broker.cpu_per_gigabyte, floor), aim=1.5, better="lower")])
+
+
+def p3(target: Target, _directory: str) -> Line:
+    """Requests so small that only the work per request counts."""
+    load = Load(seconds=1.5, record_size=100, batch_size=1, connections=32, pipeline=1)
+    broker, limit = in_turns(target, load, runs.limit_echo, runs.broker_produce)
+    return Line("produce, one 100 B record", broker, limit, [
+        Ratio(number="P3", about="requests of one 100 B record / bare echo server",
+              value=ratio(broker.requests, limit.requests), aim=0.5),
+        Ratio(number="", about="the same by CPU: echo / broker, per request",
+              value=ratio(limit.cpu_per_1000_requests, broker.cpu_per_1000_requests))])
+
+
+def p4(target: Target, directory: str) -> Line:
+    """Old data in large pieces."""
+    load = Load(seconds=1.5, preload_size=128 << 20)
+    found, limited = Series(), Series()
+    with runs.session(target, load) as run:
+        runs.preload(run)
+        for _ in range(ROUNDS):
+            limited.rounds.append(runs.limit_send(run, directory, by_sendfile=True))
+            found.rounds.append(runs.broker_consume(run))
+    return Line("fetch of old data, 1 MiB", found, limited, [
+        Ratio(number="P4", about="fetch of old data, 1 MiB / sendfile", aim=0.8,
+              value=ratio(found.megabytes, limited.megabytes)),
+        Ratio(number="", about="the same by CPU: sendfile / broker, per GB",
+              value=ratio(limited.cpu_per_gigabyte, found.cpu_per_gigabyte))])
+
+
+def p5(target: Target, _directory: str) -> Line:
+    """New data to many consumers at once."""
+    load = Load(seconds=1.5, batch_size=64 << 10)
+
+    def limit(run: Session) -> Measured:
+        return limits.fan_out(
+            run.produce_frame(), fetch_frame(run.topic, 0, size_max=len(run.batch.data)),
+            run.batch, topic=run.topic, consumers=CONSUMERS, window=run.limit_window())
+
+    def broker(run: Session) -> Measured:
+        found: Measured = in_child(
+            run_tail, run.leaders[0], run.produce_frame(),
+            fetch_frame(run.topic, 0, size_max=len(run.batch.data)), CONSUMERS, run.window())
+        return found
+
+    found, limited = in_turns(target, load, limit, broker)
+    return Line(f"fetch at the tail, {CONSUMERS} consumers", found, limited, [
+        Ratio(number="P5", about=f"fetch at the tail, {CONSUMERS} consumers / bare fan-out",
+              value=ratio(found.megabytes, limited.megabytes), aim=0.6)])
+
+
+def p6(target: Target, _directory: str) -> Line:
+    """Latency at a rate that leaves the broker time."""
+    load = Load(seconds=3.0, record_size=100, batch_size=1, rate=1000.0)
+
+    def limit(run: Session) -> Measured:
+        window = run.limit_window()
+        return limits.echo_at_rate(run.produce_frame(), rate=load.rate, window=window).produce
+
+    found, limited = in_turns(
+        target, load, limit, lambda run: runs.broker_latency(run).produce, RATE_ROUNDS)
+    return Line("produce at 1000/s", found, limited, [
+        Ratio(number="P6", about="produce p99 at 1000/s / echo p99", aim=2.0, better="lower",
+              value=ratio(found.p99_us, limited.p99_us))])
+
+
+def p7(target: Target, directory: str) -> Line:
+    """Answers wait for the disk, many at a time."""
+    load = Load(
+        seconds=1.5, batch_size=16 << 10, acks=-1, connections=FSYNC_IN_FLIGHT, pipeline=1,
+        configs={"flush.messages": "1"})
+
+    def limit(run: Session) -> Measured:
+        size = FSYNC_IN_FLIGHT * len(run.batch.data)
+        found = limits.fdatasync(directory, size, seconds=load.seconds)
+        return replace(found, requests=found.requests * FSYNC_IN_FLIGHT)  # counted in batches
+
+    found, limited = in_turns(target, load, limit, runs.broker_produce)
+    return Line(f"acks=all with fsync, {FSYNC_IN_FLIGHT} in flight", found, limited, [
+        Ratio(number="P7", about="batches kept by fsync / fdatasync rate * batches in flight",
+              value=ratio(found.requests, limited.requests), aim=0.8)])
+
+
+def p15_partitions(target: Target, _directory: str) -> Line:
+    """CPU of a request to one of many partitions, against the only one."""
+    few = Load(seconds=1.5, record_size=100, batch_size=1000, pipeline=16, connections=1)
+    many = replace(few, partitions=MANY)
+    return _growth(target, few, many, f"{MANY} partitions / 1")
+
+
+def p15_connections(target: Target, _directory: str) -> Line:
+    """CPU of a request among many connections, against few."""
+    few = Load(seconds=1.5, record_size=100, batch_size=1000, pipeline=1, connections=FEW)
+    many = replace(few, connections=MANY)
+    return _growth(target, few, many, f"{MANY} connections / {FEW}")
+
+
+def _growth(target: Target, few: Load, many: Load, name: str) -> Line:
+    small, large = Series(), Series()
+    for _ in range(ROUNDS - 1):
+        for load, series in ((few, small), (many, large)):
+            with runs.session(target, load) as run:
+                series.rounds.append(runs.broker_produce(run))
+    return Line(name, large, small, [
+        Ratio(number="P15", about=f"CPU per request, {name}", aim=1.3, better="lower",
+              value=ratio(large.cpu_per_1000_requests, small.cpu_per_1000_requests))])
+
+
+Measure = Callable[[Target, str], Line]
+
+
+def _p1_64k(target: Target, directory: str) -> Line:
+    return p1(target, directory, batch_size=64 << 10, pipeline=8)
+
+
+def _p1_1m(target: Target, directory: str) -> Line:
+    return p1(target, directory, batch_size=1 << 20, pipeline=4)
+
+
+LINES: Final[dict[str, tuple[Measure, ...]]] = {
+    "P1": (_p1_64k, _p1_1m), "P2": (p2,), "P3": (p3,), "P4": (p4,), "P5": (p5,), "P6": (p6,),
+    "P7": (p7,), "P15": (p15_partitions, p15_connections),
+}
