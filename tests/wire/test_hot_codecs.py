@@ -10,7 +10,12 @@ from quipu.wire.fetch_codec import FetchedPart, encode_fetch_response
 from quipu.wire.frame import encode_request
 from quipu.wire.messages.k00_produce import ProduceRequest, ProduceResponse
 from quipu.wire.messages.k01_fetch import FetchResponse
-from quipu.wire.produce_codec import ProducedPart, body_position, encode_produce_response
+from quipu.wire.produce_codec import (
+    ProducedPart,
+    body_position,
+    encode_one_part,
+    encode_produce_response,
+)
 
 TOPIC_ID = UUID(int=0x1234_5678_9ABC)
 
@@ -55,6 +60,16 @@ def test_a_produce_answer_reads_by_its_definition(version: int, parts: list[Prod
             assert got.log_start_offset == want.log_start_offset
         if version >= 8:
             assert got.error_message == want.error_message
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@settings(max_examples=25, deadline=None)
+@given(part=produced)
+def test_the_answer_for_one_partition_is_the_general_one(version: int, part: ProducedPart) -> None:
+    """K2: the short way makes the same bytes."""
+    topic: str | bytes = TOPIC_ID.bytes if version >= 13 else "träume"
+    assert encode_one_part(77, version, topic, part) == encode_produce_response(
+        77, version, [(topic, [part])])
 
 
 @st.composite

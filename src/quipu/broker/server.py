@@ -60,7 +60,7 @@ class TurnReply:
         """Answer; an empty list answers nothing, for requests that want no answer."""
         assert self.buffers is None, "a request is answered once"
         self.buffers = buffers
-        self._session.advance()
+        self._session.answered(self)
 
     def close(self, why: str) -> None:
         """Close the connection instead."""
@@ -70,12 +70,13 @@ class TurnReply:
 class Session:
     """One client's connection."""
 
-    __slots__ = ("_broker", "_connection", "_held", "_loop_time", "_replies", "_waits")
+    __slots__ = ("_broker", "_connection", "_held", "_loop_time", "_observe", "_replies", "_waits")
 
     def __init__(self, broker: Broker, connection: Connection) -> None:
         self._broker = broker
         self._connection = connection
         self._loop_time = broker.clock.monotonic
+        self._observe = broker.stats.observe_request
         self._replies: deque[TurnReply] = deque()
         self._held = False  # frames are held back (Q2, Q3)
         self._waits: TurnReply | None = None  # the request that holds them back (Q2)
@@ -123,13 +124,14 @@ class Session:
 
     # -- answers
 
-    def advance(self) -> None:
-        """Send every answer whose turn has come."""
+    def answered(self, reply: TurnReply) -> None:
+        """Send `reply` and every answer behind it that is ready, if its turn has come."""
         replies = self._replies
-        stats = self._broker.stats
+        if not replies or replies[0] is not reply:
+            return  # Q1; or the connection is gone
         while replies and (buffers := replies[0].buffers) is not None:
             reply = replies.popleft()
-            stats.observe_request(reply.api_key, self._loop_time() - reply.started)
+            self._observe(reply.api_key, self._loop_time() - reply.started)
             if buffers:
                 self._connection.send(buffers)
             if reply is self._waits:

@@ -25,6 +25,11 @@ _partition_v2 = Struct(">ihqq")  # ... log append time
 _partition_v5 = Struct(">ihqqq")  # ... log start offset
 _throttle = Struct(">i")
 
+# After a partition's numbers: no record errors, no message, no tagged fields of partition and
+# topic, no throttling, no tagged fields.
+_ONE_PART_END: Final = b"\x01\0\0\0\0\0\0\0\0"
+_ONE_PART_SIZE: Final = 5 + 2 + _partition_v5.size + len(_ONE_PART_END)  # besides the topic
+
 
 class ProducedPart(NamedTuple):
     """What became of one partition's batch."""
@@ -50,6 +55,24 @@ def body_position(frame: memoryview, *, flexible: bool) -> int:
         return position + 1 if first == 0 else read_tags(frame, position + 1, len(frame), first)[1]
     except (StructError, IndexError):
         raise MalformedBytes(f"a request header ends early, at byte {len(frame)}") from None
+
+
+def encode_one_part(
+    correlation_id: int, version: int, topic: str | bytes, part: ProducedPart
+) -> bytes:
+    """The frame for one partition, as most answers are; the same bytes in a third of the time."""
+    index, code, base_offset, append_time, log_start, message = part
+    if version < VERSION_FLEXIBLE or message is not None:
+        return encode_produce_response(correlation_id, version, [(topic, [part])])
+    if isinstance(topic, bytes):
+        name = topic
+    else:
+        text = topic.encode()
+        name = UVARINTS[len(text) + 1] + text
+    return b"".join((
+        _frame_head_flexible.pack(len(name) + _ONE_PART_SIZE, correlation_id, 0), b"\x02", name,
+        b"\x02", _partition_v5.pack(index, code, base_offset, append_time, log_start),
+        _ONE_PART_END))
 
 
 def encode_produce_response(

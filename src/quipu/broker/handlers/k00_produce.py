@@ -16,19 +16,20 @@ Versions
     v13   topics by id
 """
 
+from collections.abc import Callable
+from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from quipu.broker.context import Broker
-from quipu.broker.partition import Partition
 from quipu.broker.reply import Reply
 from quipu.model.errors import Code, MalformedBytes, QuipuError
-from quipu.storage.log import Appended
 from quipu.wire.fast import parse_produce
 from quipu.wire.produce_codec import (
     VERSION_FLEXIBLE,
     ProducedPart,
     body_position,
+    encode_one_part,
     encode_produce_response,
 )
 
@@ -38,6 +39,7 @@ VERSION_MAX: Final = 13
 _HEAD: Final = Struct(">hhi")
 _NO_TRANSACTION: Final = b"\xff\xff"
 
+Kept = Callable[[Exception | None], None]
 Topics = list[tuple[str | bytes, list[ProducedPart]]]
 
 
@@ -55,99 +57,120 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
         topics = _by_topic([(part[0], ProducedPart(part[1], code)) for part in parts])
         reply.send([encode_produce_response(correlation_id, version, topics)])
         return
-    call = _Call(broker, reply, version, correlation_id, acks)
     now_ms = broker.clock.now_ms()
-    for topic, index, start, end in parts:
-        call.append(topic, index, frame[start:end] if start >= 0 else None, now_ms)
-    call.waiting -= 1  # the request itself: every batch has been looked at
-    if call.waiting == 0:
-        call.answer()
+    if len(parts) == 1 and acks != 0:  # by far the most common, and the short way for it
+        topic, index, start, end = parts[0]
+        result = _append(broker, topic, index, frame[start:end] if start >= 0 else None, now_ms)
+        if result.waits is None:
+            reply.send([encode_one_part(correlation_id, version, topic, result.part)])
+            return
+        results = [result]
+    else:
+        results = [
+            _append(broker, topic, index, frame[start:end] if start >= 0 else None, now_ms)
+            for topic, index, start, end in parts
+        ]
+    _Call(reply, version, correlation_id, acks, results).start()
+
+
+class _Result(NamedTuple):
+    """What became of one batch so far, and how to hear that it is kept if that must be awaited."""
+
+    topic: str | bytes
+    part: ProducedPart
+    waits: Callable[[Kept], None] | None = None
+
+
+def _append(
+    broker: Broker, topic: str | bytes, index: int, batch: memoryview | None, now_ms: int
+) -> _Result:
+    """Append one batch; the answer is final unless it `waits`."""
+    partition = broker.partitions.find_for_wire(topic, index)
+    if partition is None:
+        code = (Code.UNKNOWN_TOPIC_OR_PARTITION if isinstance(topic, str)
+                else Code.UNKNOWN_TOPIC_ID)
+        return _Result(topic, ProducedPart(index, code))
+    if batch is None:
+        return _Result(topic, ProducedPart(
+            index, Code.INVALID_RECORD, error_message="no records: send one batch"))
+    try:
+        appended = partition.append(batch, now_ms)
+    except QuipuError as error:
+        broker.stats.request_errors[0, error.code] += 1
+        return _Result(topic, ProducedPart(index, error.code, error_message=str(error)))
+    stats = broker.stats
+    if appended.duplicate:
+        stats.duplicate_batches += 1
+    else:
+        stats.produced_batches += 1
+        stats.produced_records += appended.last_offset - appended.base_offset + 1
+        stats.produced_bytes += len(batch)
+    part = ProducedPart(
+        index, 0, appended.base_offset, now_ms if partition.rules.append_time else -1,
+        partition.log.log_start_offset)
+    if not partition.acks_wait:
+        return _Result(topic, part)
+    return _Result(topic, part, partial(partition.when_kept, appended, len(batch)))
 
 
 class _Call:
-    """One request while its batches are appended and kept."""
+    """One request whose batches were appended, until all of them are kept."""
 
-    __slots__ = ("_acks", "_broker", "_correlation_id", "_reply", "_results", "_version", "waiting")
+    __slots__ = ("_acks", "_correlation_id", "_reply", "_results", "_version", "_waiting")
 
     def __init__(
-        self, broker: Broker, reply: Reply, version: int, correlation_id: int, acks: int
+        self, reply: Reply, version: int, correlation_id: int, acks: int, results: list[_Result]
     ) -> None:
-        self._broker = broker
         self._reply = reply
         self._version = version
         self._correlation_id = correlation_id
         self._acks = acks
-        self._results: list[tuple[str | bytes, ProducedPart]] = []
-        self.waiting = 1  # batches that are not kept yet, and the request itself
+        self._results = results
+        self._waiting = 1  # for `start`, and for every batch that is not kept yet
 
-    def append(
-        self, topic: str | bytes, index: int, batch: memoryview | None, now_ms: int
-    ) -> None:
-        partition = self._broker.partitions.find_for_wire(topic, index)
-        if partition is None:
-            code = (Code.UNKNOWN_TOPIC_OR_PARTITION if isinstance(topic, str)
-                    else Code.UNKNOWN_TOPIC_ID)
-            self._results.append((topic, ProducedPart(index, code)))
-            return
-        if batch is None:
-            self._results.append((topic, ProducedPart(
-                index, Code.INVALID_RECORD, error_message="no records: send one batch")))
-            return
-        try:
-            appended = partition.append(batch, now_ms)
-        except QuipuError as error:
-            self._failed(topic, index, error)
-            return
-        self._results.append((topic, ProducedPart(
-            index, 0, appended.base_offset, now_ms if partition.rules.append_time else -1,
-            partition.log.log_start_offset)))
-        stats = self._broker.stats
-        if appended.duplicate:
-            stats.duplicate_batches += 1
-        else:
-            stats.produced_batches += 1
-            stats.produced_records += appended.last_offset - appended.base_offset + 1
-            stats.produced_bytes += len(batch)
-        if partition.acks_wait:
-            self._wait(partition, appended, len(batch))
+    def start(self) -> None:
+        """Answer as soon as every batch is kept."""
+        for place, result in enumerate(self._results):
+            if result.waits is not None:
+                self._wait(place, result.waits)
+        self._done()
 
-    def _wait(self, partition: Partition, appended: Appended, size: int) -> None:
-        place = len(self._results) - 1
-        self.waiting += 1
+    def _done(self) -> None:
+        self._waiting -= 1
+        if self._waiting == 0:
+            self._answer()
 
+    def _wait(self, place: int, when_kept: Callable[[Kept], None]) -> None:
         def kept(error: Exception | None) -> None:
             if error is not None:
-                topic, part = self._results[place]
+                topic, part, _ = self._results[place]
                 code = error.code if isinstance(error, QuipuError) else Code.KAFKA_STORAGE_ERROR
-                self._results[place] = (
+                self._results[place] = _Result(
                     topic, ProducedPart(part.partition, code, error_message=str(error)))
-            self.waiting -= 1
-            if self.waiting == 0:
-                self.answer()
+            self._done()
 
-        partition.when_kept(appended, size, kept)
+        self._waiting += 1
+        when_kept(kept)
 
-    def _failed(self, topic: str | bytes, index: int, error: QuipuError) -> None:
-        self._broker.stats.request_errors[0, error.code] += 1
-        self._results.append(
-            (topic, ProducedPart(index, error.code, error_message=str(error))))
-
-    def answer(self) -> None:
+    def _answer(self) -> None:
+        results = self._results
         if self._acks == 0:
-            refused = [part for _, part in self._results if part.error_code]
+            refused = [result.part for result in results if result.part.error_code]
             if refused:
                 self._reply.close(f"produce with acks=0 was refused: {refused[0]}")
             else:
                 self._reply.send([])
-            return
-        self._reply.send([encode_produce_response(
-            self._correlation_id, self._version, _by_topic(self._results))])
+        elif len(results) == 1:
+            topic, part, _ = results[0]
+            self._reply.send([encode_one_part(self._correlation_id, self._version, topic, part)])
+        else:
+            self._reply.send([encode_produce_response(
+                self._correlation_id, self._version,
+                _by_topic([(result.topic, result.part) for result in results]))])
 
 
 def _by_topic(results: list[tuple[str | bytes, ProducedPart]]) -> Topics:
     """Group answers as the request grouped its batches."""
-    if len(results) == 1:
-        return [(results[0][0], [results[0][1]])]
     topics: dict[str | bytes, list[ProducedPart]] = {}
     for topic, part in results:
         topics.setdefault(topic, []).append(part)
