@@ -140,11 +140,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     def check_answer(self, name: str, answer: Answer) -> None:
         self.remember(name, answer)
-        if isinstance(answer, Joined):
-            if answer.code is Code.NONE:
-                assert self.kept is not None  # G5
-                assert self.kept.generation == answer.generation
-                assert not answer.members or answer.leader == answer.member_id
+        if isinstance(answer, Joined) and answer.code is Code.NONE:
+            assert self.kept is not None  # G5
+            assert self.kept.generation == answer.generation
+            assert not answer.members or answer.leader == answer.member_id
         if isinstance(answer, Synced) and answer.code is Code.NONE:
             assert self.kept is not None  # G5
             assert self.kept.state == State.STABLE

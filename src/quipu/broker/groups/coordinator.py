@@ -16,7 +16,7 @@ Not here: what a group does (group.py), the messages (handlers/), offsets (offse
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -74,14 +74,16 @@ LOG_SETTINGS: Final = (("cleanup.policy", "compact"),)
 class Groups:
     """All groups that this node coordinates."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(
+        self, broker: "Broker", open_log: Callable[[], Awaitable[CommandLog]] | None = None
+    ) -> None:
         self._broker = broker
         settings = broker.settings
         self.registry = Registry(GroupLimits(
             initial_delay_ms=settings.group_initial_rebalance_delay_ms,
             member_count_max=min(settings.group_max_size, MEMBER_COUNT_MAX)))
         self.log = GroupLog(
-            self._open_log, lambda: map(encode_record, list(self.registry.records())))
+            open_log or self._open_log, lambda: map(encode_record, self.registry.records()))
         self.unavailable = Code.COORDINATOR_LOAD_IN_PROGRESS  # NONE while groups are served
         self._tickets = count(1)
         self._parked: dict[Ticket, tuple[asyncio.Future[Answer], Answer]] = {}

@@ -1,0 +1,217 @@
+"""A broker's group side on a log in memory, in virtual time, and clients that ask it in bytes."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, cast
+
+from quipu.broker.context import Broker
+from quipu.broker.groups import Groups
+from quipu.broker.groups.group_log import CommandLog
+from quipu.broker.groups.registry import Registry
+from quipu.broker.handlers import (
+    k08_offset_commit,
+    k09_offset_fetch,
+    k11_join_group,
+    k12_heartbeat,
+    k13_leave_group,
+    k14_sync_group,
+)
+from quipu.controller.topics import NewTopic
+from quipu.model.ids import NodeId
+from quipu.model.settings import BrokerSettings
+from quipu.runtime.clock import ManualClock
+from quipu.runtime.rng import SeededRng
+from quipu.wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from quipu.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from quipu.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from quipu.wire.messages.k12_heartbeat import HeartbeatRequest
+from quipu.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from quipu.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from quipu.wire.schema import Request
+from tests.broker.clusters import ABroker, MemoryLog, a_cluster, ask
+from tests.broker.groups.conversation import subscription
+
+SETTINGS = BrokerSettings(group_initial_rebalance_delay_ms=0)
+LATEST = {8: 9, 9: 9, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 42: 2, 47: 0}
+
+
+@dataclass(kw_only=True)
+class GroupBroker(ABroker):
+    """As much of a broker as the handlers of groups use."""
+
+    log: CommandLog = field(default_factory=MemoryLog)
+    clock: ManualClock = field(default_factory=ManualClock)
+    rng: SeededRng = field(default_factory=lambda: SeededRng(1))
+    host: str = "kafka.test"
+    port: int = 9092
+    groups: Groups = field(init=False)
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.cluster.node_id
+
+    async def open_log(self) -> CommandLog:
+        await self.cluster.ensure_internal_topic("__consumer_offsets", 1)
+        return self.log
+
+    async def start(self) -> None:
+        """Start, or start again after a crash, with what the log holds."""
+        self.groups = Groups(cast("Broker", self), self.open_log)
+        await self.groups.start()
+
+    async def restart(self) -> None:
+        """Crash: nothing is stopped or answered; what the log holds is what is left."""
+        crashed, crashed.unavailable = self.groups, self.groups.unavailable
+        for timer in crashed._timers.values():
+            timer.cancel()
+        await self.start()
+
+    async def ask(self, handler: ModuleType, request: Request, version: int | None = None) -> Any:
+        latest = LATEST[request.KEY]
+        return await ask(self, handler, request, latest if version is None else version)
+
+    async def pass_ms(self, passed_ms: int) -> None:
+        """Let time pass; groups are looked at as their timers would do."""
+        end = self.groups.now() + passed_ms
+        while due := self._due(end):
+            deadline, group_id = min(due)
+            self.clock.advance_ms(max(0, deadline - self.groups.now()))
+            self.groups.tick(self.groups.registry.entries[group_id])
+            await settle()
+        self.clock.advance_ms(end - self.groups.now())
+
+    def _due(self, end: int) -> list[tuple[int, str]]:
+        deadlines = [
+            (entry.group.deadline(), name) for name, entry in self.groups.registry.entries.items()]
+        return [(at, name) for at, name in deadlines if at is not None and at <= end]
+
+
+async def a_group_broker(
+    *topics: str, settings: BrokerSettings = SETTINGS, log: CommandLog | None = None
+) -> GroupBroker:
+    """A broker with topics of two partitions each."""
+    broker = GroupBroker(cluster=await a_cluster(settings), log=log or MemoryLog())
+    broker.cluster.follow(broker.partitions)
+    await broker.cluster.create_topics([NewTopic(name, 2) for name in topics or ("t",)])
+    await broker.start()
+    return broker
+
+
+async def settle() -> None:
+    """Let everything that can go on do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def begun(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    """Start something that has to wait."""
+    task = asyncio.get_running_loop().create_task(work)
+    await settle()
+    return task
+
+
+@dataclass
+class Client:
+    """A consumer that knows what it was told."""
+
+    broker: GroupBroker
+    group_id: str = "g"
+    instance_id: str | None = None
+    topics: Sequence[str] = ("t",)
+    member_id: str = ""
+    generation: int = -1
+    leader: bool = False
+    members: list[str] = field(default_factory=list)
+
+    async def join(self) -> int:
+        """Join, and come back with the id if told so; the code."""
+        request = JoinGroupRequest(
+            group_id=self.group_id, session_timeout=10_000, rebalance_timeout=30_000,
+            member_id=self.member_id, group_instance_id=self.instance_id,
+            protocol_type="consumer", protocols=[JoinGroupRequestProtocol(
+                name="range", metadata=subscription(list(self.topics)))])
+        answer = await self.broker.ask(k11_join_group, request)
+        if answer.error_code == 79:
+            self.member_id = request.member_id = answer.member_id
+            answer = await self.broker.ask(k11_join_group, request)
+        if answer.error_code == 0:
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+            self.members = [member.member_id for member in answer.members]
+            self.leader = answer.leader == answer.member_id
+        return int(answer.error_code)
+
+    async def sync(self) -> Any:
+        """Sync; a leader gives everybody its own name."""
+        assignments = [
+            SyncGroupRequestAssignment(member_id=name, assignment=name.encode())
+            for name in self.members]
+        return await self.broker.ask(k14_sync_group, SyncGroupRequest(
+            group_id=self.group_id, generation_id=self.generation, member_id=self.member_id,
+            group_instance_id=self.instance_id, assignments=assignments))
+
+    async def enter(self) -> None:
+        """Join and sync, alone."""
+        assert await self.join() == 0
+        assert (await self.sync()).error_code == 0
+
+    async def heartbeat(self) -> int:
+        answer = await self.broker.ask(k12_heartbeat, HeartbeatRequest(
+            group_id=self.group_id, generation_id=self.generation, member_id=self.member_id,
+            group_instance_id=self.instance_id))
+        return int(answer.error_code)
+
+    async def leave(self) -> int:
+        answer = await self.broker.ask(k13_leave_group, LeaveGroupRequest(
+            group_id=self.group_id, members=[MemberIdentity(
+                member_id=self.member_id, group_instance_id=self.instance_id)]))
+        return int(answer.error_code or answer.members[0].error_code)
+
+    async def commit(
+        self, offset: int, *, topic: str = "t", partition: int = 0, metadata: str | None = None
+    ) -> int:
+        answer = await self.broker.ask(k08_offset_commit, OffsetCommitRequest(
+            group_id=self.group_id, member_id=self.member_id,
+            group_instance_id=self.instance_id, generation_id_or_member_epoch=self.generation,
+            topics=[OffsetCommitRequestTopic(name=topic, partitions=[OffsetCommitRequestPartition(
+                partition_index=partition, committed_offset=offset, committed_leader_epoch=3,
+                committed_metadata=metadata)])]))
+        return int(answer.topics[0].partitions[0].error_code)
+
+    async def committed(self, topic: str = "t", partition: int = 0) -> int:
+        answer = await self.broker.ask(k09_offset_fetch, OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=self.group_id, topics=[
+                OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])])]))
+        found = answer.groups[0].topics[0].partitions[0]
+        assert found.error_code == 0
+        return int(found.committed_offset)
+
+
+async def two_members(broker: GroupBroker, group_id: str = "g") -> tuple[Client, Client]:
+    """A stable group of two; the first one leads."""
+    first, second = Client(broker, group_id), Client(broker, group_id)
+    await first.enter()
+    joining = await begun(second.join())
+    assert await first.heartbeat() == 27
+    assert await first.join() == 0
+    assert await joining == 0
+    syncing = await begun(second.sync())
+    await first.sync()
+    assert (await syncing).assignment == second.member_id.encode()
+    return first, second
+
+
+def kept(registry: Registry) -> dict[str, tuple[Any, Any]]:
+    """All that has to survive, to compare."""
+    return {
+        name: (entry.group.image(), dict(entry.offsets))
+        for name, entry in sorted(registry.entries.items())}
