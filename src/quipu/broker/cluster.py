@@ -36,6 +36,7 @@ from quipu.controller.records import (
 )
 from quipu.controller.state import BrokerState, ClusterState, ResourceType, Topic, records_of
 from quipu.model.batch_types import CONTROLLER
+from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId, ProducerId
 from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
 from quipu.model.topics import is_internal
@@ -86,6 +87,7 @@ class Cluster:
         self._rng = rng
         self._lock = asyncio.Lock()  # M1
         self._listeners: list[ClusterListener] = []
+        self._image_size = 0  # of the last snapshot
         self._producer_ids = range(0)  # reserved for this node and not given away yet
         log.replay(lambda command: self.state.apply(decode_record(command)))
         self.settings = configs.effective_settings(self.state, self.node_id, settings)
@@ -192,12 +194,22 @@ class Cluster:
             decision = decide()
             if decision.records and not validate_only:
                 await self._log.append([encode_record(record) for record in decision.records])
-                self._apply(decision.records)  # M2
-                if self._log.commands_size >= SNAPSHOT_SIZE:
-                    await self._log.snapshot(map(encode_record, list(records_of(self.state))))
+                await self._apply(decision.records)  # M2
+                await self._snapshot_if_due()
             return decision.answers
 
-    def _apply(self, records: Sequence[Record]) -> None:
+    async def _snapshot_if_due(self) -> None:
+        """Keep the log bounded: by the state's own size or SNAPSHOT_SIZE, whichever is more."""
+        if self._log.commands_size < max(SNAPSHOT_SIZE, self._image_size):
+            return
+        image = [encode_record(record) for record in records_of(self.state)]
+        self._image_size = sum(map(len, image))
+        try:
+            await self._log.snapshot(image)
+        except QuipuError:  # nothing is lost: the commands are still there
+            _log.exception("no snapshot of the metadata could be written")
+
+    async def _apply(self, records: Sequence[Record]) -> None:
         """Apply what is durable, all of it; then tell the listeners."""
         changes = [self._apply_one(record) for record in records]
         self.settings = configs.effective_settings(self.state, self.node_id, self._static)
@@ -207,6 +219,7 @@ class Cluster:
                     self._tell(listener, change)
                 except Exception:  # noqa: BLE001 state and log agree; others must hear of it too
                     _log.exception("a listener failed on %s", type(change.record).__name__)
+            await asyncio.sleep(0)  # opening a thousand topics' logs must not stall the node
 
     def _apply_one(self, record: Record) -> "_Change":
         topic_id = getattr(record, "topic_id", None)

@@ -52,6 +52,7 @@ _MIB: Final = 1 << 20
 _TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 _POLICIES: Final = ("delete", "compact")
 _NO_COMPACTION: Final = "compaction is a later feature; a compacted topic keeps every record."
+_ALONE: Final = "a partition has one replica, and acks=all waits for that one."
 _ONE_REPLICA: Final = "a partition has one replica, so there is no other leader to elect."
 
 
@@ -91,7 +92,8 @@ class BrokerSettings:
         "Create a topic when a client first asks for it.", default=True)
     delete_topic_enable: bool = boolean("Allow topics to be deleted.", default=True)
     min_insync_replicas: int = int32(
-        1, "Replicas that must have a record before acks=all is answered.", low=1, dynamic=True)
+        1, "Replicas that must have a record before acks=all is answered.", low=1, dynamic=True,
+        ignored=_ALONE)
     max_request_partition_size_limit: int = int32(
         2000, "Partitions in one answer of DescribeTopicPartitions, at most.", low=1)
 
@@ -161,8 +163,8 @@ class BrokerSettings:
 
     # Consumer groups.
     offsets_topic_num_partitions: int = int32(
-        8, "Partitions of the topic that keeps groups and their offsets; fixed once created.",
-        low=1, high=1000)
+        1, "Partitions of the topic that keeps groups and their offsets.", low=1,
+        ignored="a node keeps all of its groups in one partition.")
     offsets_retention_minutes: int = int32(
         10_080, "Offsets of a group without members are kept for this long.", low=1)
     offsets_retention_check_interval_ms: int = int64(
@@ -227,7 +229,7 @@ class TopicSettings:
         0, "Shortest time for which a record stays uncompacted.", ignored=_NO_COMPACTION)
     min_insync_replicas: int = int32(
         1, "Replicas that must have a record before acks=all is answered.", low=1,
-        broker=("min.insync.replicas",))
+        broker=("min.insync.replicas",), ignored=_ALONE)
     preallocate: bool = boolean(
         "Reserve a segment's space on disk when it is created.", default=False,
         ignored="space is taken as it is needed.")

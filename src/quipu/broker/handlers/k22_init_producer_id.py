@@ -4,7 +4,9 @@ Behaviour
     * an idempotent producer gets an id that no one else ever had, with epoch 0
     * a producer that has an id and asks for a newer epoch (v3+) gets a new id with epoch 0, which
       serves the same end: nothing that it sent before can come after what it sends from now on
-    * transactions are not served yet: a transactional id is refused for good, not to be retried
+    * transactions are not served yet: a transactional id is refused with
+      TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that every client takes as final;
+      librdkafka tries again for ever on UNSUPPORTED_VERSION and INVALID_REQUEST
 Versions
     v2  flexible      v3  the producer may name its id and epoch      v4  PRODUCER_FENCED
     v5  TRANSACTION_ABORTABLE      v6  two-phase commit
@@ -35,7 +37,7 @@ def _refusal(request: InitProducerIdRequest, context: Context) -> Code:
             return Code.INVALID_REQUEST
         _log.warning("client %s wants transactional id %r; transactions are not served yet",
                      context.client_id, request.transactional_id[:100])
-        return Code.UNSUPPORTED_VERSION
+        return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return Code.INVALID_REQUEST
     return Code.NONE
