@@ -245,7 +245,7 @@ def test_repair_without_yes_only_tells(tmp_path: Path, capsys: pytest.CaptureFix
 
     assert run.code == 1
     assert "would be cut at position 156" in run.out
-    assert "would be lost: offsets 6 to 17; 6 batches with 13 records" in run.out
+    assert "would be lost: offsets 6 to 17; batches: 6, records: 13, bytes: " in run.out
     assert "nothing was changed" in run.out
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before
 

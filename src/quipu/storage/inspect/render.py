@@ -287,8 +287,9 @@ def repair_lines(
     cut = (f"  {'cut' if is_done else 'would be cut'} at position {plan.position} of "
            f"{file_name(plan.segment)}; the log {'ends' if is_done else 'would end'} at offset "
            f"{plan.end_offset}, log offset {plan.log_end}")
-    lost = (f"  {'lost' if is_done else 'would be lost'}: {offsets}; {loss.batches} batches with "
-            f"{loss.records} records; {loss.bytes} bytes, {loss.damaged_bytes} of them no batch")
+    lost = (f"  {'lost' if is_done else 'would be lost'}: {offsets}; batches: {loss.batches}, "
+            f"records: {loss.records}, bytes: {loss.bytes}, of which no batch: "
+            f"{loss.damaged_bytes}")
     lines = [f"{log.name}: {plan.why}", cut, lost]
     if plan.why.kind is Kind.SHORT:
         verb = "expects" if is_done else "would expect"
