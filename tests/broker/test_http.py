@@ -102,6 +102,7 @@ def test_an_offline_partition_is_a_warning_and_the_rest_is_served() -> None:
         FakePartition(TopicPartition("orders", index), failed=CorruptLog("bad batch at 17"))
         for index in range(http.WARNINGS_MAX + 2)
     ]
+    partitions.insert(0, FakePartition(TopicPartition("sound", 0)))
     server = HttpServer(http.routes(health, make_sources(partitions=lambda: partitions)))
 
     async def conversation(ask: Ask) -> None:
@@ -111,6 +112,10 @@ def test_an_offline_partition_is_a_warning_and_the_rest_is_served() -> None:
         assert isinstance(warnings, list)
         assert warnings[0] == "orders-0: bad batch at 17"
         assert warnings[-1] == "and 2 more partitions are offline"
+
+        partitions.pop(0)
+        reply = await ask(get("/health/ready"))
+        assert (reply.status, reply.json()["reasons"]) == (503, ["every partition is offline"])
 
     talk(server, conversation)
 

@@ -15,7 +15,7 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
@@ -127,20 +127,18 @@ def routes(health: Health, sources: metrics.Sources) -> dict[str, Route]:
     }  # fmt: skip
 
 
-def ready(health: Health, partitions: Iterable[metrics.PartitionView]) -> Answer:
+def ready(health: Health, partitions: Sequence[metrics.PartitionView]) -> Answer:
     """200 if a client would be served now, else 503; the reasons in either case."""
     failed = [view for view in partitions if view.failed is not None]
     warnings = [f"{view.topic_partition}: {view.failed}" for view in failed[:WARNINGS_MAX]]
     if len(failed) > WARNINGS_MAX:
         warnings.append(f"and {len(failed) - WARNINGS_MAX} more partitions are offline")
-    status = HTTPStatus.OK if health.ready else HTTPStatus.SERVICE_UNAVAILABLE
+    status, reasons, is_ready = health.status, health.reasons, health.ready
+    if is_ready and failed and len(failed) == len(partitions):
+        status, reasons, is_ready = "failed", ["every partition is offline"], False
+    code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
     return _json(
-        status,
-        {
-            "status": health.status,
-            "reasons": health.reasons,
-            "warnings": health.warnings + warnings,
-        },
+        code, {"status": status, "reasons": reasons, "warnings": health.warnings + warnings}
     )
 
 

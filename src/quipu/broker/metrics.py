@@ -130,11 +130,6 @@ _NET: Final[dict[str, _Family]] = {  # by attribute of NetStats
 }
 
 _STATS: Final[dict[str, _Family]] = {  # by attribute of Stats
-    "requests_unsupported": _Family(
-        "quipu_requests_unsupported_total",
-        "counter",
-        "Requests of an API or a version that the node does not have.",
-    ),
     "malformed_requests": _Family(
         "quipu_requests_malformed_total", "counter", "Requests that break the protocol."
     ),
@@ -156,24 +151,16 @@ _STATS: Final[dict[str, _Family]] = {  # by attribute of Stats
     "fetched_bytes": _Family(
         "quipu_fetched_bytes_total", "counter", "Bytes of batches sent to consumers."
     ),
-    "flushes_failed": _Family(
-        "quipu_flushes_failed_total", "counter", "Flushes to disk that failed."
-    ),
     "segments_removed": _Family(
         "quipu_segments_removed_total", "counter", "Segment files removed by retention."
     ),
     "recovery_seconds": _Family(
         "quipu_recovery_seconds", "gauge", "How long the last start took to open all logs."
     ),
-    "recovery_scanned_bytes": _Family(
-        "quipu_recovery_scanned_bytes",
+    "recovery_clean": _Family(
+        "quipu_recovery_clean",
         "gauge",
-        "Bytes checked at the last start; 0 after a clean stop.",
-    ),
-    "recovery_torn_bytes": _Family(
-        "quipu_recovery_torn_bytes",
-        "gauge",
-        "Bytes of torn writes cut at the last start, and kept aside.",
+        "1 if the last stop was clean, so that the start had nothing to check.",
     ),
 }
 

@@ -25,6 +25,7 @@ from quipu.broker.partitions import Partitions
 from quipu.broker.samples import group_samples, lag_samples
 from quipu.broker.server import Session
 from quipu.broker.stats import Stats
+from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
@@ -61,7 +62,9 @@ class Node:
         self.stats = Stats()
         self._clock = clock or SystemClock()
         self._rng = rng or SystemRng()
-        self._disk = disk or RealDisk()
+        real_disk = RealDisk()
+        self._sync_seconds = real_disk.sync_seconds
+        self._disk: Disk = disk or real_disk
         self._http: http.HttpServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.broker: Broker
@@ -96,6 +99,7 @@ class Node:
         advertised_host, advertised_port = self._advertised(host, port)
         self._directory = directory = DataDirectory.open(
             self._disk, self.settings.log_dirs, self._clock)
+        self.stats.recovery_clean = directory.was_clean
         cluster = await Cluster.open(
             directory, self.settings, self._clock, self._rng,
             host=advertised_host, port=advertised_port)
@@ -160,10 +164,17 @@ class Node:
     async def _flush_due(self) -> None:
         assert self._directory is not None
         self._directory.flush_due(self._clock.now_ms())
+        while self._sync_seconds:
+            self.stats.flushes.observe(self._sync_seconds.popleft())
 
     async def _remember(self) -> None:
         assert self._directory is not None
-        self._directory.remember()
+        try:
+            self._directory.remember()
+        except QuipuError as error:
+            self.health.fail("disk", str(error))
+            raise
+        self.health.mend("disk")
 
     async def _retain(self) -> None:
         now_ms = self._clock.now_ms()

@@ -48,8 +48,7 @@ class Stats:
     # requests; `requests` is by API key, and a fetch's time includes its wait for records
     requests: dict[int, Histogram] = field(default_factory=dict)
     request_errors: Counter[tuple[int, int]] = field(default_factory=Counter)  # API key, code
-    requests_unsupported: int = 0  # an API or a version that is not advertised
-    malformed_requests: int = 0
+    malformed_requests: int = 0  # or of an API or a version that is not advertised
     fetch_waiters: int = 0  # gauge: fetches that wait for records
 
     # records
@@ -61,13 +60,11 @@ class Stats:
 
     # disk
     flushes: Histogram = field(default_factory=Histogram)
-    flushes_failed: int = 0
     segments_removed: int = 0  # by retention and delete-records
 
     # the last start
     recovery_seconds: float = 0.0
-    recovery_scanned_bytes: int = 0  # 0 after a clean stop
-    recovery_torn_bytes: int = 0  # cut from the ends of logs and kept aside
+    recovery_clean: int = 0  # 1 if the node had stopped in order, so that nothing was scanned
 
     def observe_request(self, api_key: int, seconds: float) -> None:
         """Count one answered request of a known API."""

@@ -24,6 +24,8 @@ import mmap
 import os
 import resource
 import shutil
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -35,6 +37,7 @@ Work = Callable[[], None]
 Done = Callable[[QuipuError | None], None]
 Wait = Callable[[], object]
 
+SYNCS_KEPT_MAX: Final = 4096  # times of syncs that nobody has asked for yet
 SYNC_THREADS: Final = 4  # syncs that may be under way at once; the kernel queues the rest anyway
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -141,10 +144,11 @@ def _mapped(error: OSError, path: str) -> DiskError:
 class RealFile:
     """A file of the operating system, opened for appending."""
 
-    __slots__ = ("_fd", "mapped_size", "path", "size")
+    __slots__ = ("_fd", "_sync_seconds", "mapped_size", "path", "size")
 
-    def __init__(self, path: str, fd: int) -> None:
+    def __init__(self, path: str, fd: int, sync_seconds: deque[float]) -> None:
         self.path = path
+        self._sync_seconds = sync_seconds
         self.size = os.fstat(fd).st_size
         self.mapped_size = 0
         self._fd = fd
@@ -199,10 +203,12 @@ class RealFile:
         self.size = size
 
     def sync(self) -> None:
+        begun = time.perf_counter()
         try:
             os.fdatasync(self._fd)
         except OSError as error:
             raise _mapped(error, self.path) from error
+        self._sync_seconds.append(time.perf_counter() - begun)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -226,12 +232,14 @@ class RealDisk:
     """The machine's own file system."""
 
     def __init__(self) -> None:
+        # How long syncs took; threads add, and whoever shows metrics takes them away.
+        self.sync_seconds: deque[float] = deque(maxlen=SYNCS_KEPT_MAX)
         self._pool: ThreadPoolExecutor | None = None  # started by the first sync
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return RealFile(path, os.open(path, flags, 0o644))
+            return RealFile(path, os.open(path, flags, 0o644), self.sync_seconds)
         except OSError as error:
             raise _mapped(error, path) from error
 
