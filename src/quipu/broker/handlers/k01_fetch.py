@@ -170,7 +170,7 @@ class _Call:
         if partition.failed is not None:
             return FetchedPart(target.partition, partition.failed.code)
         log = partition.log
-        code = _check_epoch(target.leader_epoch, partition.leader_epoch)
+        code = check_epoch(target.leader_epoch, partition.leader_epoch)
         if code:
             return FetchedPart(target.partition, code)
         high_watermark = partition.high_watermark
@@ -225,7 +225,7 @@ class _Call:
             topics=list(topics.items())))
 
 
-def _check_epoch(asked: int, current: Epoch) -> int:
+def check_epoch(asked: int, current: Epoch) -> int:
     """A client that knows another leader than there is must ask for metadata first."""
     if asked < 0 or asked == current:
         return 0

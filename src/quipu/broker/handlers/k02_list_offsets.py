@@ -1,0 +1,97 @@
+"""ListOffsets — API key 2, versions 1-11.
+
+Behaviour
+    * a timestamp finds the first record that is not older; nothing found is offset -1
+    * -1 latest: the high watermark; -2 earliest: the log start; -3 the first record with the largest
+      timestamp; -4 earliest kept here: the log start; -5 and -6 ask about copies in remote
+      storage, of which there are none: offset -1
+    * answers per partition: one bad partition does not fail the others
+    * internal batches are not found, whatever their timestamps: offsets and times are those of
+      records that a fetch returns
+
+Versions
+    each special timestamp is served from the version on that brought it; before, and for others
+    below zero, the answer is UNSUPPORTED_VERSION
+"""
+
+from typing import Final
+
+from quipu.broker.context import Broker, Context
+from quipu.broker.handlers.k01_fetch import check_epoch
+from quipu.broker.partition import Partition
+from quipu.model.errors import Code, QuipuError
+from quipu.model.ids import TimestampMs
+from quipu.storage.log import TimestampAndOffset
+from quipu.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_REMOTE: Final = -5
+EARLIEST_NOT_COPIED: Final = -6
+
+_VERSION_MIN: Final = {
+    LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_REMOTE: 9,
+    EARLIEST_NOT_COPIED: 11,
+}
+
+
+def handle(broker: Broker, request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    return ListOffsetsResponse(topics=[
+        ListOffsetsTopicResponse(name=topic.name, partitions=[
+            _find(broker, topic.name, wanted, context.api_version) for wanted in topic.partitions])
+        for topic in request.topics
+    ])
+
+
+def _find(
+    broker: Broker, topic: str, wanted: ListOffsetsPartition, version: int
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+    partition = broker.partitions.find(topic, wanted.partition_index)
+    if partition is None:
+        answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    if wanted.timestamp < 0 and version < _VERSION_MIN.get(wanted.timestamp, version + 1):
+        answer.error_code = Code.UNSUPPORTED_VERSION
+        return answer
+    answer.error_code = check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
+    if answer.error_code:
+        return answer
+    try:
+        _fill(answer, partition, wanted.timestamp)
+    except QuipuError as error:
+        answer.error_code = error.code
+    return answer
+
+
+def _fill(answer: ListOffsetsPartitionResponse, partition: Partition, timestamp: int) -> None:
+    if partition.failed is not None:
+        raise partition.failed
+    log = partition.log
+    match timestamp:
+        case -1:  # LATEST
+            answer.offset, answer.leader_epoch = partition.high_watermark, partition.leader_epoch
+        case -2 | -4:  # EARLIEST, EARLIEST_LOCAL
+            answer.offset, answer.leader_epoch = log.log_start_offset, partition.leader_epoch
+        case -3:  # MAX_TIMESTAMP
+            _fill_found(answer, partition, log.max_timestamp())
+        case -5 | -6:  # LATEST_REMOTE, EARLIEST_NOT_COPIED
+            pass
+        case _:
+            _fill_found(answer, partition, log.find_timestamp(TimestampMs(timestamp)))
+
+
+def _fill_found(
+    answer: ListOffsetsPartitionResponse, partition: Partition, found: TimestampAndOffset | None
+) -> None:
+    """Take over what was found, if a client can see it already."""
+    if found is not None and found.offset < partition.high_watermark:
+        answer.timestamp, answer.offset, answer.leader_epoch = found
