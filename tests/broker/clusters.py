@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from quipu.broker.cluster import LOG_CONFIG, LOG_NAME, Cluster, CommandLog
 from quipu.broker.context import Broker, Context
@@ -25,9 +25,9 @@ from quipu.storage.log import Log
 from quipu.storage.place import Place
 from quipu.storage.state_log import StateLog
 from quipu.wire.messages import RESPONSES
-from quipu.wire.schema import Request, Response
+from quipu.wire.schema import Request
 
-R = TypeVar("R", bound=Response)
+DISK = RealDisk()
 
 
 class MemoryLog:
@@ -115,7 +115,7 @@ async def a_broker(*topics: NewTopic, settings: BrokerSettings | None = None) ->
 
 def disk_log(path: Path) -> StateLog:
     """A metadata log in a directory."""
-    place = Place(disk=RealDisk(), directory=str(path), name=LOG_NAME)
+    place = Place(disk=DISK, directory=str(path), name=LOG_NAME)
     return StateLog(Log(place, LOG_CONFIG, now_ms=0), CONTROLLER, ManualClock())
 
 

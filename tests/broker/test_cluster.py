@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import shutil
 import struct
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from quipu.model.ids import ZERO_UUID
 from quipu.model.settings import BrokerSettings
 from quipu.model.topics import CONSUMER_OFFSETS
 from tests.broker.clusters import FollowedPartitions, MemoryLog, a_broker, a_cluster, disk_log
+from tests.killed import killed
 from tests.looped import looped
 
 
@@ -61,9 +61,8 @@ async def test_metadata_survives_a_kill(tmp_path: Path) -> None:
     await cluster.alter_configs(set_to(4, "", "log.retention.ms", "8"))
     await cluster.delete_topics([("b", ZERO_UUID)])
     await cluster.next_producer_id()
-    shutil.copytree(tmp_path / "a", tmp_path / "killed")
 
-    again = await a_cluster(log=disk_log(tmp_path / "killed"), seed=2)
+    again = await a_cluster(log=disk_log(killed(tmp_path / "a", tmp_path / "b")), seed=2)
 
     assert again.state == cluster.state
     assert again.settings.log_retention_ms == 8
@@ -82,8 +81,7 @@ async def test_a_snapshot_takes_the_place_of_a_long_log(
         await cluster.alter_configs(set_to(2, "a", "retention.ms", str(number + 1)))
 
     assert sum(file.stat().st_size for file in (tmp_path / "a").glob("*.log")) < 10_000
-    shutil.copytree(tmp_path / "a", tmp_path / "killed")
-    again = await a_cluster(log=disk_log(tmp_path / "killed"), seed=2)
+    again = await a_cluster(log=disk_log(killed(tmp_path / "a", tmp_path / "b")), seed=2)
     assert again.state == cluster.state
 
 

@@ -1,5 +1,7 @@
 """Sources of settings: precedence, file syntax, and errors with their place."""
 
+from collections.abc import Callable
+
 import pytest
 
 from quipu.model.errors import SettingError
@@ -73,7 +75,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("why", "act", "message"), BAD, ids=[case[0] for case in BAD])
-def test_a_mistake_is_reported_with_its_place(why, act, message: str) -> None:  # noqa: ANN001 a table
+def test_a_mistake_is_reported_with_its_place(
+    why: str, act: Callable[[], object], message: str
+) -> None:
     with pytest.raises(SettingError) as caught:
         act()
 

@@ -1,7 +1,6 @@
 """State logs: what was answered is replayed, whenever the process or the machine stops."""
 
 import asyncio
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,14 +19,16 @@ from quipu.storage.log import Log
 from quipu.storage.place import Place
 from quipu.storage.state_log import StateLog
 from quipu.wire.record_batch import Record
+from tests.killed import killed
 from tests.looped import looped
 
 CLOCK = ManualClock()
+DISK = RealDisk()
 CONFIG = LogConfig(flush_messages=1, retention_ms=-1, retention_bytes=-1)
 
 
 def open_log(path: Path, config: LogConfig = CONFIG) -> Log:
-    place = Place(disk=RealDisk(), directory=str(path), name="__state-0")
+    place = Place(disk=DISK, directory=str(path), name="__state-0")
     return Log(place, config, now_ms=CLOCK.now_ms())
 
 
@@ -39,13 +40,6 @@ def replayed(path: Path) -> list[bytes]:
     found: list[bytes] = []
     open_state(path).replay(found.append)
     return found
-
-
-def kill(path: Path, to: Path) -> Path:
-    """The directory as it is now, as a restarted process would find it."""
-    shutil.rmtree(to, ignore_errors=True)
-    shutil.copytree(path, to)
-    return to
 
 
 def commands(*names: str) -> list[bytes]:
@@ -67,7 +61,7 @@ async def test_what_was_appended_is_replayed(tmp_path: Path) -> None:
     state = open_state(tmp_path / "a")
     await write(state, [commands("a"), commands("b", "c")])
 
-    assert replayed(kill(tmp_path / "a", tmp_path / "b")) == commands("a", "b", "c")
+    assert replayed(killed(tmp_path / "a", tmp_path / "b")) == commands("a", "b", "c")
 
 
 @looped
@@ -79,7 +73,7 @@ async def test_a_snapshot_replaces_what_was_before(tmp_path: Path) -> None:
     assert state.commands_size == 0
     await write(state, [commands("new")])
 
-    assert replayed(kill(tmp_path / "a", tmp_path / "b")) == commands("state", "new")
+    assert replayed(killed(tmp_path / "a", tmp_path / "b")) == commands("state", "new")
     assert len(segments(tmp_path / "a")) == 1
 
 
@@ -89,7 +83,7 @@ async def test_an_empty_state_is_a_snapshot_too(tmp_path: Path) -> None:
     await write(state, [commands("x")])
     await state.snapshot([])
 
-    assert replayed(kill(tmp_path / "a", tmp_path / "b")) == []
+    assert replayed(killed(tmp_path / "a", tmp_path / "b")) == []
 
 
 @looped
@@ -107,7 +101,7 @@ async def test_a_torn_snapshot_is_ignored_at_every_byte(
 
     outcomes = set()
     for size in range(new.stat().st_size + 1):
-        kill(path, copy)
+        killed(path, copy)
         with (copy / new.name).open("r+b") as file:
             file.truncate(size)
         outcomes.add(tuple(replayed(copy)))
@@ -136,15 +130,15 @@ async def test_life_goes_on_after_a_torn_snapshot(
         await state.snapshot(commands("never", "whole"))
     monkeypatch.setattr(StateLog, "_append", append)
 
-    again = open_state(kill(path, copy))
+    again = open_state(killed(path, copy))
     found: list[bytes] = []
     again.replay(found.append)
     assert found == commands("a")
     await write(again, [commands("b")])
-    assert replayed(kill(copy, tmp_path / "c")) == commands("a", "b")
+    assert replayed(killed(copy, tmp_path / "c")) == commands("a", "b")
     await again.snapshot(commands("a", "b"))
     await write(again, [commands("c")])
-    assert replayed(kill(copy, tmp_path / "d")) == commands("a", "b", "c")
+    assert replayed(killed(copy, tmp_path / "d")) == commands("a", "b", "c")
 
 
 @looped
@@ -164,7 +158,7 @@ async def test_old_segments_go_in_any_number(
     files = segments(path)
 
     for gone in range(len(files)):
-        kill(path, copy)
+        killed(path, copy)
         for file in files[:gone]:
             (copy / file.name).unlink()
             (copy / file.name).with_suffix(".index").unlink(missing_ok=True)
@@ -186,7 +180,7 @@ async def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused(
     first.with_suffix(".index").unlink(missing_ok=True)
 
     with pytest.raises(CorruptLog, match="no snapshot is complete"):
-        replayed(kill(path, tmp_path / "b"))
+        replayed(killed(path, tmp_path / "b"))
 
 
 @looped
@@ -199,7 +193,7 @@ async def test_batches_of_other_types_are_passed_over(tmp_path: Path) -> None:
             batch_type, [Record(None, b"x", (), 0)], epoch=Epoch(0), now_ms=CLOCK.now_ms())
     await write(state, [commands("b")])
 
-    assert replayed(kill(tmp_path / "a", tmp_path / "b")) == commands("a", "b")
+    assert replayed(killed(tmp_path / "a", tmp_path / "b")) == commands("a", "b")
 
 
 @looped
@@ -212,7 +206,7 @@ async def test_a_snapshot_whose_end_disagrees_does_not_count(tmp_path: Path) -> 
     state._append(SNAPSHOT, pairs)
     await write(state, [commands("b")])
 
-    assert replayed(kill(tmp_path / "a", tmp_path / "b")) == commands("a", "b")
+    assert replayed(killed(tmp_path / "a", tmp_path / "b")) == commands("a", "b")
 
 
 @looped

@@ -333,4 +333,3 @@ def _added_assignments(
 
 def _repeated(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
-
