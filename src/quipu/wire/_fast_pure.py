@@ -186,6 +186,9 @@ def _string(frame: memoryview, position: int) -> tuple[str | None, int]:
 
 
 def _compact_string(frame: memoryview, position: int) -> tuple[str | None, int]:
+    size = frame[position]
+    if 0 < size < 0x80 and position + size <= len(frame):  # short and whole: the usual case
+        return _text(frame, position + 1, position + size), position + size
     size, position = _uvarint(frame, position)
     start, end = _span(frame, position, size - 1)
     return (None, position) if start < 0 else (_text(frame, start, end), end)
@@ -199,12 +202,17 @@ def _count(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 def _compact_count(frame: memoryview, position: int) -> tuple[int, int]:
+    count = frame[position]
+    if 0 < count < 0x80 and position + count <= len(frame):
+        return count - 1, position + 1
     count, position = _uvarint(frame, position)
     _span(frame, position, count - 1 if count > 0 else -2)
     return count - 1, position
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:
+    if frame[position] == 0:
+        return position + 1
     count, position = _uvarint(frame, position)
     for _ in range(count):  # ends by itself: a tag takes two bytes, and bytes run out
         _, position = _uvarint(frame, position)
