@@ -30,7 +30,7 @@ PARTITION_COUNT = 3
 ORDER_COUNT = 30_000
 FIRST_READ_COUNT = 12_000
 COMMAND_SECONDS_MAX = 30
-CITIES = ("Cusco", "Lima", "Quito", "La Paz", "Potosí")
+CUSTOMER_COUNT = 50
 
 console = Console(highlight=False)
 
@@ -69,19 +69,20 @@ def tell_story(node: RunningNode) -> None:
     step("Create a topic", "The commands work with any Kafka broker.")
     quipu(node, "topic", "create", TOPIC, "--partitions", str(PARTITION_COUNT))
 
-    step("Produce with a stock client", "librdkafka, idempotent, zstd; orders keyed by city.")
+    step("Produce with a stock client", "librdkafka, idempotent, zstd; orders keyed by customer.")
     produce(node)
     quipu(node, "topic", "describe", TOPIC)
 
     step("Consume as a group", f"{GROUP} reads some of it, commits, and goes to lunch.")
-    seen = consume(node, FIRST_READ_COUNT)
+    progress = dict.fromkeys(range(PARTITION_COUNT), 0)
+    seen = consume(node, FIRST_READ_COUNT, progress)
     quipu(node, "group", "describe", GROUP)
 
     step("kill -9", "No warning, no clean-up. Then the same command again.")
     node.kill()
     node.start()
     say(f"Serving again after {node.start_seconds * 1000:.0f} ms, its logs checked.")
-    seen |= consume(node, ORDER_COUNT - len(seen))
+    seen |= consume(node, ORDER_COUNT - len(seen), progress)
     check(len(seen) == ORDER_COUNT, f"{len(seen)} of {ORDER_COUNT} orders were read")
     say(f"{GROUP} went on where it had left off: all {ORDER_COUNT:,} orders, each of them once.")
     check(lag(node) == 0, "the group is not at the end")
@@ -109,9 +110,9 @@ def produce(node: RunningNode) -> None:
     failures: list[object] = []
     begun = time.monotonic()
     for number in range(ORDER_COUNT):
-        order = {"order": number, "city": CITIES[number % len(CITIES)], "knots": number * 7 % 100}
+        order = {"order": number, "knots": number * 7 % 100}
         producer.produce(
-            TOPIC, json.dumps(order).encode(), str(order["city"]).encode(),
+            TOPIC, json.dumps(order).encode(), f"customer-{number % CUSTOMER_COUNT}".encode(),
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )  # fmt: skip
         producer.poll(0)
@@ -121,8 +122,8 @@ def produce(node: RunningNode) -> None:
     say(f"{ORDER_COUNT:,} orders acknowledged in {seconds:.2f} s.")
 
 
-def consume(node: RunningNode, count: int) -> set[int]:
-    """Read `count` orders as a member of the group, and commit."""
+def consume(node: RunningNode, count: int, progress: dict[int, int]) -> set[int]:
+    """Read `count` orders as a member of the group, and commit; `progress` is by partition."""
     config = {
         "bootstrap.servers": node.bootstrap, "group.id": GROUP, "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
@@ -130,7 +131,6 @@ def consume(node: RunningNode, count: int) -> set[int]:
     consumer = Consumer(config)
     consumer.subscribe([TOPIC])
     seen: set[int] = set()
-    ends: dict[int, int] = {}
     deadline = time.monotonic() + COMMAND_SECONDS_MAX
     while len(seen) < count and time.monotonic() < deadline:
         for message in consumer.consume(min(1000, count - len(seen)), 0.2):
@@ -138,10 +138,10 @@ def consume(node: RunningNode, count: int) -> set[int]:
             order = json.loads(message.value() or b"{}")["order"]
             check(order not in seen, f"order {order} came twice")
             seen.add(order)
-            ends[int(message.partition() or 0)] = int(message.offset() or 0) + 1
+            progress[int(message.partition() or 0)] = int(message.offset() or 0) + 1
     check(len(seen) == count, f"read {len(seen)} orders of {count}")
     consumer.commit(
-        offsets=[TopicPartition(TOPIC, partition, end) for partition, end in ends.items()],
+        offsets=[TopicPartition(TOPIC, partition, end) for partition, end in progress.items()],
         asynchronous=False,
     )
     consumer.close()
@@ -159,12 +159,10 @@ def lag(node: RunningNode) -> int:
 
 def look_inside(node: RunningNode) -> None:
     """What is stored, read from the files without a node."""
-    folder = node.directory / f"{TOPIC}-0"
-    quipu(node, "log", "show", str(folder), lines_max=12, offline=True)
-    internal = sorted(
-        path for path in node.directory.iterdir() if path.is_dir() and path.name.startswith("__")
-    )
-    quipu(node, "log", "show", str(internal[0]), lines_max=8, offline=True)
+    quipu(node, "log", "show", f"{node.directory.name}/{TOPIC}-0", lines_max=12, offline=True)
+    say("The node's own decisions about topics, in the same format:")
+    own = f"{node.directory.name}/__cluster-0"
+    quipu(node, "log", "show", own, lines_max=12, offline=True)
 
 
 def show_metrics(node: RunningNode) -> None:
@@ -197,11 +195,10 @@ def quipu(
     done = subprocess.run(
         [sys.executable, "-m", "quipu", *arguments],
         capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False,
-        env=environment(),
+        env=environment(), cwd=node.directory.parent,
     )  # fmt: skip
     if shown:
-        command = " ".join(words).replace(str(node.directory.parent) + "/", "")
-        console.print(f"[bold cyan]$ quipu {command}[/]")
+        console.print(f"[bold cyan]$ quipu {' '.join(words)}[/]")
         lines = (done.stdout + done.stderr).splitlines()
         show(lines[:lines_max])
         if len(lines) > lines_max:
@@ -228,7 +225,7 @@ def say(text: str) -> None:
 
 def show(lines: Iterable[str]) -> None:
     for line in lines:
-        console.print(Text(line, no_wrap=True, overflow="ellipsis"))
+        console.print(Text(line), soft_wrap=True)  # every character, however narrow the window
 
 
 def check(holds: bool, otherwise: str) -> None:  # noqa: FBT001 reads as a sentence
