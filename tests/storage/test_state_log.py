@@ -229,21 +229,25 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_any_history_is_replayed(steps: list, tmp_path_factory: pytest.TempPathFactory) -> None:
     """T7: appends, snapshots and restarts in any order."""
-    path = tmp_path_factory.mktemp("state")
+    base = tmp_path_factory.mktemp("state")
 
-    async def run() -> list[bytes]:
+    async def run() -> tuple[list[bytes], Path]:
+        lives, path = 0, base / "0"
         state, model = open_state(path), []
         for step in steps:
             if step == "snapshot":
                 await state.snapshot(list(model))
             elif step == "restart":
                 state._log.close()
+                lives += 1
+                path = killed(path, base / str(lives))
                 state, found = open_state(path), []
                 state.replay(found.append)
                 assert found == model
             else:
                 await state.append(step)
                 model.extend(step)
-        return model
+        return model, path
 
-    assert asyncio.run(run()) == replayed(path)
+    model, path = asyncio.run(run())
+    assert replayed(killed(path, base / "end")) == model
