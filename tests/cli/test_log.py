@@ -41,11 +41,35 @@ def test_show_prints_every_batch_and_a_summary(
 
     assert run.code == 0
     lines = run.out.splitlines()
-    assert lines[1].split() == ["OFFSET", "LOG", "OFFSET", "TYPE", "EPOCH", "RECORDS", "SIZE",
-                                "CODEC", "PRODUCER", "TIME", "(UTC)", "POSITION", "CHECKSUM"]
+    assert lines[1].split() == [
+        "OFFSET",
+        "LOG",
+        "OFFSET",
+        "TYPE",
+        "EPOCH",
+        "RECORDS",
+        "SIZE",
+        "CODEC",
+        "PRODUCER",
+        "TIME",
+        "(UTC)",
+        "POSITION",
+        "CHECKSUM",
+    ]
     row = lines[3].split()
-    assert row == ["0", "3", "data", "1", "2", str(len(three_segments().segments[0][1])), "none",
-                   "-", "2026-01-01T00:00:00.001", "156", "ok"]
+    assert row == [
+        "0",
+        "3",
+        "data",
+        "1",
+        "2",
+        str(len(three_segments().segments[0][1])),
+        "none",
+        "-",
+        "2026-01-01T00:00:00.001",
+        "156",
+        "ok",
+    ]
     assert sum(" data " in line for line in lines) == 9
     assert "[0, 18)" in lines[-1]
     assert "[0, 27)" in lines[-1]
@@ -60,13 +84,32 @@ def test_show_as_json_has_every_field(tmp_path: Path, capsys: pytest.CaptureFixt
     batches = run.of("batch")
     assert len(batches) == 12
     assert batches[1] == {
-        "kind": "batch", "log": "orders-0", "file": FIRST, "position": 156,
-        "size": len(three_segments().segments[0][1]), "type": 1, "type_name": "data", "offset": 0,
-        "last_offset": 1, "log_offset": 3, "last_log_offset": 4, "epoch": 1, "records": 2,
-        "compression": "none", "timestamp_type": "create_time", "base_timestamp": START_MS,
-        "max_timestamp": START_MS + 1, "producer_id": -1, "producer_epoch": -1,
-        "base_sequence": -1, "transactional": False, "control": False, "crc": batches[1]["crc"],
-        "checksum": "ok", "findings": []}
+        "kind": "batch",
+        "log": "orders-0",
+        "file": FIRST,
+        "position": 156,
+        "size": len(three_segments().segments[0][1]),
+        "type": 1,
+        "type_name": "data",
+        "offset": 0,
+        "last_offset": 1,
+        "log_offset": 3,
+        "last_log_offset": 4,
+        "epoch": 1,
+        "records": 2,
+        "compression": "none",
+        "timestamp_type": "create_time",
+        "base_timestamp": START_MS,
+        "max_timestamp": START_MS + 1,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        "transactional": False,
+        "control": False,
+        "crc": batches[1]["crc"],
+        "checksum": "ok",
+        "findings": [],
+    }
     (summary,) = run.of("summary")
     assert (summary["batches"], summary["records"], summary["faults"]) == (12, 27, 0)
 
@@ -97,7 +140,8 @@ def test_show_flags_a_bad_checksum_in_its_row(
     flip(path / SECOND, len(builder.segments[9][0]) + 80)
 
     assert [b["checksum"] for b in Run(capsys, "show", path, "--json").of("batch")].count(
-        "BAD") == 1
+        "BAD"
+    ) == 1
     headers = Run(capsys, "show", path, "--json", "--headers-only")
     assert headers.code == 0
     assert {b["checksum"] for b in headers.of("batch")} == {"not read"}
@@ -107,20 +151,37 @@ def test_show_prints_records_in_a_range(tmp_path: Path, capsys: pytest.CaptureFi
     """T9: records decoded; only those of the range."""
     path = three_segments().write(tmp_path)
 
-    run = Run(capsys, "show", path, "--records", "--json", "--type", "data", "--from-offset", 7,
-              "--to-offset", 10)
+    run = Run(
+        capsys,
+        "show",
+        path,
+        "--records",
+        "--json",
+        "--type",
+        "data",
+        "--from-offset",
+        7,
+        "--to-offset",
+        10,
+    )
 
     assert [(r["offset"], r["key"]) for r in run.of("record")] == [
-        (7, "key 7"), (8, "key 8"), (9, "key 9")]
+        (7, "key 7"),
+        (8, "key 8"),
+        (9, "key 9"),
+    ]
     text = Run(capsys, "show", path, "--records", "--from-offset", 7, "--to-offset", 8).out
     assert "offset=7  timestamp=1767225600007  key=key 7  value=value 7" in text
 
 
-@pytest.mark.parametrize(("start", "end"), [
-    ("2026-01-01T00:00:00.007Z", "2026-01-01T00:00:00.010Z"),
-    ("1767225600007", "1767225600010"),
-    ("2026-01-01T00:00:00.007", "2026-01-01T01:00:00.010+01:00"),
-])
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("2026-01-01T00:00:00.007Z", "2026-01-01T00:00:00.010Z"),
+        ("1767225600007", "1767225600010"),
+        ("2026-01-01T00:00:00.007", "2026-01-01T01:00:00.010+01:00"),
+    ],
+)
 def test_show_takes_a_time_range(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], start: str, end: str
 ) -> None:
@@ -141,7 +202,10 @@ def test_show_summary_is_one_row_per_log(
     run = Run(capsys, "show", tmp_path, "--summary")
     assert run.code == 0
     assert [line.split()[0] for line in run.out.splitlines() if line] == [
-        "LOG", "orders-0", "orders-1"]
+        "LOG",
+        "orders-0",
+        "orders-1",
+    ]
 
     flip(other / FIRST, 80)
     run = Run(capsys, "show", tmp_path, "--summary")
@@ -170,8 +234,13 @@ def test_show_tells_controller_commands_in_words(
     from quipu.controller.records import ClusterCreated, encode_record
 
     builder = LogBuilder("__cluster-0")
-    builder.append([Record(None, encode_record(ClusterCreated(cluster_id="knots"))),
-                    Record(None, b"\x7f\xff\x00\x00")], batch_type=CONTROLLER)
+    builder.append(
+        [
+            Record(None, encode_record(ClusterCreated(cluster_id="knots"))),
+            Record(None, b"\x7f\xff\x00\x00"),
+        ],
+        batch_type=CONTROLLER,
+    )
 
     run = Run(capsys, "show", builder.write(tmp_path), "--records", "--json")
 
@@ -182,11 +251,20 @@ def test_show_tells_controller_commands_in_words(
     assert run.code == 0
 
 
-@pytest.mark.parametrize("words", [
-    ["show"], ["show", "{}/missing"], ["show", "{}", "--type", "nonsense"],
-    ["show", "{}", "--from-time", "yesterday"], ["show", "{}", "--from-offset", "-1"],
-    ["diff", "{}"], ["repair"], ["repair", "{}/missing"], ["cut", "{}"],
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show"],
+        ["show", "{}/missing"],
+        ["show", "{}", "--type", "nonsense"],
+        ["show", "{}", "--from-time", "yesterday"],
+        ["show", "{}", "--from-offset", "-1"],
+        ["diff", "{}"],
+        ["repair"],
+        ["repair", "{}/missing"],
+        ["cut", "{}"],
+    ],
+)
 def test_wrong_usage_exits_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:

@@ -79,7 +79,8 @@ def tell(text: str, *, file: TextIO | None = None) -> None:
 
 
 def _is_numeric(values: Sequence[object]) -> bool:
-    return all(value is None or isinstance(value, int | float) for value in values)
+    known = [value for value in values if value is not None]
+    return bool(known) and all(isinstance(value, int | float) for value in known)
 
 
 def _rich_table(rows: Sequence[Row], columns: Sequence[str], title: str) -> None:
