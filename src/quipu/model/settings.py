@@ -22,7 +22,6 @@ from typing import Final
 
 from quipu.model.errors import SettingError
 from quipu.model.settings_types import (
-    INT_MAX,
     LONG_MAX,
     Address,
     Setting,
@@ -175,8 +174,10 @@ class BrokerSettings:
     group_max_session_timeout_ms: int = int32(
         1_800_000, "Longest session timeout a member may ask.")
     group_initial_rebalance_delay_ms: int = int32(
-        3000, "How long a new group waits for more members before its first rebalance.")
-    group_max_size: int = int32(INT_MAX, "Members of one group, at most.", low=1)
+        300, "How long a new group waits for more members before its first rebalance (Kafka: "
+        "3000). Consumers that start together share one rebalance.")
+    group_max_size: int = int32(
+        10_000, "Members of one group, at most (Kafka sets no bound).", low=1, high=10_000)
 
     explicit: frozenset[str] = field(default=frozenset(), compare=False)  # names that were given
 

@@ -64,7 +64,6 @@ if TYPE_CHECKING:  # it holds the groups too
 
 _log = logging.getLogger(__name__)
 
-MEMBER_COUNT_MAX: Final = 10_000  # of a group, whatever group.max.size says
 NAME_LENGTH_MAX: Final = 200  # of a client's name as part of its member id
 MINUTE_MS: Final = 60_000
 # Nothing of the group log is deleted by age or size: snapshots keep it bounded.
@@ -81,7 +80,7 @@ class Groups:
         settings = broker.settings
         self.registry = Registry(GroupLimits(
             initial_delay_ms=settings.group_initial_rebalance_delay_ms,
-            member_count_max=min(settings.group_max_size, MEMBER_COUNT_MAX)))
+            member_count_max=settings.group_max_size))
         self.log = GroupLog(
             open_log or self._open_log, lambda: map(encode_record, self.registry.records()))
         self.unavailable = Code.COORDINATOR_LOAD_IN_PROGRESS  # NONE while groups are served
