@@ -12,11 +12,21 @@ from quipu.broker.cluster import Cluster
 from quipu.controller.configs import Alteration, Change, Operation, Resource
 from quipu.controller.records import UnknownRecord
 from quipu.controller.topics import NewPartitions, NewTopic
-from quipu.model.errors import Code, QuipuError
+from quipu.model.errors import Code, CorruptLog, QuipuError
 from quipu.model.ids import ZERO_UUID
 from quipu.model.settings import BrokerSettings
 from quipu.model.topics import CONSUMER_OFFSETS
-from tests.broker.clusters import FollowedPartitions, MemoryLog, a_broker, a_cluster, disk_log
+from quipu.runtime.clock import ManualClock
+from quipu.runtime.rng import SeededRng
+from quipu.storage.data_directory import DataDirectory
+from tests.broker.clusters import (
+    DISK,
+    FollowedPartitions,
+    MemoryLog,
+    a_broker,
+    a_cluster,
+    disk_log,
+)
 from tests.killed import killed
 from tests.looped import looped
 
@@ -29,7 +39,7 @@ def set_to(kind: int, resource: str, name: str, value: str) -> list[Alteration]:
 async def test_a_cluster_gets_its_id_once(tmp_path: Path) -> None:
     """K5: 22 characters like Kafka's, kept for good."""
     first = await a_cluster(log=disk_log(tmp_path / "a"), seed=1)
-    again = await a_cluster(log=disk_log(tmp_path / "a"), seed=2)
+    again = await a_cluster(log=disk_log(killed(tmp_path / "a", tmp_path / "b")), seed=2)
 
     cluster_id = first.state.cluster_id
     assert len(cluster_id) == 22
@@ -251,6 +261,45 @@ async def test_an_internal_topic_is_made_once() -> None:
     assert made[0].is_internal
     assert len(made[0].partitions) == 4
     assert cluster.topic_settings(made[0]).cleanup_policy == ("compact",)
+
+
+async def opened(directory: DataDirectory) -> Cluster:
+    return await Cluster.open(
+        directory, BrokerSettings(), ManualClock(), SeededRng(1), host="h", port=1)
+
+
+@looped
+async def test_metadata_lies_in_the_node_s_directory(tmp_path: Path) -> None:
+    """T7: as controller batches in a log like any other, after a clean stop too."""
+    path = str(tmp_path / "data")
+    for expected in ([], ["a"]):
+        directory = DataDirectory.open(DISK, path, ManualClock())
+        cluster = await opened(directory)
+        assert list(cluster.state.topics) == expected
+        await cluster.create_topics([NewTopic("a")])
+        directory.close()
+
+    assert "__cluster-0" in {entry.name for entry in Path(path).iterdir()}
+
+
+@looped
+async def test_damaged_metadata_stops_the_node_with_words(tmp_path: Path) -> None:
+    """T12: what was durable and is not whole any more is never cut in silence."""
+    path = tmp_path / "data"
+    directory = DataDirectory.open(DISK, str(path), ManualClock())
+    await (await opened(directory)).create_topics([NewTopic("a")])
+    directory.close()
+    (segment,) = (path / "__cluster-0").glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+
+    directory = DataDirectory.open(DISK, str(path), ManualClock())
+    with pytest.raises(CorruptLog, match="__cluster-0"):
+        await opened(directory)
+    directory.abandon()
+
+    assert segment.read_bytes() == data
 
 
 def test_metadata_of_a_newer_version_is_refused() -> None:
