@@ -177,7 +177,7 @@ class BrokerSettings:
         300, "How long a new group waits for more members before its first rebalance (Kafka: "
         "3000). Consumers that start together share one rebalance.")
     group_max_size: int = int32(
-        10_000, "Members of one group, at most (Kafka sets no bound).", low=1, high=10_000)
+        1000, "Members of one group, at most (Kafka sets no bound).", low=1, high=10_000)
 
     explicit: frozenset[str] = field(default=frozenset(), compare=False)  # names that were given
 
