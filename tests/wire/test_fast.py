@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from quipu.model.errors import MalformedBytes, QuipuError
 from quipu.wire import _fast_pure, fast
+from quipu.wire.produce_codec import ProducedPart, encode_produce_response
 from quipu.wire.record_batch import Record, check_batch, encode_batch, parse_header
 from quipu.wire.stored_batch import Fault, check_stored, pack_prefix
 
@@ -153,6 +154,46 @@ def test_a_topic_name_that_is_not_text_is_refused(parse: Callable[..., Any], ver
     body = produce_request(version, [("ab", [(0, b"x")])]).replace(b"ab", b"\xff\xfe")
     with pytest.raises(MalformedBytes, match="not UTF-8"):
         parse(memoryview(body), 0, version)
+
+
+@given(case=produce_requests(), client_id=st.none() | st.text(max_size=9), data=st.data())
+@settings(max_examples=200)
+def test_a_header_is_skipped_on_request(
+    case: tuple[int, bytes, list[Any]], client_id: str | None, data: st.DataObject
+) -> None:
+    """K2, K8: position -1 stands for the one after the header, which may be damaged too."""
+    version, body, _ = case
+    name = sized(None if client_id is None else client_id.encode(), compact=False, width=2)
+    head = bytes(8) + name + (data.draw(st.sampled_from([b"\0", b"\x01\x05\x02ab"]))
+                              if version >= 9 else b"")
+    found = fast.parse_produce(memoryview(head + body), -1, version)
+    assert found == fast.parse_produce(memoryview(head + body), len(head), version)
+
+    damaged = bytearray(head + body)
+    damaged[data.draw(st.integers(8, len(head)))] = data.draw(st.integers(0, 255))
+    del damaged[data.draw(st.integers(0, len(damaged))) :]
+    view = memoryview(damaged)
+    assert outcome(fast.parse_produce, view, -1, version) == outcome(
+        _fast_pure.parse_produce, view, -1, version)
+
+
+@given(
+    correlation_id=st.integers(-(2**31), 2**31 - 1),
+    version=versions,
+    topic=st.text(max_size=3) | st.text("ab", min_size=120, max_size=140),
+    numbers=st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 3),
+    message=st.none() | st.text(max_size=5),
+)
+@settings(max_examples=150)
+def test_both_twins_answer_alike(
+    correlation_id: int, version: int, topic: str, numbers: tuple[int, int, int],
+    message: str | None,
+) -> None:
+    """K2: the same bytes for names of any length, for ids, and with error messages."""
+    part = ProducedPart(7, -1 if message else 0, *numbers, message)
+    wanted: str | bytes = b"0123456789abcdef" if version == 13 else topic
+    assert fast.encode_one_part(correlation_id, version, wanted, part) == (
+        encode_produce_response(correlation_id, version, [(wanted, [part])]))
 
 
 # --- batches ----------------------------------------------------------------------------------

@@ -1,9 +1,13 @@
 from quipu.wire._fast_pure import Part
+from quipu.wire.produce_codec import ProducedPart
 from quipu.wire.record_batch import BatchHeader
 
 def parse_produce(
     frame: memoryview, position: int, version: int
 ) -> tuple[str | None, int, int, list[Part]]: ...
+def encode_one_part(
+    correlation_id: int, version: int, topic: str | bytes, part: ProducedPart
+) -> bytes: ...
 def check_batch(data: memoryview, *, size_max: int) -> BatchHeader: ...
 def stamp(
     batch: memoryview | bytearray,

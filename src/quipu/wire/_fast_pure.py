@@ -1,6 +1,7 @@
-"""The hot path's four functions in plain Python: what runs where nothing was compiled.
+"""The hot path's functions in plain Python: what runs where nothing was compiled.
 
-Two of them are here; `check_batch` and `stamp` are those of record_batch.py and stored_batch.py.
+Two of them are here; `check_batch`, `stamp` and `encode_one_part` are those of record_batch.py,
+stored_batch.py and produce_codec.py.
 `_fast.pyx` holds the same functions in C.  This module is their oracle: both must give equal
 results for equal bytes, and the compiled ones hand over to these whenever the bytes are not
 plainly right, so there is one place that words an error.
@@ -14,10 +15,14 @@ from typing import Final, NoReturn
 
 from quipu.model.batch_types import DATA
 from quipu.model.errors import MalformedBytes
+from quipu.wire.produce_codec import body_position, encode_one_part
 from quipu.wire.record_batch import BATCH_LENGTH_MIN, LENGTH_START, check_batch
 from quipu.wire.stored_batch import PREFIX_SIZE, STORED_HEADER_SIZE, stamp
 
-__all__ = ["PRODUCE_PARTITIONS_MAX", "Part", "check_batch", "parse_produce", "slices", "stamp"]
+__all__ = [
+    "PRODUCE_PARTITIONS_MAX", "Part", "check_batch", "encode_one_part", "parse_produce", "slices",
+    "stamp",
+]
 
 Part = tuple[str | bytes, int, int, int]  # topic name or id, partition, start, end
 
@@ -40,11 +45,14 @@ def parse_produce(
 ) -> tuple[str | None, int, int, list[Part]]:
     """Read a Produce request, v3 to v13, whose body starts at `position` and ends with `frame`.
 
+    Position -1 stands for the one after the request's header, which `frame` then begins with.
     Gives (transactional_id, acks, timeout_ms, parts); a part is (topic, partition, start, end):
     the topic's name, or its id as 16 bytes from v13 on, and where in `frame` its records lie
     (start = end = -1 for null).  Nothing is copied.
     """
     assert VERSION_MIN <= version <= VERSION_TOPIC_IDS, version
+    if position == -1:
+        position = body_position(frame, flexible=version >= VERSION_FLEXIBLE)
     try:
         if version < VERSION_FLEXIBLE:
             return _parse_legacy(frame, position)

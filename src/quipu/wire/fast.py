@@ -1,6 +1,7 @@
 """The hot path's functions: compiled where a compiler was found, else in plain Python.
 
     parse_produce   a Produce request, without copying its records
+    encode_one_part the answer to one, for one partition
     check_batch     one batch: header, checksum, counts
     stamp           offset, epoch and stored prefix of a batch that is about to be written
     slices          the batches of a segment that a Fetch sends
@@ -14,13 +15,14 @@ from typing import Final
 from quipu.wire import _fast_pure
 
 try:
-    from quipu.wire._fast import check_batch, parse_produce, slices, stamp
+    from quipu.wire._fast import check_batch, encode_one_part, parse_produce, slices, stamp
 except ImportError:
-    from quipu.wire._fast_pure import check_batch, parse_produce, slices, stamp
+    from quipu.wire._fast_pure import check_batch, encode_one_part, parse_produce, slices, stamp
 
 COMPILED: Final = parse_produce is not _fast_pure.parse_produce
 PRODUCE_PARTITIONS_MAX: Final = _fast_pure.PRODUCE_PARTITIONS_MAX
 
 __all__ = [
-    "COMPILED", "PRODUCE_PARTITIONS_MAX", "check_batch", "parse_produce", "slices", "stamp",
+    "COMPILED", "PRODUCE_PARTITIONS_MAX", "check_batch", "encode_one_part", "parse_produce",
+    "slices", "stamp",
 ]
