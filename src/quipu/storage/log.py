@@ -302,7 +302,8 @@ class Log:
                 active.roll_ms = now_ms + self._config.segment_ms
             else:
                 self.roll(now_ms)
-        elif file.size >= active.index_due and not active.add_entry(
+                active, file = self.writable()
+        if file.size >= active.index_due and not active.add_entry(
                 self.end_offset, self.log_end, file.size):
             self.roll(now_ms)
         return self.writable()
@@ -334,14 +335,14 @@ class Log:
         """Start a segment with the checkpoint that `parts` are."""
         try:
             active = self._segments.start(self.log_end, self.end_offset, parts,
-                                          created_ms=header.base_timestamp)
+                                          created_ms=header.base_timestamp,
+                                          config=self._config)
         except DiskError as error:
             raise self._refused(error) from error
         self.unsynced.append(active)  # before the end moves: see G1
         self._active = active
         self.log_end = LogOffset(self.log_end + header.last_offset_delta + 1)
         active.first_end = self.log_end
-        active.set_limits(self._config)
         if self.log_end >= self.flusher.due_at:
             self.flusher.appended(header.base_timestamp)
 

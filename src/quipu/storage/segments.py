@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from quipu.model.errors import QuipuError
 from quipu.runtime.disk import Buffer, Disk, DiskError, NotFound
+from quipu.storage.config import LogConfig
 from quipu.storage.place import Place
 from quipu.storage.recovery import DELETED_SUFFIX, UNFINISHED_SUFFIX
 from quipu.storage.segment import Segment, segment_path
@@ -30,7 +31,13 @@ class Segments(list[Segment]):
         self.complete_size = sum(segment.size for segment in segments[:-1])
 
     def start(
-        self, base_log: int, base_offset: int, parts: Sequence[Buffer], *, created_ms: int
+        self,
+        base_log: int,
+        base_offset: int,
+        parts: Sequence[Buffer],
+        *,
+        created_ms: int,
+        config: LogConfig,
     ) -> Segment:
         """Make a new active segment whose first batch, its checkpoint, is `parts`."""
         path = segment_path(self._place.directory, base_log)
@@ -38,6 +45,7 @@ class Segments(list[Segment]):
         segment.base_offset = base_offset
         segment.created_ms = created_ms
         segment.is_new = True
+        segment.set_limits(config)
         segment.file = self._place.disk.open(path, create=True)
         try:
             assert segment.file.size == 0, path  # recovery saw every file there is

@@ -1,0 +1,289 @@
+"""The twin of a disk: in memory, with the faults that a real one has.
+
+What a crash leaves behind is as little as the system promises, chosen by the given chance:
+
+    data    of each file all that was synced, and any part of what was appended since: cut short,
+            or with blocks of zeros where the file grew before its data arrived
+    names   as of the last sync of a directory, and any first part of the changes made since
+
+Besides: a limited capacity, syncs that fail, bits that flip, work that waits until it is told.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from quipu.model.errors import QuipuError
+from quipu.runtime.disk import Buffer, DiskError, DiskFull, Done, NotFound, Wait, Work
+from quipu.runtime.rng import Rng
+
+BLOCK_SIZE: Final = 512  # what a torn write loses, it loses in such pieces
+
+Names = dict[str, "_Inode | None"]  # None: a directory
+Change = Callable[[Names], object]
+
+
+class _Inode:
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = b""
+
+    def crash(self, rng: Rng) -> None:
+        """Keep what was synced and some of the rest."""
+        if not self.data.startswith(self.durable):  # was cut, and the cut not synced
+            self.data = self.data if rng.random() < 0.5 else bytearray(self.durable)
+        else:
+            safe = len(self.durable)
+            kept = safe + int(rng.random() * (len(self.data) - safe + 1))
+            del self.data[kept:]
+            if rng.random() < 0.3:
+                start = safe + int(rng.random() * (kept - safe + 1))
+                end = min(start + BLOCK_SIZE, kept)
+                self.data[start:end] = bytes(end - start)
+        self.durable = bytes(self.data)
+
+
+class SimFile:
+    """An open file of a `SimDisk`."""
+
+    def __init__(self, disk: "SimDisk", path: str, inode: _Inode) -> None:
+        self.path = path
+        self.size = len(inode.data)
+        self.mapped_size = 0
+        self._disk = disk
+        self._inode = inode
+        self._is_open = True
+
+    def append(self, buffers: Sequence[Buffer], size: int) -> None:
+        assert self._is_open, self.path
+        data = b"".join(buffers)
+        assert len(data) == size, (len(data), size)
+        self._disk.take_space(size, self.path)
+        self._inode.data += data
+        self.size += size
+
+    def read(self, size: int, position: int) -> bytes:
+        assert self._is_open, self.path
+        data = bytes(self._inode.data[position : position + size])
+        self._disk.bytes_read[self.path] += len(data)
+        return data
+
+    def map(self) -> memoryview:
+        self.mapped_size = self.size
+        return memoryview(bytes(self._inode.data))
+
+    def truncate(self, size: int) -> None:
+        assert self.mapped_size <= size <= self.size, (self.mapped_size, size, self.size)
+        del self._inode.data[size:]
+        self.size = size
+
+    def sync(self) -> None:
+        assert self._is_open, self.path
+        self._disk.count_sync(self.path)
+        self._inode.durable = bytes(self._inode.data)
+
+    def close(self) -> None:
+        self._is_open = False
+
+
+class SimLock:
+    """Held until released, or until a crash."""
+
+    def __init__(self, disk: "SimDisk", path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locked.discard(self._path)
+
+
+class SimDisk:
+    """A file system in memory."""
+
+    def __init__(self) -> None:
+        self.capacity: int | None = None  # bytes that may still be appended
+        self.sync_error: DiskError | None = None  # what every sync raises
+        self.is_deferred = False  # does submitted work wait for `run_pending`?
+        self.bytes_read: Counter[str] = Counter()  # by path; maps are not counted
+        self.sync_counts: Counter[str] = Counter()
+        self.locked: set[str] = set()
+        self._names: Names = {}
+        self._durable_names: Names = {}
+        self._changes: list[Change] = []  # of names, since the last sync
+        self._pending: list[tuple[Work, Done]] = []
+
+    # --- faults -----------------------------------------------------------------------------
+
+    def crash(self, rng: Rng) -> None:
+        """Lose power: every open file is gone, and what was not synced may be."""
+        names = dict(self._durable_names)
+        kept = int(rng.random() * (len(self._changes) + 1))
+        for change in self._changes[:kept]:
+            change(names)
+        for path in sorted(names):
+            inode = names[path]
+            if inode is not None:
+                inode.crash(rng)
+        self._names, self._durable_names, self._changes = names, dict(names), []
+        self._pending = []
+        self.locked = set()
+
+    def flip(self, path: str, position: int, mask: int = 0x01) -> None:
+        """Change bits of a stored byte."""
+        inode = self._inode(path)
+        inode.data[position] ^= mask
+        inode.durable = bytes(inode.data)
+
+    def set_data(self, path: str, data: bytes) -> None:
+        """Replace what is stored in a file, which may be new."""
+        inode = self._names.get(path) or _Inode()
+        inode.data, inode.durable = bytearray(data), data
+        self._names[path] = self._durable_names[path] = inode
+
+    def run_pending(self) -> int:
+        """Run the work that waits; gives how much there was."""
+        pending, self._pending = self._pending, []
+        for work, done in pending:
+            done(_outcome(work))
+        return len(pending)
+
+    def take_space(self, size: int, path: str) -> None:
+        if self.capacity is not None:
+            if size > self.capacity:
+                raise DiskFull(f"{path}: no space left")
+            self.capacity -= size
+
+    def count_sync(self, path: str) -> None:
+        self.sync_counts[path] += 1
+        if self.sync_error is not None:
+            raise self.sync_error
+
+    # --- files ------------------------------------------------------------------------------
+
+    def _inode(self, path: str) -> _Inode:
+        inode = self._names.get(path)
+        if inode is None:
+            raise NotFound(f"{path}: no such file")
+        return inode
+
+    def _change(self, change: Change) -> None:
+        change(self._names)
+        self._changes.append(change)
+
+    def _create(self, path: str) -> _Inode:
+        if path not in self._names:
+            if path.rpartition("/")[0] not in self._names:
+                raise NotFound(f"{path}: no such directory")
+            inode = _Inode()
+            self._change(_linking(path, inode))
+        return self._inode(path)
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        return SimFile(self, path, self._create(path) if create else self._inode(path))
+
+    def map(self, path: str) -> memoryview:
+        return memoryview(bytes(self._inode(path).data))
+
+    def read(self, path: str, size: int = -1, position: int = 0) -> bytes:
+        data = self._inode(path).data
+        found = bytes(data[position:] if size < 0 else data[position : position + size])
+        self.bytes_read[path] += len(found)
+        return found
+
+    def write(self, path: str, data: Buffer) -> None:
+        self.take_space(len(data), path)
+        self._create(path).data = bytearray(data)
+
+    def copy(self, source: str, target: str, *, start: int, end: int) -> None:
+        data = bytes(self._inode(source).data[start:end])
+        self.take_space(len(data), target)
+        inode = self._create(target)
+        inode.data, inode.durable = bytearray(data), data
+
+    def size(self, path: str) -> int:
+        return len(self._inode(path).data)
+
+    def modified_ms(self, path: str) -> int:
+        self._inode(path)
+        return 0
+
+    # --- names ------------------------------------------------------------------------------
+
+    def exists(self, path: str) -> bool:
+        return path in self._names
+
+    def list(self, path: str) -> Sequence[str]:
+        if path not in self._names:
+            raise NotFound(f"{path}: no such directory")
+        prefix = f"{path}/"
+        return sorted(name.removeprefix(prefix) for name in self._names
+                      if name.startswith(prefix) and "/" not in name.removeprefix(prefix))
+
+    def make_directory(self, path: str) -> None:
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            directory = "/".join(parts[:count])
+            if directory not in self._names:
+                self._change(_linking(directory, None))
+
+    def rename(self, source: str, target: str) -> None:
+        if source not in self._names:
+            raise NotFound(f"{source}: no such file")
+
+        def change(names: Names) -> None:
+            for name in [each for each in names if each == source
+                         or each.startswith(f"{source}/")]:
+                names[target + name.removeprefix(source)] = names.pop(name)
+
+        self._change(change)
+
+    def remove(self, path: str) -> None:
+        self._inode(path)
+        self._change(_unlinking(path))
+
+    def remove_tree(self, path: str) -> None:
+        for name in sorted(self._names, reverse=True):
+            if name == path or name.startswith(f"{path}/"):
+                self._change(_unlinking(name))
+
+    def sync_directory(self, path: str) -> None:
+        self.count_sync(path)
+        self._durable_names, self._changes = dict(self._names), []
+
+    def lock(self, path: str) -> SimLock | None:
+        if path in self.locked:
+            return None
+        self.locked.add(path)
+        return SimLock(self, path)
+
+    # --- work -------------------------------------------------------------------------------
+
+    def submit(self, work: Work, done: Done) -> Wait:
+        if not self.is_deferred:
+            done(_outcome(work))
+            return _nothing
+        self._pending.append((work, done))
+        return self.run_pending
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def _linking(path: str, inode: _Inode | None) -> Change:
+    return lambda names: names.update({path: inode})
+
+
+def _unlinking(path: str) -> Change:
+    return lambda names: names.pop(path, None)
+
+
+def _nothing() -> None:
+    """There is nothing to wait for."""
+
+
+def _outcome(work: Work) -> QuipuError | None:
+    try:
+        work()
+    except QuipuError as error:
+        return error
+    return None

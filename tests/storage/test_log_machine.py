@@ -1,0 +1,215 @@
+"""The log against a list that knows how much of it is safe, through everything that may happen."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from quipu.model.batch_types import CONFIGURATION
+from quipu.model.errors import Code, RequestError
+from quipu.model.ids import Epoch, LogOffset, Offset
+from quipu.runtime.rng import SeededRng
+from quipu.storage.config import NEVER, LogConfig
+from quipu.storage.place import NOTHING, Memory
+from quipu.storage.producers import BATCHES_KEPT
+from quipu.wire.record_batch import Record
+from tests.storage.builders import NOW_MS, append, data_disk, open_log, read_all
+
+Batch = tuple[int, list[bytes], int, int]  # offset, values, log offset after it, producer id or -1
+
+
+class LogMachine(RuleBasedStateMachine):
+    """T5, T12, V1, V13, K2: flushed records survive; of the others any prefix may.
+
+    The model is a list of batches.  `start` is the log start, `flushed` the log offset below which
+    nothing may be lost, `memory` what the node wrote down.
+    """
+
+    @initialize(
+        segment_bytes=st.sampled_from([500, 1000, 5000]),
+        interval=st.sampled_from([1, 200, 4096]),
+        flush_messages=st.sampled_from([1, 3, NEVER]),
+    )
+    def begin(self, segment_bytes: int, interval: int, flush_messages: int) -> None:
+        self.config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval,
+                                flush_messages=flush_messages, retention_ms=-1)
+        self.disk = data_disk()
+        self.log = open_log(self.disk, self.config)
+        self.batches: list[Batch] = []
+        self.start = 0
+        self.sequences: dict[int, int] = {}
+        self.memory = NOTHING
+
+    # --- what clients do
+
+    def _end(self) -> int:
+        return self.batches[-1][0] + len(self.batches[-1][1]) if self.batches else self.log_base
+
+    log_base = 0  # offset of the first batch, once older ones are gone
+
+    @rule(values=st.lists(st.binary(max_size=40), min_size=1, max_size=4))
+    def append(self, values: list[bytes]) -> None:
+        end = self._end()
+        appended = append(self.log, values)
+        assert (appended.base_offset, appended.last_offset) == (end, end + len(values) - 1)
+        self.batches.append((end, values, int(self.log.log_end), -1))
+
+    @rule(producer_id=st.integers(0, 2), values=st.lists(st.binary(max_size=9), min_size=1, max_size=5))
+    def append_idempotent(self, producer_id: int, values: list[bytes]) -> None:
+        sequence = self.sequences.get(producer_id, 0)
+        end = self._end()
+        appended = append(self.log, values, producer=(producer_id, 0, sequence))
+        assert not appended.duplicate
+        assert appended.base_offset == end
+        self.sequences[producer_id] = sequence + len(values)
+        self.batches.append((end, values, int(self.log.log_end), producer_id))
+
+    @rule(producer_id=st.integers(0, 2), back=st.integers(1, BATCHES_KEPT))
+    def append_again(self, producer_id: int, back: int) -> None:
+        mine = [batch for batch in self.batches if batch[3] == producer_id]
+        if len(mine) < back:
+            return
+        sequence = self.sequences[producer_id] - sum(len(batch[1]) for batch in mine[-back:])
+        offset, values, _, _ = mine[-back]
+        appended = append(self.log, values, producer=(producer_id, 0, sequence))
+        assert appended.duplicate
+        assert appended.base_offset == offset
+
+    @rule(producer_id=st.integers(0, 2))
+    def append_out_of_sequence(self, producer_id: int) -> None:
+        if producer_id not in self.sequences:
+            return
+        try:
+            append(self.log, [b"x"], producer=(producer_id, 0, self.sequences[producer_id] + 7))
+        except RequestError as error:
+            assert error.code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        else:
+            raise AssertionError("a gap in the sequence was accepted")
+
+    @rule(count=st.integers(1, 3))
+    def append_internal(self, count: int) -> None:
+        before = self.log.log_end
+        appended = self.log.append_records(
+            CONFIGURATION, [Record(None, b"c")] * count, epoch=Epoch(0), now_ms=NOW_MS)
+        assert appended.log_offset >= before
+        assert self.log.log_end == appended.log_offset + count
+        assert appended.base_offset == self.log.end_offset
+
+    @rule(data=st.data())
+    def delete_records(self, data: st.DataObject) -> None:
+        before = data.draw(st.integers(0, int(self.log.high_watermark)))
+        self.start = max(self.start, before)
+        assert self.log.delete_records(Offset(before), NOW_MS) == self.start
+
+    # --- what the node does
+
+    @rule()
+    def flush(self) -> None:
+        self.log.flush_now()
+        assert self.log.flushed_end == self.log.log_end
+
+    @rule()
+    def remember(self) -> None:
+        self.memory = Memory(self.log.flushed_end)
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll(NOW_MS)
+
+    @rule()
+    def retain(self) -> None:
+        self.log.apply_retention(NOW_MS)
+        self._drop_old()
+
+    def _drop_old(self) -> None:
+        """Only whole segments below the log start may go."""
+        first = int(self.log.segments[0].base_offset)
+        assert first <= self.start
+        self.log_base = first if not self.batches else self.log_base
+        end = self._end()
+        self.batches = [batch for batch in self.batches if batch[0] + len(batch[1]) > first]
+        if not self.batches:
+            self.log_base = end
+
+    @precondition(lambda self: self.batches)
+    @rule(data=st.data())
+    def truncate(self, data: st.DataObject) -> None:
+        self.log.flush_now()
+        keep = data.draw(st.integers(0, len(self.batches)))
+        log_offset = (self.batches[keep - 1][2] if keep else
+                      int(self.log.segments[0].first_end) or int(self.log.segments[0].log_end))
+        if log_offset >= self.log.log_end or self.start > self.log.end_offset:
+            return
+        cut = self._end() if keep == len(self.batches) else self.batches[keep][0]
+        if cut < self.start or keep == 0:
+            return
+        self.memory = NOTHING  # as the data directory writes it down
+        self.log.truncate(LogOffset(log_offset))
+        self.batches = self.batches[:keep]
+        self.start = int(self.log.log_start_offset)  # a deletion may have been cut off
+        self._recount()
+
+    def _recount(self) -> None:
+        """Sequences after batches were lost: what the log knows is the truth to go on from."""
+        self.sequences = {info.producer_id: info.last_sequence + 1
+                          for info in self.log.producers()}
+
+    @rule()
+    def close_and_open(self) -> None:
+        clean = self.log.close()
+        assert clean is not None
+        self.disk.bytes_read.clear()
+        self.log = open_log(self.disk, self.config, Memory(clean.log_end, clean, is_current=True))
+        assert self.log.end_offset == self._end()
+        assert self.log.segments
+        scanned = sum(size for path, size in self.disk.bytes_read.items()
+                      if path.endswith(".log"))
+        assert scanned == 0, "a clean stop must not be followed by a scan"
+        self.memory = Memory(clean.log_end)
+
+    @rule(seed=st.integers(0, 2**32))
+    def crash(self, seed: int) -> None:
+        """Any state between the flushed one and the last one may come back."""
+        flushed, flushed_offset = self.log.flushed_end, self.log.flushed_offset
+        before, before_start = list(self.batches), self.start
+        self.disk.crash(SeededRng(seed))
+        self.log = open_log(self.disk, self.config, self.memory)
+        assert self.log.failure is None, self.log.failure
+        assert self.log.log_end >= flushed
+        assert flushed_offset <= self.log.end_offset <= self._end()
+        self.batches = [batch for batch in before if batch[2] <= self.log.log_end]
+        self.start = int(self.log.log_start_offset)
+        assert self.start <= before_start
+        assert self._end() == self.log.end_offset
+        self._recount()
+
+    # --- what always holds
+
+    @invariant()
+    def reads_back_what_was_written(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        want = [(offset + index, value) for offset, values, _, _ in self.batches
+                for index, value in enumerate(values) if offset + index >= self.start]
+        assert read_all(self.log, max_bytes=300) == want
+
+    @invariant()
+    def offsets_and_sizes_agree(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        log = self.log
+        assert log.log_start_offset == self.start
+        assert log.end_offset == self._end()
+        assert log.flushed_offset <= log.end_offset
+        assert log.flushed_end <= log.log_end
+        assert log.size_bytes == sum(segment.size for segment in log.segments)
+
+    @invariant()
+    def producers_are_those_of_the_model(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        assert {info.producer_id: info.last_sequence + 1
+                for info in self.log.producers()} == self.sequences
+
+
+TestLogMachine = LogMachine.TestCase
+TestLogMachine.settings = settings(max_examples=60, stateful_step_count=25)
