@@ -24,14 +24,8 @@ from typing import Final, NamedTuple
 from quipu.broker.context import Broker
 from quipu.broker.reply import Reply
 from quipu.model.errors import Code, MalformedBytes, QuipuError
-from quipu.wire.fast import parse_produce
-from quipu.wire.produce_codec import (
-    VERSION_FLEXIBLE,
-    ProducedPart,
-    body_position,
-    encode_one_part,
-    encode_produce_response,
-)
+from quipu.wire.fast import encode_one_part, parse_produce
+from quipu.wire.produce_codec import ProducedPart, body_position, encode_produce_response
 
 VERSION_MIN: Final = 3
 VERSION_MAX: Final = 13
@@ -49,8 +43,7 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if not VERSION_MIN <= version <= VERSION_MAX:
         _refuse_version(reply, frame, version, correlation_id)
         return
-    position = body_position(frame, flexible=version >= VERSION_FLEXIBLE)
-    transactional_id, acks, _, parts = parse_produce(frame, position, version)
+    transactional_id, acks, _, parts = parse_produce(frame, -1, version)
     if not -1 <= acks <= 1 or transactional_id is not None:
         code = (Code.INVALID_REQUIRED_ACKS if transactional_id is None
                 else Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
