@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from quipu.broker import http, metrics
+from quipu.broker.cluster import LOG_NAME as METADATA_LOG_NAME
 from quipu.broker.cluster import Cluster
 from quipu.broker.context import Broker
 from quipu.broker.fetch_sessions import FetchSessions
@@ -42,7 +43,6 @@ REMEMBER_SECONDS: Final = 5.0  # between two notes of how far logs are flushed
 FLUSH_TICK_SECONDS: Final = 0.1  # how exactly flush.ms is kept
 STOP_SECONDS_MAX: Final = 10.0  # for answers to leave
 NEVER_IDLE_SECONDS: Final = 10 * 365 * 86_400.0
-EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 addresses to listen on, not to be told
 T = TypeVar("T")
 
 
@@ -115,14 +115,25 @@ class Node:
             fetch_sessions=FetchSessions(
                 self._clock, self.settings.max_incremental_fetch_session_cache_slots))
         self.broker.groups = groups = Groups(self.broker)
+        await partitions.recover(list(cluster.state.topics.values()))
         cluster.follow(partitions)
         await groups.start()
+        self._tell_strays()
         self._tasks = [
             spawn(_every(FLUSH_TICK_SECONDS, self._flush_due), "flush"),
             spawn(_every(REMEMBER_SECONDS, self._remember), "remember"),
             spawn(_every(self.settings.log_retention_check_interval_ms / 1000, self._retain),
                   "retention"),
         ]
+
+    def _tell_strays(self) -> None:
+        """Name logs that belong to no topic: of one deleted just before a crash, or misplaced."""
+        directory, partitions = self.broker.directory, self.broker.partitions
+        known = {str(partition.topic_partition) for partition in partitions.all()}
+        strays = sorted(set(directory.names()) - known - {METADATA_LOG_NAME})
+        if strays:
+            _log.warning("%d directories in %s belong to no topic and are left alone: %s",
+                         len(strays), directory.path, ", ".join(strays[:10]))
 
     def _limits(self) -> NetLimits:
         settings = self.settings
@@ -135,11 +146,9 @@ class Node:
         )
 
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
-        """What clients are told: the setting, or the address itself where it can be reached."""
+        """What clients are told to connect to."""
         advertised = self.settings.advertised_listeners
-        if advertised is not None:
-            return advertised.host, advertised.port or port
-        return ("localhost" if host in EVERYWHERE else host), port
+        return (host, port) if advertised is None else (advertised.host, advertised.port or port)
 
     async def _start_http(self) -> None:
         listener = self.settings.metrics_listener
