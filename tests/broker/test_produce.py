@@ -93,6 +93,16 @@ async def test_unknown_topics_and_wrong_acks(tmp_path: Path) -> None:
 
 
 @looped
+async def test_acks_all_needs_as_many_replicas_as_the_topic_says(tmp_path: Path) -> None:
+    """V12: min.insync.replicas counts for acks=all, and a refused batch is not stored."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t", min_insync_replicas="2")
+        assert await outcome(peer, "t", batch_of(b"x"), acks=-1) == [Code.NOT_ENOUGH_REPLICAS]
+        assert await outcome(peer, "t", batch_of(b"x"), acks=1) == [0]
+        assert node.node.broker.partitions.find("t", 0).log.end_offset == 1
+
+
+@looped
 async def test_acks_0_is_not_answered(tmp_path: Path) -> None:
     """V12: the next answer is that of the next request."""
     async with NodeHere(tmp_path) as node, node.connect() as peer:

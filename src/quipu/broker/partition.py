@@ -17,6 +17,8 @@ from quipu.wire.fast import check_batch
 from quipu.wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, set_log_append_time
 
 NO_LIMIT_MS: Final = (1 << 63) - 1
+ACKS_ALL: Final = -1
+REPLICA_COUNT: Final = 1  # this node alone
 
 
 class Rules(NamedTuple):
@@ -26,6 +28,7 @@ class Rules(NamedTuple):
     append_time: bool  # message.timestamp.type=LogAppendTime
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
+    min_insync_replicas: int
 
 
 class Waiter(Protocol):
@@ -70,9 +73,13 @@ class Partition:
         """Clients see what is below this (P2)."""
         return self.log.high_watermark
 
-    def append(self, batch: memoryview, now_ms: int) -> Appended:
+    def append(self, batch: memoryview, now_ms: int, acks: int) -> Appended:
         """Append one batch of a producer; `batch` is changed in place."""
         rules = self.rules
+        if acks == ACKS_ALL and rules.min_insync_replicas > REPLICA_COUNT:
+            raise RequestError(
+                f"{self.topic_partition}: min.insync.replicas = {rules.min_insync_replicas}, but "
+                f"there is {REPLICA_COUNT} replica", code=Code.NOT_ENOUGH_REPLICAS)
         header = check_batch(batch, size_max=rules.batch_size_max)
         if header.attributes & TRANSACTIONAL_BIT:
             raise RequestError("transactions are not served", code=Code.INVALID_TXN_STATE)

@@ -51,7 +51,6 @@ _MIB: Final = 1 << 20
 _TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 _POLICIES: Final = ("delete", "compact")
 _NO_COMPACTION: Final = "compaction is a later feature; a compacted topic keeps every record."
-_ALONE: Final = "a partition has one replica, and acks=all waits for that one."
 _ONE_REPLICA: Final = "a partition has one replica, so there is no other leader to elect."
 
 
@@ -91,8 +90,7 @@ class BrokerSettings:
         "Create a topic when a client first asks for it.", default=True)
     delete_topic_enable: bool = boolean("Allow topics to be deleted.", default=True)
     min_insync_replicas: int = int32(
-        1, "Replicas that must have a record before acks=all is answered.", low=1, dynamic=True,
-        ignored=_ALONE)
+        1, "Replicas that must have a record before acks=all is answered.", low=1, dynamic=True)
     max_request_partition_size_limit: int = int32(
         2000, "Partitions in one answer of DescribeTopicPartitions, at most.", low=1)
 
@@ -230,7 +228,7 @@ class TopicSettings:
         0, "Shortest time for which a record stays uncompacted.", ignored=_NO_COMPACTION)
     min_insync_replicas: int = int32(
         1, "Replicas that must have a record before acks=all is answered.", low=1,
-        broker=("min.insync.replicas",), ignored=_ALONE)
+        broker=("min.insync.replicas",))
     preallocate: bool = boolean(
         "Reserve a segment's space on disk when it is created.", default=False,
         ignored="space is taken as it is needed.")

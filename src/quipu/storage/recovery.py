@@ -89,7 +89,8 @@ def _find_segments(place: Place, config: LogConfig) -> list[Segment]:
         return []
     for name in names:
         if name.endswith((UNFINISHED_SUFFIX, DELETED_SUFFIX)):
-            place.disk.remove(f"{place.directory}/{name}")
+            with suppress(NotFound):  # a removal in the background may be faster
+                place.disk.remove(f"{place.directory}/{name}")
     segments = []
     for base_log in segment_bases(names):
         path = segment_path(place.directory, base_log)

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 from quipu.broker.context import Broker
 from quipu.broker.reply import Reply
 from quipu.model.errors import Code, MalformedBytes, QuipuError
+from quipu.model.ids import TimestampMs
 from quipu.wire.fast import encode_one_part, parse_produce
 from quipu.wire.produce_codec import ProducedPart, body_position, encode_produce_response
 
@@ -50,17 +51,17 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
         topics = _by_topic([(part[0], ProducedPart(part[1], code)) for part in parts])
         reply.send([encode_produce_response(correlation_id, version, topics)])
         return
-    now_ms = broker.clock.now_ms()
+    stamps = broker.clock.now_ms(), acks
     if len(parts) == 1 and acks != 0:  # by far the most common, and the short way for it
         topic, index, start, end = parts[0]
-        result = _append(broker, topic, index, frame[start:end] if start >= 0 else None, now_ms)
+        result = _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps)
         if result.waits is None:
             reply.send([encode_one_part(correlation_id, version, topic, result.part)])
             return
         results = [result]
     else:
         results = [
-            _append(broker, topic, index, frame[start:end] if start >= 0 else None, now_ms)
+            _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps)
             for topic, index, start, end in parts
         ]
     _Call(reply, version, correlation_id, acks, results).start()
@@ -75,9 +76,13 @@ class _Result(NamedTuple):
 
 
 def _append(
-    broker: Broker, topic: str | bytes, index: int, batch: memoryview | None, now_ms: int
+    broker: Broker,
+    topic: str | bytes,
+    index: int,
+    batch: memoryview | None,
+    stamps: tuple[TimestampMs, int],
 ) -> _Result:
-    """Append one batch; the answer is final unless it `waits`."""
+    """Append one batch that came at a time with acks; the answer is final unless it `waits`."""
     partition = broker.partitions.find_for_wire(topic, index)
     if partition is None:
         code = (Code.UNKNOWN_TOPIC_OR_PARTITION if isinstance(topic, str)
@@ -87,7 +92,7 @@ def _append(
         return _Result(topic, ProducedPart(
             index, Code.INVALID_RECORD, error_message="no records: send one batch"))
     try:
-        appended = partition.append(batch, now_ms)
+        appended = partition.append(batch, *stamps)
     except QuipuError as error:
         broker.stats.request_errors[0, error.code] += 1
         return _Result(topic, ProducedPart(index, error.code, error_message=str(error)))
@@ -99,7 +104,7 @@ def _append(
         stats.produced_records += appended.last_offset - appended.base_offset + 1
         stats.produced_bytes += len(batch)
     part = ProducedPart(
-        index, 0, appended.base_offset, now_ms if partition.rules.append_time else -1,
+        index, 0, appended.base_offset, stamps[0] if partition.rules.append_time else -1,
         partition.log.log_start_offset)
     if not partition.acks_wait:
         return _Result(topic, part)

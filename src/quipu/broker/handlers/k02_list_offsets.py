@@ -2,9 +2,9 @@
 
 Behaviour
     * a timestamp finds the first record that is not older; nothing found is offset -1
-    * -1 latest: the high watermark; -2 earliest: the log start; -3 the first record with the largest
-      timestamp; -4 earliest kept here: the log start; -5 and -6 ask about copies in remote
-      storage, of which there are none: offset -1
+    * -1 latest: the high watermark; -2 earliest: the log start; -3 the first record with the
+      largest timestamp; -4 earliest kept here: the log start; -5 and -6 ask about copies in
+      remote storage, of which there are none: offset -1
     * answers per partition: one bad partition does not fail the others
     * internal batches are not found, whatever their timestamps: offsets and times are those of
       records that a fetch returns
