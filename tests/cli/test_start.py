@@ -1,11 +1,13 @@
 """`quipu start`: ready lines, clean stops, and one clear message for everything that is wrong."""
 
+import itertools
 import json
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -201,6 +203,39 @@ def test_health_and_metrics_tell_the_truth_about_a_running_node(tmp_path: Path) 
         address = node.http
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"{address}/health/live", timeout=5)
+
+
+def test_probes_are_answered_while_logs_are_recovered(tmp_path: Path) -> None:
+    """K9, T12: after a crash a node is live but not ready until its logs are checked."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    answers: list[int] = []
+    done = threading.Event()
+
+    def probe() -> None:
+        while not done.is_set():
+            try:
+                with urllib.request.urlopen(f"http://{address}/health/ready", timeout=5) as answer:
+                    answers.append(answer.status)
+            except urllib.error.HTTPError as error:
+                answers.append(error.code)
+            except OSError:
+                answers.append(0)  # not started yet
+            time.sleep(0.01)
+
+    with RunningNode(tmp_path / "data", settings={"metrics.listener": address}) as node:
+        result = run_quipu("topic", "create", "t", "--partitions", "1500", "-b", node.bootstrap)
+        assert result.code == 0, result
+        node.kill()
+        thread = threading.Thread(target=probe)
+        thread.start()
+        node.start()
+        time.sleep(0.3)
+        done.set()
+        thread.join()
+
+    order = [status for status, _ in itertools.groupby(answers)]
+    assert order[-2:] == [503, 200], order
 
 
 def test_two_nodes_share_a_machine_without_being_told_ports(tmp_path: Path) -> None:
