@@ -1,7 +1,6 @@
 """The text of /metrics, read back by the parser of Prometheus' own Python client."""
 
 import dataclasses
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -202,13 +201,5 @@ def test_the_process_tells_about_itself() -> None:
 
 
 def test_the_documentation_has_the_table_of_metrics() -> None:
-    """K9: docs/operating/metrics.md is made from the code (UPDATE_GOLDEN=1 rewrites it)."""
-    start, end = "<!-- metrics: begin -->\n", "<!-- metrics: end -->\n"
-    text = DOCUMENT.read_text()
-    before, _, rest = text.partition(start)
-    _, _, after = rest.partition(end)
-    wanted = f"{before}{start}{metrics.reference()}{end}{after}"
-    if os.environ.get("UPDATE_GOLDEN"):
-        DOCUMENT.write_text(wanted)
-
-    assert DOCUMENT.read_text() == wanted
+    """K9: docs/operating/metrics.md is made from the code (`make docs` rewrites it)."""
+    assert metrics.reference() in DOCUMENT.read_text()

@@ -171,7 +171,10 @@ _REQUESTS: Final = _Family(
     "api",
 )
 _REQUEST_ERRORS: Final = _Family(
-    "quipu_request_errors_total", "counter", "Errors answered, by Kafka's code.", "api, error"
+    "quipu_request_errors_total",
+    "counter",
+    "Requests, and batches of Produce, refused with one of Kafka's codes.",
+    "api, error",
 )
 _FLUSHES: Final = _Family("quipu_flush_seconds", "histogram", "Time of one flush to disk.")
 _READY: Final = _Family("quipu_ready", "gauge", "1 while `/health/ready` answers 200.")

@@ -209,6 +209,7 @@ class Session:
 
     def _failed(self, reply: TurnReply, context: Context, error: QuipuError) -> None:
         """Answer with the error where the api has a place for one; else close."""
+        self._broker.stats.request_errors[reply.api_key, error.code] += 1
         response = RESPONSES[reply.api_key]()
         if not hasattr(response, "error_code") or error.code == Code.NONE:
             _log.warning("closing connection of %s: api %d: %s", self.peer, reply.api_key, error)

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str]) -> int:
     """Run a node; returns the exit code."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     if not __debug__:
         return _fail("python -O removes the checks that guard your data; start without it")
     try:
@@ -84,8 +84,9 @@ def _announce(host: str, port: int) -> None:
     print(f"quipu ready {Address(host, port)}", flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The options of the command; public for the reference in docs."""
+    made = argparse.ArgumentParser(
         prog="quipu start",
         description="Run a node.  Prints `quipu ready HOST:PORT` when it serves; logs to standard "
         "error; SIGTERM or Ctrl-C stops it cleanly.",
@@ -94,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         "QUIPU_LOG_SEGMENT_BYTES), then from the command line; the last one wins.",
         allow_abbrev=False,
     )
-    add = parser.add_argument
+    add = made.add_argument
     add("--dir", metavar="DIR", help="where the node keeps everything (default: ./quipu-data)")
     add(
         "--listen",
@@ -111,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="a setting; may be given often",
     )
-    return parser
+    return made
 
 
 def _given(options: argparse.Namespace) -> dict[str, Given]:
