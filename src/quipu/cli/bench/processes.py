@@ -71,14 +71,18 @@ def _received(pipe: "Connection[Any, Any]", seconds_max: float) -> Any:  # noqa:
     return value
 
 
-def _call(pipe: "Connection[Any, Any]", function: Callable[..., Any], args: Any) -> None:  # noqa: ANN401
+def _call(
+    pipe: "Connection[Any, Any]", function: Callable[..., Any], args: tuple[object, ...]
+) -> None:
     try:
         pipe.send(("done", function(*args)))
     except Exception as error:  # noqa: BLE001 told to the parent, which raises it
         pipe.send(("failed", f"{type(error).__name__}: {error}"))
 
 
-def _serve(pipe: "Connection[Any, Any]", function: Callable[..., None], args: Any) -> None:  # noqa: ANN401
+def _serve(
+    pipe: "Connection[Any, Any]", function: Callable[..., None], args: tuple[object, ...]
+) -> None:
     def ready(value: Any) -> None:  # noqa: ANN401 handed on
         pipe.send(("done", value))
 
