@@ -64,9 +64,10 @@ class AiokafkaClient:
         asyncio.run(run())
 
     def consume(self, topic: str, count: int) -> list[Message]:
+        partitions = range(self.partition_count(topic))
+
         async def run() -> list[Message]:
             async with self._consumer() as consumer:
-                partitions = await _partitions(consumer, topic)
                 consumer.assign([TopicPartition(topic, each) for each in partitions])
                 found: list[Message] = []
                 while len(found) < count:
@@ -127,11 +128,6 @@ class AiokafkaClient:
             yield consumer
         finally:
             await consumer.stop()
-
-
-async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[int]:
-    await consumer.topics()  # fills the client's metadata
-    return sorted(consumer.partitions_for_topic(topic) or ())
 
 
 def _message(record: Any) -> Message:

@@ -34,13 +34,38 @@ const uncompressSnappy = data => {
   return Buffer.concat(blocks)
 }
 
+// lz4js looks for the checksums of blocks where they are not, so frames are taken apart here.
+const LZ4_HEADER_SIZE = 7
+const LZ4_BLOCK_SUMS = 0x10
+const LZ4_CONTENT_SIZE = 0x08
+const LZ4_STORED = 0x80000000
+
+const uncompressLz4 = data => {
+  const flags = data[4]
+  const blockSizeMax = 1 << (8 + 2 * ((data[5] >> 4) & 7))
+  const blocks = []
+  let position = LZ4_HEADER_SIZE + (flags & LZ4_CONTENT_SIZE ? 8 : 0)
+  for (let word; (word = data.readUInt32LE(position)) !== 0;) {
+    const start = position + 4
+    const size = (word & ~LZ4_STORED) >>> 0
+    if (word & LZ4_STORED) {
+      blocks.push(data.subarray(start, start + size))
+    } else {
+      const block = Buffer.alloc(blockSizeMax)
+      blocks.push(block.subarray(0, lz4.decompressBlock(data, block, start, size, 0)))
+    }
+    position = start + size + (flags & LZ4_BLOCK_SUMS ? 4 : 0)
+  }
+  return Buffer.concat(blocks)
+}
+
 const codec = (compress, decompress) => () => ({
   compress: async encoder => Buffer.from(compress(encoder.buffer)),
   decompress: async data => Buffer.from(decompress(data)),
 })
 
 CompressionCodecs[CompressionTypes.Snappy] = codec(snappy.compress, uncompressSnappy)
-CompressionCodecs[CompressionTypes.LZ4] = codec(lz4.compress, lz4.decompress)
+CompressionCodecs[CompressionTypes.LZ4] = codec(lz4.compress, uncompressLz4)
 CompressionCodecs[CompressionTypes.ZSTD] = codec(zlib.zstdCompressSync, zlib.zstdDecompressSync)
 
 const say = value => process.stdout.write(JSON.stringify(value) + '\n')
@@ -101,6 +126,7 @@ const commands = {
           found.push(describe(partition, message))
           if (found.length >= count) resolve()
         }
+        consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error))
         consumer.run({ eachMessage }).catch(reject)
       })
       return found.slice(0, count)
