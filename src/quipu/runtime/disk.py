@@ -28,7 +28,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from quipu.model.errors import Code, Kind, QuipuError
 
@@ -40,6 +40,13 @@ Wait = Callable[[], object]
 SYNCS_KEPT_MAX: Final = 4096  # times of syncs that nobody has asked for yet
 SYNC_THREADS: Final = 4  # syncs that may be under way at once; the kernel queues the rest anyway
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Space(NamedTuple):
+    """Bytes of a volume."""
+
+    total: int
+    usable: int
 
 
 class DiskError(QuipuError):
@@ -107,7 +114,10 @@ class Disk(Protocol):
         ...
 
     def size(self, path: str) -> int: ...
-    def modified_ms(self, path: str) -> int: ...
+    def space(self, path: str) -> Space:
+        """Of the volume that holds `path`."""
+        ...
+
     def exists(self, path: str) -> bool: ...
     def list(self, path: str) -> Sequence[str]: ...
     def make_directory(self, path: str) -> None: ...
@@ -284,8 +294,12 @@ class RealDisk:
     def size(self, path: str) -> int:
         return self._stat(path).st_size
 
-    def modified_ms(self, path: str) -> int:
-        return self._stat(path).st_mtime_ns // 1_000_000
+    def space(self, path: str) -> Space:
+        try:
+            volume = os.statvfs(path)
+        except OSError as error:
+            raise _mapped(error, path) from error
+        return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
 
     def _stat(self, path: str) -> os.stat_result:
         try:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from quipu.model.errors import QuipuError
-from quipu.runtime.disk import Buffer, DiskError, DiskFull, Done, NotFound, Wait, Work
+from quipu.runtime.disk import Buffer, DiskError, DiskFull, Done, NotFound, Space, Wait, Work
 from quipu.runtime.rng import Rng
 
+SPACE: Final = 1 << 40  # bytes, where no capacity is set
 BLOCK_SIZE: Final = 512  # what a torn write loses, it loses in such pieces
 
 Names = dict[str, "_Inode | None"]  # None: a directory
@@ -203,9 +204,11 @@ class SimDisk:
     def size(self, path: str) -> int:
         return len(self._inode(path).data)
 
-    def modified_ms(self, path: str) -> int:
-        self._inode(path)
-        return 0
+    def space(self, path: str) -> Space:
+        assert path in self._names, path
+        used = sum(len(inode.data) for inode in self._names.values() if inode is not None)
+        usable = SPACE if self.capacity is None else self.capacity
+        return Space(used + usable, usable)
 
     # --- names ------------------------------------------------------------------------------
 

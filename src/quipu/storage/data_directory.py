@@ -22,7 +22,7 @@ from uuid import UUID
 from quipu.model.errors import CorruptLog, Kind, MalformedBytes, QuipuError
 from quipu.model.ids import ZERO_UUID, LogOffset
 from quipu.runtime.clock import Clock
-from quipu.runtime.disk import Disk, Lock, NotFound
+from quipu.runtime.disk import Disk, Lock, NotFound, Space
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
 from quipu.storage.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME, NodeLog, Remembered
@@ -98,6 +98,10 @@ class DataDirectory:
     def was_clean(self) -> bool:
         """Did the node stop in order the last time?"""
         return self._was_stopped
+
+    def space(self) -> Space:
+        """Of the volume that it is on."""
+        return self.disk.space(self.path)
 
     def names(self) -> list[str]:
         """The logs that there are, without the node's own."""

@@ -1,0 +1,56 @@
+"""OffsetForLeaderEpoch — API key 23, versions 2-4.
+
+Behaviour
+    * tells the last epoch at or before the one asked for and where it ended, by which a consumer
+      finds out whether what it read is still there; -1 and -1 if no such epoch is known
+    * the end of the leader's own epoch is the end of its log
+    * a current_leader_epoch that is not this leader's is refused
+
+Versions
+    v3  replica id, which makes no difference here     v4  flexible encoding
+"""
+
+from quipu.broker.context import Broker, Context
+from quipu.broker.handlers.k01_fetch import check_epoch
+from quipu.broker.partition import Partition
+from quipu.model.errors import Code, QuipuError
+from quipu.model.ids import Epoch
+from quipu.wire.messages.k23_offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(
+    broker: Broker, request: OffsetForLeaderEpochRequest, _context: Context
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(topics=[
+        OffsetForLeaderTopicResult(topic=topic.topic, partitions=[
+            _find(broker.partitions.find(topic.topic, wanted.partition), wanted)
+            for wanted in topic.partitions])
+        for topic in request.topics
+    ])
+
+
+def _find(partition: Partition | None, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=wanted.partition)
+    if partition is None:
+        answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    answer.error_code = check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
+    if answer.error_code:
+        return answer
+    try:
+        if partition.failed is not None:
+            raise partition.failed
+        if wanted.leader_epoch == partition.leader_epoch:
+            epoch, end = partition.leader_epoch, partition.log.end_offset
+        else:
+            epoch, end = partition.log.epoch_end(Epoch(wanted.leader_epoch))
+        answer.leader_epoch, answer.end_offset = epoch, end
+    except QuipuError as error:
+        answer.error_code = error.code
+    return answer

@@ -1,0 +1,51 @@
+"""DescribeProducers — API key 61, version 0.
+
+Behaviour
+    * tells the idempotent producers that a partition remembers: epoch, last sequence, last seen
+    * there are no transactions: coordinator epoch and transaction start are -1
+    * answers per partition: one bad partition does not fail the others
+
+Versions
+    v0  flexible from the start
+"""
+
+from quipu.broker.context import Broker, Context
+from quipu.model.errors import Code, QuipuError
+from quipu.wire.messages.k61_describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+NO_COORDINATOR_EPOCH = -1
+
+
+def handle(
+    broker: Broker, request: DescribeProducersRequest, _context: Context
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(topics=[
+        TopicResponse(name=topic.name, partitions=[
+            _describe(broker, topic.name, index) for index in topic.partition_indexes])
+        for topic in request.topics
+    ])
+
+
+def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    answer = PartitionResponse(partition_index=index)
+    partition = broker.partitions.find(topic, index)
+    if partition is None:
+        answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_message = f"there is no partition {topic}-{index} here"
+        return answer
+    try:
+        answer.active_producers = [
+            ProducerState(
+                producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence, last_timestamp=producer.last_timestamp,
+                coordinator_epoch=NO_COORDINATOR_EPOCH)
+            for producer in partition.log.producers()]
+    except QuipuError as error:
+        answer.error_code, answer.error_message = error.code, str(error)
+    return answer
