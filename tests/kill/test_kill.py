@@ -26,8 +26,9 @@ from tests.kill.load import Load, create_topic, read_all
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "20"))
 SEED = int(os.environ.get("KILL_SEED", "20"))
 LOAD_SECONDS = (0.02, 0.3)  # between a start and the kill
-FLUSH_EACH = {"flush.messages": "1"}
-FLUSH_NEVER = {"flush.messages": "9223372036854775807", "flush.ms": "9223372036854775807"}
+SMALL_SEGMENTS = {"segment.bytes": "65536"}  # so that some kills fall on the start of a segment
+FLUSH_EACH = {"flush.messages": "1", **SMALL_SEGMENTS}
+FLUSH_NEVER = {"flush.messages": str(2**63 - 1), "flush.ms": str(2**63 - 1), **SMALL_SEGMENTS}
 
 
 def log_tool_findings(directory: Path) -> str:
