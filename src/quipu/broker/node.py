@@ -99,7 +99,7 @@ class Node:
         advertised_host, advertised_port = self._advertised(host, port)
         self._directory = directory = DataDirectory.open(
             self._disk, self.settings.log_dirs, self._clock)
-        self.stats.recovery_clean = directory.was_clean
+        self.stats.recovery_clean = int(directory.was_clean)
         cluster = await Cluster.open(
             directory, self.settings, self._clock, self._rng,
             host=advertised_host, port=advertised_port)
