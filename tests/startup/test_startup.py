@@ -75,9 +75,9 @@ def test_a_start_after_a_kill_reads_only_what_may_be_torn(tmp_path: Path) -> Non
     """T12: the segments that were being written are checked; the ones before them are not."""
     with RunningNode(tmp_path / "data", settings=SETTINGS) as node:
         create_topic(node.bootstrap, "data", {})
-        fill(node, 40 * MIB)
         node.restart()
         unscanned = bytes_read(node)
+        fill(node, 40 * MIB)
         node.kill()
         node.start()
         assert metric(node, "quipu_recovery_clean") == 0
