@@ -15,7 +15,8 @@ from tests.looped import looped
 
 async def outcome(peer: Peer, *args: object, version: int = 9, **kwargs: object) -> list[int]:
     """The error codes of one request, by partition."""
-    answer: ProduceResponse = await peer.ask(produce(*args, **kwargs), version)  # type: ignore[arg-type]
+    request = produce(*args, **kwargs)  # type: ignore[arg-type]
+    answer: ProduceResponse = await peer.ask(request, version)
     return [part.error_code for topic in answer.responses for part in topic.partition_responses]
 
 

@@ -20,10 +20,10 @@ from typing import Final
 
 from quipu.broker.context import Broker
 from quipu.broker.fetch_sessions import FetchSession, FetchTarget, Key
+from quipu.broker.fetching import Found, read
 from quipu.broker.partition import Partition
 from quipu.broker.reply import Reply
-from quipu.model.errors import Code, MalformedBytes, OffsetOutOfRange, QuipuError
-from quipu.model.ids import Epoch, Offset
+from quipu.model.errors import MalformedBytes, QuipuError
 from quipu.wire.fetch_codec import FetchedPart, encode_fetch_response
 from quipu.wire.messages.k01_fetch import FetchRequest
 from quipu.wire.produce_codec import body_position
@@ -36,8 +36,6 @@ WAIT_MS_MAX: Final = 10 * 60_000
 READ_COMMITTED: Final = 1
 
 _HEAD: Final = Struct(">hhi")
-
-Answer = tuple[list[tuple[FetchTarget, FetchedPart]], int, bool]  # parts, size, any error?
 
 
 def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
@@ -56,7 +54,7 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
         reply.send(encode_fetch_response(
             correlation_id, version, error_code=error.code, topics=[]))
         return
-    _Call(broker, reply, version, correlation_id, request, session).start()
+    _Call(broker, reply, (version, correlation_id), request, session).start()
 
 
 def _targets(request: FetchRequest, version: int) -> Iterator[FetchTarget]:
@@ -85,19 +83,17 @@ class _Call:
         "_timer", "_version", "_waits_for",
     )
 
-    def __init__(  # noqa: PLR0917 what belongs to one request
+    def __init__(
         self,
         broker: Broker,
         reply: Reply,
-        version: int,
-        correlation_id: int,
+        head: tuple[int, int],
         request: FetchRequest,
         session: FetchSession,
     ) -> None:
         self._broker = broker
         self._reply = reply
-        self._version = version
-        self._correlation_id = correlation_id
+        self._version, self._correlation_id = head
         self._request = request
         self._session = session
         self._missing = 0  # bytes until the wait is over
@@ -107,27 +103,24 @@ class _Call:
 
     def start(self) -> None:
         request = self._request
-        answer = self._read()
-        _, size, failed = answer
-        if size >= request.min_bytes or failed or request.max_wait <= 0 or not self._waitable():
-            self._send(answer)
+        found = read(self._broker, self._session, request.max_bytes)
+        if found.size >= request.min_bytes or found.failed or request.max_wait <= 0:
+            self._send(found)
             return
-        self._missing = request.min_bytes - size
-        for partition in self._waits_for:
-            partition.wait(self)
+        self._missing = request.min_bytes - found.size
+        self._wait()
         self._broker.stats.fetch_waiters += 1
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(min(request.max_wait, WAIT_MS_MAX) / 1000, self.finish)
         self._broker.partitions.waiting.add(self)
 
-    def _waitable(self) -> bool:
-        """Find whom to wait for; a fetch of nothing still waits its time, as with Kafka."""
+    def _wait(self) -> None:
         find = self._broker.partitions.find_for_wire
         for target in self._session:
             partition = find(target.topic, target.partition)
             if partition is not None:
                 self._waits_for.append(partition)
-        return True
+                partition.wait(self)
 
     def advanced(self, size: int) -> None:
         """More can be read.  Answer at the end of this turn, with all that it brings."""
@@ -146,66 +139,12 @@ class _Call:
             partition.leave(self)
         self._broker.partitions.waiting.discard(self)
         self._broker.stats.fetch_waiters -= 1
-        self._send(self._read())
+        self._send(read(self._broker, self._session, self._request.max_bytes))
 
-    # -- reading
-
-    def _read(self) -> Answer:
-        size_left = min(self._request.max_bytes, self._broker.settings.fetch_max_bytes)
-        parts: list[tuple[FetchTarget, FetchedPart]] = []
-        size = 0
-        failed = False
-        for target in self._session:
-            part = self._read_one(target, max(size_left, 0), min_one=size == 0)
-            parts.append((target, part))
-            size += part.size
-            size_left -= part.size
-            failed = failed or part.error_code != 0 or part.diverging_end_offset >= 0
-        return parts, size, failed
-
-    def _read_one(self, target: FetchTarget, size_left: int, *, min_one: bool) -> FetchedPart:
-        partition = self._broker.partitions.find_for_wire(target.topic, target.partition)
-        if partition is None:
-            return FetchedPart(target.partition, self._unknown(target))
-        if partition.failed is not None:
-            return FetchedPart(target.partition, partition.failed.code)
-        log = partition.log
-        code = check_epoch(target.leader_epoch, partition.leader_epoch)
-        if code:
-            return FetchedPart(target.partition, code)
-        high_watermark = partition.high_watermark
-        diverging = _diverging(target, partition)
-        if diverging is not None:
-            return FetchedPart(
-                target.partition, 0, high_watermark, high_watermark, log.log_start_offset,
-                diverging_epoch=diverging[0], diverging_end_offset=diverging[1])
-        try:
-            records = log.read(
-                Offset(target.offset), min(size_left, target.size_max),
-                end=high_watermark, min_one=min_one)
-        except OffsetOutOfRange:
-            return FetchedPart(
-                target.partition, Code.OFFSET_OUT_OF_RANGE, high_watermark, high_watermark,
-                log.log_start_offset)
-        except QuipuError as error:
-            return FetchedPart(target.partition, error.code)
-        size = sum(map(len, records))
-        return FetchedPart(
-            target.partition, 0, high_watermark, high_watermark, log.log_start_offset,
-            records, size)
-
-    def _unknown(self, target: FetchTarget) -> Code:
-        if isinstance(target.topic, str) or self._broker.partitions.knows_id(target.topic):
-            return Code.UNKNOWN_TOPIC_OR_PARTITION
-        return Code.UNKNOWN_TOPIC_ID
-
-    # -- answering
-
-    def _send(self, answer: Answer) -> None:
-        parts, size, _ = answer
+    def _send(self, found: Found) -> None:
         session = self._session
         topics: dict[str | bytes, list[FetchedPart]] = {}
-        for target, part in parts:
+        for target, part in found.parts:
             told = (part.high_watermark, part.log_start_offset)
             if part.size:
                 session.served(target.key)
@@ -218,25 +157,8 @@ class _Call:
                 continue
             target.told = told if part.error_code == 0 else None
             topics.setdefault(target.topic, []).append(part)
-        self._broker.stats.fetched_bytes += size
+        self._broker.stats.fetched_bytes += found.size
         self._reply.send(encode_fetch_response(
             self._correlation_id, self._version, session_id=session.id,
             committed_only=self._request.isolation_level == READ_COMMITTED,
             topics=list(topics.items())))
-
-
-def check_epoch(asked: int, current: Epoch) -> int:
-    """A client that knows another leader than there is must ask for metadata first."""
-    if asked < 0 or asked == current:
-        return 0
-    return Code.FENCED_LEADER_EPOCH if asked < current else Code.UNKNOWN_LEADER_EPOCH
-
-
-def _diverging(target: FetchTarget, partition: Partition) -> tuple[int, int] | None:
-    """Where the client's history and this log part ways, if they do (KIP-595)."""
-    if target.last_fetched_epoch < 0:
-        return None
-    epoch, end = partition.log.epoch_end(Epoch(target.last_fetched_epoch))
-    if epoch == target.last_fetched_epoch and end >= target.offset:
-        return None
-    return epoch, end

@@ -11,7 +11,7 @@ Versions
 """
 
 from quipu.broker.context import Broker, Context
-from quipu.broker.handlers.k01_fetch import check_epoch
+from quipu.broker.fetching import check_epoch
 from quipu.broker.partition import Partition
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import Epoch
