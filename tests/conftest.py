@@ -1,12 +1,17 @@
 """What holds for every test: hypothesis repeats itself, and finds its budget in one place.
 
 The default profile is deterministic: one commit, one result.  `HYPOTHESIS_PROFILE=soak` looks at
-fresh examples, and at many more of them; `sim` takes its chance from --hypothesis-seed.
+fresh examples, and at many more of them; `sim` takes its chance from --hypothesis-seed, and gives
+state machines many more runs than a test has time for.
 """
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+SIM_EXAMPLES = 1_500
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 settings.register_profile(
     "default", derandomize=True, deadline=None, print_blob=True,
@@ -16,4 +21,16 @@ settings.register_profile(
     "soak", settings.get_profile("default"), derandomize=False, max_examples=2_000,
 )
 settings.register_profile("sim", settings.get_profile("default"), derandomize=False, database=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.load_profile(PROFILE)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In a simulation, let state machines run for longer than their tests say."""
+    if PROFILE != "sim":
+        return
+    for item in items:
+        machine = getattr(item, "cls", None)
+        own = getattr(machine, "settings", None)
+        if isinstance(own, settings):
+            machine.settings = settings(own, max_examples=SIM_EXAMPLES)
+            item.add_marker(pytest.mark.timeout(1800))

@@ -11,6 +11,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 GENERATORS = (
     "api_table.py",  # docs/reference/apis.md: keys and versions served
+    "command_reference.py",  # docs/reference/commands.md: every command and its options
+    "metrics_table.py",  # docs/operating/metrics.md: every metric and its meaning
     "command_reference.py",  # docs/reference/commands.md: every command, as its help tells
     "metrics_table.py",  # docs/operating/metrics.md: the table of metrics in it
     "settings_table.py",  # docs/reference/settings.md: every setting, its default and meaning

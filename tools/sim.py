@@ -19,7 +19,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Storage under crashes, from one seed.")
     parser.add_argument("--seed", type=int, default=0)
     seed = parser.parse_args().seed
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "sim", f"--hypothesis-seed={seed}"]
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "Machine", "tests/storage",
+               f"--hypothesis-seed={seed}"]
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "sim"}
     print(f"sim: seed {seed}", flush=True)
     code = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode

@@ -34,6 +34,7 @@ REQUIREMENTS = {
     "T12": "recovery cuts torn tails, reports corruption, and skips the scan after a clean stop",
     "V1": "a partition is segments named by first offset; they roll; look-up is a binary search",
     "V12": "acks 0, 1 and all",
+    "V13": "the log is the history: what is needed after a restart is in it, and in no memory",
     "V17": "the fsync policy is a setting, and what each loses is documented",
     "K1": "stock clients work unmodified",
     "K2": "produce and fetch: long poll, sessions, compressions, idempotence, times, size limits",
