@@ -43,8 +43,8 @@ class LogState:
 
     def replay(self, header: StoredHeader, stored: memoryview, now_ms: int) -> None:
         """Take in one batch; `stored` is all of it.  Checkpoints change nothing."""
+        self.epochs.note(header.leader_epoch, header.base_offset)
         if header.batch_type == DATA:
-            self.epochs.note(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self.producers.note(header.batch, header.base_offset, now_ms)
         elif header.batch_type == LOG_START:
