@@ -60,7 +60,7 @@ async def join(broker: GroupBroker, version: int) -> Any:
 
 @pytest.mark.parametrize("version", versions(FindCoordinatorRequest))
 def test_this_node_coordinates_every_group(version: int) -> None:
-    """K3: one key or several; transactions have no coordinator yet, which may be retried."""
+    """K3: one key or several; transactions have none, and clients are told to stop asking."""
     async def test(broker: GroupBroker) -> None:
         request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
         answer = await broker.ask(k10_find_coordinator, request, version)

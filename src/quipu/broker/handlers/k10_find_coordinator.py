@@ -2,7 +2,7 @@
 
 Behaviour
     * a group's coordinator is this node: a node serves every group that it is asked for
-    * transactions are not served: their coordinator is not available, which clients may retry
+    * transactions are not served: clients are refused in the way that makes them stop asking
     * any other key type is INVALID_REQUEST
 Versions
     v1  key type, error message
@@ -40,7 +40,8 @@ def handle(
 
 def _find(broker: Broker, key_type: int, key: str) -> Coordinator:
     if key_type == TRANSACTION:
-        return _nobody(key, Code.COORDINATOR_NOT_AVAILABLE, "transactions are not served")
+        return _nobody(key, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                       "transactions are not served")
     if key_type != GROUP:
         return _nobody(key, Code.INVALID_REQUEST, f"coordinators of type {key_type} do not exist")
     if broker.groups.unavailable is not Code.NONE:
