@@ -91,7 +91,8 @@ class Node:
         self._frames.serve()
         self.health.enter(Phase.SERVING)
         _log.info("serving", extra={
-            "name": self.settings.node_name, "address": f"{host}:{port}", "partitions": len(self.broker.partitions),
+            "node": self.settings.node_name, "address": f"{host}:{port}",
+            "partitions": len(self.broker.partitions),
             "start_seconds": round(self.stats.recovery_seconds, 3)})
         return host, port
 

@@ -68,7 +68,7 @@ def test_this_node_coordinates_every_group(version: int) -> None:
         assert [(c.error_code, c.node_id, c.host, c.port) for c in found] == [
             (0, 1, "kafka.test", 9092)] * len(found)
         if version >= 1:
-            for key_type, code in [(1, 15), (2, 42)]:
+            for key_type, code in [(1, 53), (2, 42)]:
                 request.key_type = key_type
                 answer = await broker.ask(k10_find_coordinator, request, version)
                 found = answer.coordinators if version >= 4 else [answer]
