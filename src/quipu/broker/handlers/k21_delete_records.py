@@ -27,8 +27,9 @@ NO_WATERMARK = -1
 
 
 async def handle(
-    broker: Broker, request: DeleteRecordsRequest, _context: Context
+    broker: Broker, request: DeleteRecordsRequest, context: Context
 ) -> DeleteRecordsResponse:
+    del context
     return DeleteRecordsResponse(topics=[
         DeleteRecordsTopicResult(name=topic.name, partitions=await asyncio.gather(*(
             _delete(broker, topic.name, wanted) for wanted in topic.partitions)))

@@ -25,8 +25,9 @@ from quipu.wire.messages.k23_offset_for_leader_epoch import (
 
 
 def handle(
-    broker: Broker, request: OffsetForLeaderEpochRequest, _context: Context
+    broker: Broker, request: OffsetForLeaderEpochRequest, context: Context
 ) -> OffsetForLeaderEpochResponse:
+    del context
     return OffsetForLeaderEpochResponse(topics=[
         OffsetForLeaderTopicResult(topic=topic.topic, partitions=[
             _find(broker.partitions.find(topic.topic, wanted.partition), wanted)

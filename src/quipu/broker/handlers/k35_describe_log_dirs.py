@@ -25,8 +25,9 @@ from quipu.wire.messages.k35_describe_log_dirs import (
 
 
 def handle(
-    broker: Broker, request: DescribeLogDirsRequest, _context: Context
+    broker: Broker, request: DescribeLogDirsRequest, context: Context
 ) -> DescribeLogDirsResponse:
+    del context
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in _asked(broker, request):
         name, index = partition.topic_partition

@@ -23,8 +23,9 @@ NO_COORDINATOR_EPOCH = -1
 
 
 def handle(
-    broker: Broker, request: DescribeProducersRequest, _context: Context
+    broker: Broker, request: DescribeProducersRequest, context: Context
 ) -> DescribeProducersResponse:
+    del context
     return DescribeProducersResponse(topics=[
         TopicResponse(name=topic.name, partitions=[
             _describe(broker, topic.name, index) for index in topic.partition_indexes])
