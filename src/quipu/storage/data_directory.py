@@ -216,16 +216,15 @@ class DataDirectory:
         """Stop in order: everything durable, every log marked clean (N2)."""
         closed: dict[str, Remembered | None] = {}
         for name, log in self._logs.items():
-            was_open, flushed = log.is_open, log.flushed_end
+            was_open = log.is_open
             try:
                 clean = log.close()
             except QuipuError as error:
                 _log.error("log %s could not be closed, it will be checked at the next start: "
                            "%s", name, error)
                 clean = None
-            if was_open:
-                mark = clean.log_end if clean is not None else flushed
-                closed[name] = Remembered(log.topic_id, Memory(mark, clean))
+            if was_open and clean is not None:  # of a failed log, what was known stays true
+                closed[name] = Remembered(log.topic_id, Memory(clean.log_end, clean))
         self._node_log.remember(closed)
         self._node_log.stopped()
         self._node_log.close()

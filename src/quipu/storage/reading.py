@@ -16,14 +16,13 @@ from quipu.model.errors import CorruptLog, MalformedBytes
 from quipu.model.ids import Epoch, Offset, TimestampMs
 from quipu.storage.segment import Segment
 from quipu.wire.fast import slices
-from quipu.wire.record_batch import TimestampType, decode_records
+from quipu.wire.record_batch import LOG_APPEND_TIME_BIT, decode_records
 from quipu.wire.stored_batch import (
     PREFIX_SIZE,
     Fault,
     StoredHeader,
     check_body,
     check_header,
-    kafka_batch,
 )
 
 DECODED_SIZE_MAX: Final = 256 << 20  # of one batch, when a timestamp is looked for in it
@@ -133,8 +132,20 @@ def max_timestamp(segments: Sequence[Segment], *, start_offset: int) -> int:
         for batch in walk(segment, segment.find_offset(start_offset)):  # partly deleted
             header = batch.header
             if header.batch_type == DATA and header.next_offset > start_offset:
-                newest = max(newest, header.max_timestamp)
+                newest = max(newest, _newest_in(batch, start_offset))
     return newest
+
+
+def _newest_in(batch: StoredBatch, start_offset: int) -> int:
+    """The largest timestamp of the records of one batch at or after `start_offset`."""
+    header = batch.header
+    if header.base_offset >= start_offset or header.attributes & LOG_APPEND_TIME_BIT:
+        return header.max_timestamp
+    try:
+        return max((record.timestamp for record in decode_records(
+            batch.batch, size_max=DECODED_SIZE_MAX) if record.offset >= start_offset), default=-1)
+    except MalformedBytes:
+        return header.max_timestamp
 
 
 def _find_record(
@@ -142,7 +153,7 @@ def _find_record(
 ) -> TimestampAndOffset | None:
     header, epoch = batch.header, Epoch(batch.header.leader_epoch)
     first = Offset(max(header.base_offset, start_offset))
-    if header.batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if header.attributes & LOG_APPEND_TIME_BIT:
         return TimestampAndOffset(TimestampMs(header.max_timestamp), first, epoch)
     try:
         for record in decode_records(batch.batch, size_max=DECODED_SIZE_MAX):
@@ -152,7 +163,3 @@ def _find_record(
     except MalformedBytes:  # records that no client can read either: name the batch
         return TimestampAndOffset(TimestampMs(header.max_timestamp), first, epoch)
     return None
-
-
-__all__ = ["StoredBatch", "TimestampAndOffset", "find_timestamp", "kafka_batch", "max_timestamp",
-           "read", "read_stored", "walk"]
