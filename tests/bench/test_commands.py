@@ -41,7 +41,8 @@ def test_produce_tells_throughput_latency_cpu_and_limits(broker: FakeBroker) -> 
     assert measured["server_cpu_seconds_per_1000_requests"] > 0
     assert {"p50_us", "p99_us", "p99.9_us"} <= set(measured["latency"])
     assert set(found["limits"]) == {
-        "receive + append", "receive + answer", "page-cache append", "CRC-32C"}
+        "receive + append", "the same, a write per batch", "receive + answer",
+        "page-cache append", "CRC-32C"}
     assert [each["number"] for each in found["ratios"]] == ["P1", "P2", "P3"]
     assert all(each["value"] > 0 for each in found["ratios"])
     assert broker.topics == {}

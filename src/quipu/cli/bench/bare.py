@@ -108,18 +108,28 @@ class BareServer:
             self.on_requests(peer, count)
 
 
-def append(ready: Ready, request_size: int, answer: bytes, path: str) -> None:
-    """Write what comes to a new file, through the page cache, and answer each request."""
+def append(
+    ready: Ready, request_size: int, answer: bytes, path: str, by_request: bool
+) -> None:
+    """Write what comes to a new file, through the page cache, and answer each request.
+
+    Writes go out as they come in, or `by_request`: one for each, as a broker has to that gives
+    every batch its offset.
+    """
     loop = uvloop.new_event_loop()
     server = BareServer(request_size, loop)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-    server.on_bytes = lambda data: _write(descriptor, data)
+
+    def write(data: memoryview) -> None:
+        os.write(descriptor, data)
+
+    def write_requests(data: memoryview) -> None:
+        for start in range(0, len(data), request_size):
+            os.write(descriptor, data[start : start + request_size])
+
+    server.on_bytes = write_requests if by_request else write
     server.on_requests = lambda peer, count: peer.send(answer * count)
     _run(loop, server, ready)
-
-
-def _write(descriptor: int, data: memoryview) -> None:
-    os.write(descriptor, data)
 
 
 def echo(ready: Ready, request_size: int, answer: bytes) -> None:

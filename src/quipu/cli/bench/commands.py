@@ -139,23 +139,25 @@ def produce_report(run: Session) -> Report:
         appended, found = runs.around(
             lambda: runs.limit_append(run, directory), lambda: runs.broker_produce(run)
         )
+        by_request = runs.limit_append(run, directory, by_request=True)
         echoed = runs.limit_echo(run)
         crc = limits.crc(run.batch)
         page_cache = limits.page_cache(directory, run.batch)
     return Report(
         title=_title("produce", run, f"acks={run.load.acks}"), load=_load(run),
         broker={"broker": found},
-        limits={"receive + append": appended, "receive + answer": echoed,
-                "page-cache append": page_cache, "CRC-32C": crc},
-        ratios=produce_ratios(found, appended, echoed, crc),
+        limits={"receive + append": appended, "the same, a write per batch": by_request,
+                "receive + answer": echoed, "page-cache append": page_cache, "CRC-32C": crc},
+        ratios=produce_ratios(
+            found, appended, echoed,
+            _plus(by_request.cpu_seconds_per_gigabyte, crc.cpu_seconds_per_gigabyte)),
     )
 
 
 def produce_ratios(
-    found: Measured, appended: Measured, echoed: Measured, crc: Measured
+    found: Measured, appended: Measured, echoed: Measured, floor: float | None
 ) -> list[Ratio]:
     """P1 and P2; the share of a bare server's requests carries no aim for batches of any size."""
-    floor = _plus(appended.cpu_seconds_per_gigabyte, crc.cpu_seconds_per_gigabyte)
     return [
         Ratio(number="P1", about="throughput / receive + append", aim=0.8,
               value=ratio(found.megabytes_per_second, appended.megabytes_per_second)),

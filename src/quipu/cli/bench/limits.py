@@ -44,12 +44,19 @@ def scratch(directory: str | None) -> Iterator[str]:
 
 
 def append(
-    frame: ProduceFrame, *, connections: int, pipeline: int, window: Window, directory: str
+    frame: ProduceFrame,
+    *,
+    connections: int,
+    pipeline: int,
+    window: Window,
+    directory: str,
+    by_request: bool = False,
 ) -> Measured:
     """Receive the same requests and write them to a file, nothing else."""
     path = Path(directory) / "append"
     try:
-        with serving(bare.append, len(frame.data), frame.sample, str(path)) as (port, pid):
+        arguments = (len(frame.data), frame.sample, str(path), by_request)
+        with serving(bare.append, *arguments) as (port, pid):
             targets = [(Address(_LOCAL, port), [frame])] * connections
             found: Measured = in_child(
                 run_produce, targets, pipeline, replace(window, server_pid=pid)

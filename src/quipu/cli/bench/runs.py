@@ -212,11 +212,11 @@ def broker_latency(run: Session) -> RateMeasured:
 # --- the machine ------------------------------------------------------------------------------
 
 
-def limit_append(run: Session, directory: str) -> Measured:
+def limit_append(run: Session, directory: str, *, by_request: bool = False) -> Measured:
     load = run.load
     return limits.append(
         replace(run.produce_frame(), acks=1), connections=load.connections, pipeline=load.pipeline,
-        window=run.limit_window(), directory=directory,
+        window=run.limit_window(), directory=directory, by_request=by_request,
     )
 
 
