@@ -3,6 +3,7 @@
     contract.py        what every client must be able to do, in words that fit all of them
     *_client.py        how each client does it
     member.py          a consumer group member as a process, so that it can be killed
+    evidence.py        what the node itself says of what a client did
     test_clients.py    the stories, told once and run with every client
     test_matrix.py     what one client writes, every other one reads
 """

@@ -6,6 +6,8 @@ import pytest
 
 from tests.e2e.conftest import PARTITIONS
 from tests.e2e.contract import COMPRESSIONS, Client, Member, Message, wait_until
+from tests.e2e.evidence import idempotent_producers
+from tests.harness.node import RunningNode
 
 RECORDS = 30
 
@@ -51,8 +53,12 @@ def test_records_come_back_as_they_were_written(
     assert_same(client.consume(topic, len(written)), written)
 
 
-def test_idempotent_producers_write_once(client: Client, topic: str) -> None:
-    """K1, K2: a producer with an id and sequences is served; two runs append one after another."""
+def test_idempotent_producers_write_once(
+    node: RunningNode, client: Client, topic: str
+) -> None:
+    """K1, K2: a producer with an id and sequences is served; two runs append one after another,
+    and the node knows both producers.
+    """
     client.create_topic(topic, PARTITIONS, {})
     first, second = messages("first"), messages("second")
 
@@ -63,6 +69,11 @@ def test_idempotent_producers_write_once(client: Client, topic: str) -> None:
     by_partition = [each for partition in range(PARTITIONS)
                     for each in in_partition(first, partition) + in_partition(second, partition)]
     assert_same(found, by_partition)
+    known = idempotent_producers(node, topic)
+    assert len({producer.producer_id for producer in known}) >= 2
+    last = len(in_partition(first, 0)) - 1
+    assert all(producer.last_sequence <= last for producer in known)
+    assert any(producer.last_sequence >= 0 for producer in known)
 
 
 def test_offsets_are_found_by_time(client: Client, topic: str) -> None:

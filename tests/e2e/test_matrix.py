@@ -4,6 +4,7 @@ import pytest
 
 from tests.e2e.conftest import MAKE, PARTITIONS
 from tests.e2e.contract import COMPRESSIONS, Message
+from tests.e2e.evidence import batches
 from tests.harness.node import RunningNode
 
 pytestmark = pytest.mark.xdist_group("matrix")  # what is written once is read five times
@@ -36,3 +37,14 @@ def test_every_reader_understands_every_writer(
 
     assert [each.content for each in found] == [each.content for each in messages]
     assert [each.offset for each in found] == list(range(len(messages)))
+
+
+def test_batches_stay_as_their_writers_compressed_them(
+    node: RunningNode, written: tuple[str, list[Message]]
+) -> None:
+    """K2, T1: a batch is stored and sent with the compression that its producer chose."""
+    topic, messages = written
+
+    found = [batch.compression for batch in batches(node, topic)]
+
+    assert found == [index % len(COMPRESSIONS) for index in range(len(messages))]
