@@ -409,3 +409,19 @@ def test_a_log_cannot_be_cut_before_its_first_checkpoint() -> None:
     with pytest.raises(RequestError):
         log.truncate(LogOffset(0))
     assert read_all(log) == [(0, b"a")]
+
+
+def test_the_smallest_settings_that_kafka_takes_work() -> None:
+    """K5: a segment per batch, an index entry per segment, a flush at every turn."""
+    config = LogConfig(segment_bytes=100, segment_ms=1, index_interval_bytes=0, index_max_bytes=4,
+                       flush_ms=0)
+    log = open_log(data_disk(), config)
+    for number in range(5):
+        append(log, [b"%d" % number], now_ms=NOW_MS + number)
+        log.flush_due(NOW_MS + number)
+        assert not log.is_dirty
+    assert read_all(log) == [(number, b"%d" % number) for number in range(5)]
+    assert len(log.segments) == 5
+    for wrong in ({"segment_bytes": 0}, {"segment_ms": 0}, {"flush_messages": 0}):
+        with pytest.raises(ValueError, match=r"must be|outside"):
+            LogConfig(**wrong)

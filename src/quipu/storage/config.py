@@ -5,6 +5,9 @@ from typing import Final
 
 NEVER: Final = 2**63 - 1  # Kafka's way to say that a limit is off
 
+_LOWEST: Final = {"segment_ms": 1, "index_interval_bytes": 0, "index_max_bytes": 4,
+                  "flush_messages": 1, "flush_ms": 0, "producer_expiration_ms": 1}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
@@ -23,10 +26,9 @@ class LogConfig:
     def __post_init__(self) -> None:
         if not 1 <= self.segment_bytes <= 2**31 - 1:
             raise ValueError(f"segment.bytes {self.segment_bytes} is outside [1, 2^31 - 1]")
-        for name in ("segment_ms", "index_interval_bytes", "index_max_bytes", "flush_messages",
-                     "flush_ms", "producer_expiration_ms"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} = {getattr(self, name)} must be at least 1")
+        for name, low in _LOWEST.items():
+            if getattr(self, name) < low:
+                raise ValueError(f"{name} = {getattr(self, name)} must be at least {low}")
 
     @property
     def is_durable(self) -> bool:

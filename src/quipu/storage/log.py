@@ -303,8 +303,9 @@ class Log:
             else:
                 self.roll(now_ms)
                 active, file = self.writable()
-        if file.size >= active.index_due and not active.add_entry(
-                self.end_offset, self.log_end, file.size):
+        if (file.size >= active.index_due
+                and not active.add_entry(self.end_offset, self.log_end, file.size)
+                and self.log_end != active.first_end):
             self.roll(now_ms)
         return self.writable()
 
@@ -335,8 +336,7 @@ class Log:
         """Start a segment with the checkpoint that `parts` are."""
         try:
             active = self._segments.start(self.log_end, self.end_offset, parts,
-                                          created_ms=header.base_timestamp,
-                                          config=self._config)
+                                          created_ms=header.base_timestamp, config=self._config)
         except DiskError as error:
             raise self._refused(error) from error
         self.unsynced.append(active)  # before the end moves: see G1

@@ -133,7 +133,7 @@ class Segment:
         self.roll_size = config.segment_bytes
         self.roll_ms = self.created_ms + config.segment_ms
         self.index_interval = config.index_interval_bytes
-        self.index_size_max = config.index_max_bytes
+        self.index_size_max = max(config.index_max_bytes, ENTRY_SIZE)  # one for the checkpoint
 
     def add_entry(self, offset: int, log_offset: int, position: int) -> bool:
         """Index the batch that is about to be written; False if the index is full."""
