@@ -1,14 +1,18 @@
 """Appending and reading: offsets, zero-width batches, segments, limits, failures."""
 
+from pathlib import Path
+
 import pytest
 
 from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, DATA, UNSET, UnsetBatchType
 from quipu.model.errors import Code, OffsetOutOfRange, QuipuError, RequestError
 from quipu.model.ids import Epoch, LogOffset, Offset
-from quipu.runtime.disk import DiskError, DiskFull
+from quipu.runtime.disk import DiskError, DiskFull, RealDisk
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
-from quipu.wire.record_batch import Record, encode_batch, parse_header
+from quipu.storage.place import Memory, Place
+from quipu.storage.segment import OpenSegments
+from quipu.wire.record_batch import Record, decode_records, encode_batch, parse_header
 from quipu.wire.stored_batch import pack_prefix
 from tests.storage.builders import (
     NOW_MS,
@@ -425,3 +429,55 @@ def test_the_smallest_settings_that_kafka_takes_work() -> None:
     for wrong in ({"segment_bytes": 0}, {"segment_ms": 0}, {"flush_messages": 0}):
         with pytest.raises(ValueError, match=r"must be|outside"):
             LogConfig(**wrong)
+
+
+# --- on a real disk -----------------------------------------------------------------------------
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_real_file_is_read_by_map_and_by_copy_as_it_grows(tmp_path: Path) -> None:
+    """V1: at the tail and far behind it; slices outlive what happens to the log."""
+    config = LogConfig(segment_bytes=1 << 20)
+    log = open_log(RealDisk(), config, directory=str(tmp_path / "t-0"))
+    held: list[tuple[int, list[memoryview]]] = []
+    for number in range(200):
+        append(log, [b"%05d" % number * 4_000])
+        for offset in {number, number // 2, 0}:
+            buffers = log.read(Offset(offset), 100_000, end=log.end_offset, min_one=True)
+            assert parse_header(buffers[0]).base_offset == offset
+            held.append((offset, buffers))
+    assert len(log.segments) > 3
+    log.truncate(LogOffset(log.log_end - 20))
+    log.delete_records(Offset(150), NOW_MS)
+    assert log.apply_retention(NOW_MS) > 1
+    append(log, [b"other" * 4_000])
+    for offset, buffers in held:
+        assert parse_header(buffers[0]).base_offset == offset
+        (record, *_) = decode_records(split(buffers)[0], size_max=1 << 20)
+        assert record.value == b"%05d" % offset * 4_000
+    log.close()
+
+
+def test_files_are_let_go_of(tmp_path: Path) -> None:
+    """V1: a log of many segments keeps few of them open, and a closed one none."""
+    before = open_files()
+    disk = RealDisk()
+    place = Place(disk=disk, directory=str(tmp_path / "t-0"), name="t-0", opened=OpenSegments(4))
+    log = Log(place, SMALL, now_ms=NOW_MS)
+    for number in range(100):
+        append(log, [b"%d" % number * 30])
+    assert len(log.segments) > 20
+    for _ in range(2):
+        assert len(read_all(log)) == 100
+        assert open_files() <= before + 2 * 4 + 2  # maps of segments and of their indexes
+    clean = log.close()
+    assert open_files() == before
+    log = Log(place, SMALL, memory=Memory(log.log_end, clean, is_current=True), now_ms=NOW_MS)
+    assert log.end_offset == 100
+    assert open_files() == before
+    assert len(read_all(log)) == 100
+    log.discard()
+    assert open_files() == before

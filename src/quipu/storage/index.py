@@ -31,6 +31,7 @@ HEADER: Final = Struct(">4sB3xIIqqqqqqI")
 HEADER_SIZE: Final = HEADER.size
 ENTRY: Final = Struct(">IIIq")
 ENTRY_SIZE: Final = ENTRY.size
+_pack_entry = ENTRY.pack
 _CRC_SIZE: Final = 4
 
 assert HEADER_SIZE == 68
@@ -76,9 +77,10 @@ class Index:
     def __getitem__(self, number: int) -> Entry:
         return Entry._make(ENTRY.unpack_from(self._data, number * ENTRY_SIZE))
 
-    def add(self, entry: Entry) -> None:
-        assert isinstance(self._data, bytearray), "a mapped index is complete"
-        self._data += ENTRY.pack(*entry)
+    def add(self, entry: Entry | tuple[int, int, int, int]) -> None:
+        """Put an entry, or the numbers of one, at the end."""
+        assert type(self._data) is bytearray, "a mapped index is complete"
+        self._data += _pack_entry(*entry)
 
     def find_offset(self, delta: int) -> Entry:
         """The last entry whose batch starts at or before `delta`."""

@@ -140,7 +140,8 @@ class Log:
 
     @property
     def high_watermark(self) -> Offset:
-        return self.flushed_offset if self._config.flush_messages == 1 else self.end_offset  # L4
+        is_promised = self._config.flush_messages == 1
+        return self.flusher.flushed_offset if is_promised else self.end_offset  # L4
 
     @property
     def size_bytes(self) -> int:
@@ -160,7 +161,6 @@ class Log:
 
     @property
     def log_start_log_offset(self) -> LogOffset:
-        """The log offset of the oldest batch."""
         return LogOffset(self.segments[0].base_log)
 
     def set_epoch(self, epoch: Epoch) -> None:
@@ -307,7 +307,8 @@ class Log:
                 and not active.add_entry(self.end_offset, self.log_end, file.size)
                 and self.log_end != active.first_end):
             self.roll(now_ms)
-        return self.writable()
+            return self.writable()
+        return active, file
 
     def writable(self) -> tuple[Segment, File]:
         """The active segment and its file."""
@@ -415,12 +416,10 @@ class Log:
 
     @property
     def flushed_end(self) -> LogOffset:
-        """The log end up to which everything is durable."""
         return self.flusher.flushed_end
 
     @property
     def is_dirty(self) -> bool:
-        """Is there anything that a power loss could take?"""
         return self.flusher.is_dirty
 
     def when_flushed(self, offset: Offset, callback: FlushCallback) -> None:

@@ -142,7 +142,7 @@ class Segment:
         delta = log_offset - self.base_log
         if index.size + ENTRY_SIZE > self.index_size_max or delta > DELTA_MAX:
             return False
-        index.add(Entry(offset - self.base_offset, delta, position, self.max_timestamp))
+        index.add((offset - self.base_offset, delta, position, self.max_timestamp))
         self.index_due = position + self.index_interval
         return True
 
