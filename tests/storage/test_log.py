@@ -126,6 +126,21 @@ def test_reads_are_limited_by_bytes_and_by_the_end() -> None:
     assert log.read(Offset(2), 1 << 20, end=Offset(2), min_one=True) == []
 
 
+def test_one_read_goes_on_across_segments() -> None:
+    """V1, K2: a fetch that wants many bytes gets them, wherever segments end."""
+    log = open_log(data_disk())
+    for number in range(30):
+        append(log, [b"%02d" % number * 40])
+        internal(log)
+    assert len(log.segments) > 5
+    assert read(log, 0) == list(range(30))
+    assert read(log, 7) == list(range(7, 30))
+    (batch,) = split(log.read(Offset(3), 1, end=log.end_offset, min_one=True))
+    assert read(log, 3, 9 * len(batch)) == list(range(3, 12))
+    assert [parse_header(each).base_offset for each in split(
+        log.read(Offset(3), 1 << 20, end=Offset(20), min_one=True))] == list(range(3, 20))
+
+
 @pytest.mark.parametrize("offset", [-1, 5, 100])
 def test_reads_outside_the_log_are_refused(offset: int) -> None:
     """K2: OFFSET_OUT_OF_RANGE; the end itself is where a consumer waits."""

@@ -34,6 +34,7 @@ class Flushable(Protocol):
     """What the flusher needs to know of its log."""
 
     directory: str
+    log_start_offset: Offset
     end_offset: Offset
     log_end: LogOffset
     unsynced: list[Segment]  # complete ones that are not sealed yet, then the active one
@@ -79,7 +80,8 @@ class Flusher:
         """Only what lies below `flushed_end` is known to be durable: see to the rest."""
         if flushed_end >= self._log.log_end:
             return
-        self.flushed_offset, self.flushed_end = Offset(0), LogOffset(flushed_end)
+        self.flushed_offset = self._log.log_start_offset  # at least; the sync will tell
+        self.flushed_end = LogOffset(flushed_end)
         self._log.unsynced[-1].is_new = True  # nor are the names of the files
         if self._log.config.is_durable:
             self.flush_now()  # readers must not see the end fall back

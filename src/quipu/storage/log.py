@@ -384,8 +384,8 @@ class Log:
     ) -> list[memoryview]:
         """Data batches from the one that holds `offset` up to `end`, whole, as buffers to send.
 
-        At most `max_bytes`, but with `min_one` the first may be larger.  Batches of one segment
-        only: read on from the end of what was given.  Raises `OffsetOutOfRange`.
+        At most `max_bytes`, but with `min_one` the first may be larger.  Raises
+        `OffsetOutOfRange`.
         """
         self.load()
         if not self.log_start_offset <= offset <= self.end_offset:

@@ -56,26 +56,30 @@ class TimestampAndOffset(NamedTuple):
 def read(
     segments: Sequence[Segment], offset: int, max_bytes: int, *, end: int, min_one: bool
 ) -> list[memoryview]:
-    """Data batches of one segment, from the one that holds `offset`; see `Log.read`."""
+    """Data batches from the one that holds `offset`, across segments; see `Log.read`."""
     number = len(segments) - 1
     if offset < segments[number].base_offset:
         number = bisect_right(segments, offset, key=_base_offset) - 1
+    position = segments[number].find_offset(offset)
+    buffers: list[memoryview] = []
     while number < len(segments):
         segment = segments[number]
-        position = segment.find_offset(offset)
         segment_size = segment.size
         while position < segment_size:
             view, start = segment.window(position, max_bytes)
             try:
-                buffers, _, stopped = slices(view, position - start, offset=offset,
-                                             end_offset=end, limit=max_bytes, min_one=min_one)
+                found, size, stopped = slices(
+                    view, position - start, offset=offset, end_offset=end, limit=max_bytes,
+                    min_one=min_one and not buffers)
             except MalformedBytes as error:
                 raise CorruptLog(f"{segment.path}: {error}") from error
-            if buffers or stopped < len(view):
+            buffers += found
+            max_bytes -= size
+            if stopped < len(view) or max_bytes <= 0:
                 return buffers
             position = start + stopped
-        number += 1  # only internal batches were left in that one
-    return []
+        number, position = number + 1, 0
+    return buffers
 
 
 def read_stored(segments: Sequence[Segment], log_offset: int) -> Iterator[StoredBatch]:

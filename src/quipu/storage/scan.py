@@ -47,35 +47,32 @@ class Scan:
         self._window_start = 0
 
     def __iter__(self) -> Iterator[Scanned]:
-        while self.position < self._size and self.fault is None:
-            batch = self._next()
-            if batch is not None:
-                yield batch
-
-    def _next(self) -> Scanned | None:
-        start = self._have(STORED_HEADER_SIZE)
-        header = check_header(self._window, start, end=self._size - self._window_start)
-        if isinstance(header, Fault):
-            self.fault, self.is_damage = header.value, header not in _NOT_DAMAGE
-            return None
-        start = self._have(header.size)
-        self.fault = self._fault_of(start, header)
-        if self.fault is not None:
-            return None
-        batch = Scanned(self.position, header, self._window[start : start + header.size])
-        self.position += header.size
-        self.log_end = header.next_log_offset
-        self.end_offset = header.next_offset
-        return batch
+        position = self.position
+        while position < self._size:
+            start = self._have(STORED_HEADER_SIZE)
+            header = check_header(self._window, start, end=self._size - self._window_start)
+            if isinstance(header, Fault):
+                self.fault, self.is_damage = header.value, header not in _NOT_DAMAGE
+                return
+            size = header.size
+            start = self._have(size)
+            self.fault = self._fault_of(start, header)
+            if self.fault is not None:
+                return
+            self.position = position + size
+            self.log_end = header.log_offset + header.last_offset_delta + 1
+            self.end_offset = header.next_offset
+            yield Scanned(position, header, self._window[start : start + size])
+            position += size
 
     def _fault_of(self, start: int, header: StoredHeader) -> str | None:
         if (fault := check_body(self._window, start, header)) is not None:
             return fault.value
-        if header.last_offset_delta < 0 or header.base_offset < 0:
-            return "impossible offsets"
         if header.log_offset != self.log_end:
             return f"log offset {header.log_offset} where {self.log_end} comes next"
-        if self.end_offset is not None and header.base_offset != self.end_offset:
+        if header.last_offset_delta < 0 or header.base_offset < 0:
+            return "impossible offsets"
+        if header.base_offset != self.end_offset and self.end_offset is not None:
             return f"offset {header.base_offset} where {self.end_offset} comes next"
         return None
 
