@@ -1,7 +1,7 @@
 """Write docs/reference/apis.md: which of Kafka's APIs are served, in which versions.
 
-    python tools/api_table.py            writes the page
-    python tools/api_table.py --check    exit code 1 if the page is not what would be written
+    python -m tools.api_table            writes the page
+    python -m tools.api_table --check    exit code 1 if the page is not what would be written
 
 The list is the one that ApiVersions answers with; what is said of an API comes from the docstring
 of its handler.  APIs of Kafka that are missing are named too, so that nobody has to guess.
@@ -14,6 +14,7 @@ from pathlib import Path
 from quipu.broker.handlers import MODULES, SUPPORTED
 from quipu.wire.fields import VERSION_END
 from quipu.wire.messages import REQUESTS
+from tools.pages import write_or_check
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGE = REPOSITORY / "docs" / "reference" / "apis.md"
@@ -106,15 +107,7 @@ def _behaviour(key: int) -> list[str]:
 
 
 def main() -> int:
-    wanted = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
-        return 0
-    print(f"{PAGE.name} is out of date: run `make docs`", file=sys.stderr)
-    return 1
+    return write_or_check(PAGE, page())
 
 
 if __name__ == "__main__":

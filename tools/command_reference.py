@@ -1,7 +1,7 @@
 """Write docs/reference/commands.md: every command as its own help text tells.
 
-python tools/command_reference.py            writes the page
-python tools/command_reference.py --check    exit code 1 if it is not what would be written
+python -m tools.command_reference            writes the page
+python -m tools.command_reference --check    exit code 1 if it is not what would be written
 """
 
 import os
@@ -17,6 +17,7 @@ import typer
 
 from quipu.cli import start
 from quipu.cli.main import COMMANDS, load
+from tools.pages import write_or_check
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.md"
 
@@ -61,14 +62,7 @@ def _section(title: str, text: str) -> str:
 
 
 def main() -> int:
-    wanted = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
-        return 0
-    print(f"{PAGE.name} is out of date: run `make docs`", file=sys.stderr)
-    return 1
+    return write_or_check(PAGE, page())
 
 
 if __name__ == "__main__":

@@ -10,13 +10,11 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 GENERATORS = (
-    "api_table.py",  # docs/reference/apis.md: keys and versions served
-    "command_reference.py",  # docs/reference/commands.md: every command and its options
-    "metrics_table.py",  # docs/operating/metrics.md: every metric and its meaning
-    "command_reference.py",  # docs/reference/commands.md: every command, as its help tells
-    "metrics_table.py",  # docs/operating/metrics.md: the table of metrics in it
-    "settings_table.py",  # docs/reference/settings.md: every setting, its default and meaning
-    "spec_coverage.py",  # docs/spec-coverage.md: which test shows which requirement
+    "api_table",  # docs/reference/apis.md: keys and versions served
+    "command_reference",  # docs/reference/commands.md: every command, as its help tells
+    "metrics_table",  # docs/operating/metrics.md: the table of metrics in it
+    "settings_table",  # docs/reference/settings.md: every setting, its default and meaning
+    "spec_coverage",  # docs/spec-coverage.md: which test shows which requirement
 )
 
 
@@ -24,7 +22,7 @@ def main() -> int:
     """Run every generator; the exit code is the number of those that failed."""
     failed = 0
     for name in GENERATORS:
-        command = [sys.executable, str(REPOSITORY / "tools" / name), *sys.argv[1:]]
+        command = [sys.executable, "-m", f"tools.{name}", *sys.argv[1:]]
         failed += subprocess.run(command, cwd=REPOSITORY, check=False).returncode != 0
     return failed
 

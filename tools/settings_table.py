@@ -1,7 +1,7 @@
 """Write docs/reference/settings.md from the tables of settings.
 
-    python tools/settings_table.py            writes the page
-    python tools/settings_table.py --check    exit code 1 if the page is not what would be written
+    python -m tools.settings_table            writes the page
+    python -m tools.settings_table --check    exit code 1 if the page is not what would be written
 
 Every line of the page comes from a row of `BrokerSettings` or `TopicSettings`.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from quipu.model.settings import ALIASES, BROKER, TOPIC
 from quipu.model.settings_types import LONG_MAX, Setting, render
+from tools.pages import write_or_check
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "settings.md"
 
@@ -74,15 +75,7 @@ def _default(row: Setting) -> str:
 
 
 def main() -> int:
-    wanted = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
-        return 0
-    print(f"{PAGE.name} is out of date: run `make docs`", file=sys.stderr)
-    return 1
+    return write_or_check(PAGE, page())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Which test shows which requirement: reads test docstrings, writes docs/spec-coverage.md.
 
-    python tools/spec_coverage.py            write the page
-    python tools/spec_coverage.py --check    exit code 1 if the page is out of date, if a
+    python -m tools.spec_coverage            write the page
+    python -m tools.spec_coverage --check    exit code 1 if the page is out of date, if a
                                              requirement is shown by no test, or a test names
                                              a requirement that does not exist
 
