@@ -44,6 +44,7 @@ INDEX_SUFFIX: Final = ".index"
 NAME_DIGITS: Final = 20
 OPEN_SEGMENTS_MAX: Final = 512  # complete segments that one node keeps mapped
 TAIL_READ_SIZE: Final = 128 << 10  # up to here a copy of the tail is cheaper than a new map
+TAILS_MAX: Final = 64  # such copies that one node keeps for the next reader
 
 Visit = Callable[[Scanned], None]
 
@@ -61,6 +62,15 @@ class OpenSegments:
     def __init__(self, count_max: int = OPEN_SEGMENTS_MAX) -> None:
         self._count_max = count_max
         self._segments: OrderedDict[Segment, None] = OrderedDict()
+        self._tails: OrderedDict[Segment, None] = OrderedDict()
+
+    def keep_tail(self, segment: "Segment") -> None:
+        """Let `segment` keep a copy of its tail, and the one that was read longest ago none."""
+        self._tails[segment] = None
+        self._tails.move_to_end(segment)
+        if len(self._tails) > TAILS_MAX:
+            oldest, _ = self._tails.popitem(last=False)
+            oldest.forget_tail()
 
     def touch(self, segment: "Segment") -> None:
         self._segments[segment] = None
@@ -71,6 +81,7 @@ class OpenSegments:
 
     def forget(self, segment: "Segment") -> None:
         self._segments.pop(segment, None)
+        self._tails.pop(segment, None)
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -79,10 +90,10 @@ class OpenSegments:
 class Segment:
     """One segment, active (`file` is open) or complete."""
 
-    __slots__ = ("_disk", "_index", "_opened", "_size", "_view", "base_log", "base_offset",
-                 "created_ms", "end_offset", "file", "first_end", "index_due", "index_interval",
-                 "index_size_max", "is_new", "log_end", "max_timestamp", "path", "roll_ms",
-                 "roll_size")
+    __slots__ = ("_disk", "_index", "_opened", "_size", "_tail", "_tail_start", "_view", "base_log",
+                 "base_offset", "created_ms", "end_offset", "file", "first_end", "index_due",
+                 "index_interval", "index_size_max", "is_new", "log_end", "max_timestamp", "path",
+                 "roll_ms", "roll_size")
 
     def __init__(self, disk: Disk, opened: OpenSegments, path: str, base_log: int) -> None:
         self.path = path
@@ -105,6 +116,8 @@ class Segment:
         self._size = 0
         self._index: Index | None = None
         self._view: memoryview | None = None
+        self._tail: memoryview | None = None  # what was last read of the end, for other readers
+        self._tail_start = 0
 
     # --- what it is -------------------------------------------------------------------------
 
@@ -183,7 +196,7 @@ class Segment:
         """Drop what can be had again from the files."""
         if self.file is None:
             self._index = None
-        self._view = None
+        self._view = self._tail = None
         self._opened.forget(self)
 
     # --- reading ----------------------------------------------------------------------------
@@ -205,9 +218,22 @@ class Segment:
         if view is not None and len(view) == segment_size:
             return view, 0
         if segment_size - position <= TAIL_READ_SIZE:
-            return memoryview(self.file.read(segment_size - position, position)), position
+            return self._read_tail(position, segment_size)
         self._view = view = self.file.map()
         return view, 0
+
+    def _read_tail(self, position: int, segment_size: int) -> tuple[memoryview, int]:
+        """The bytes from `position` or before it to the end; one copy serves many readers."""
+        tail, start = self._tail, self._tail_start
+        if tail is None or position < start or start + len(tail) != segment_size:
+            assert self.file is not None
+            tail, start = memoryview(self.file.read(segment_size - position, position)), position
+            self._tail, self._tail_start = tail, start
+            self._opened.keep_tail(self)
+        return tail, start
+
+    def forget_tail(self) -> None:
+        self._tail = None
 
     def _map(self) -> memoryview:
         view = self._disk.map(self.path)
