@@ -29,14 +29,19 @@ class LogMachine(RuleBasedStateMachine):
         segment_bytes=st.sampled_from([500, 1000, 5000]),
         interval=st.sampled_from([1, 200, 4096]),
         flush_messages=st.sampled_from([1, 3, NEVER]),
+        is_deferred=st.booleans(),
     )
-    def begin(self, segment_bytes: int, interval: int, flush_messages: int) -> None:
+    def begin(
+        self, segment_bytes: int, interval: int, flush_messages: int, is_deferred: bool
+    ) -> None:
         self.config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval,
                                 flush_messages=flush_messages, retention_ms=-1)
         self.disk = data_disk()
+        self.disk.is_deferred = is_deferred
         self.log = open_log(self.disk, self.config)
         self.batches: list[Batch] = []
         self.start = 0
+        self.starts: list[tuple[int, int]] = []  # log offset after a deletion, start since then
         self.sequences: dict[int, int] = {}
         self.memory = NOTHING
 
@@ -96,6 +101,7 @@ class LogMachine(RuleBasedStateMachine):
         before = data.draw(st.integers(0, int(self.log.high_watermark)))
         self.start = max(self.start, before)
         assert self.log.delete_records(Offset(before), NOW_MS) == self.start
+        self.starts.append((int(self.log.log_end), self.start))
 
     # --- what the node does
 
@@ -103,6 +109,10 @@ class LogMachine(RuleBasedStateMachine):
     def flush(self) -> None:
         self.log.flush_now()
         assert self.log.flushed_end == self.log.log_end
+
+    @rule()
+    def syncs_end(self) -> None:
+        self.disk.run_pending()
 
     @rule()
     def remember(self) -> None:
@@ -134,8 +144,14 @@ class LogMachine(RuleBasedStateMachine):
         self.memory = NOTHING  # as the data directory writes it down
         self.log.truncate(LogOffset(log_offset))
         self.batches = self.batches[:keep]
-        self.start = int(self.log.log_start_offset)  # a deletion may have been cut off
+        self._restart()
         self._recount()
+
+    def _restart(self) -> None:
+        """The log starts where the last deletion that is left says, or the first file begins."""
+        self.starts = [item for item in self.starts if item[0] <= self.log.log_end]
+        first = int(self.log.segments[0].base_offset)
+        self.start = max([first, *(start for _, start in self.starts)])
 
     def _recount(self) -> None:
         """Sequences after batches were lost: what the log knows is the truth to go on from."""
@@ -166,7 +182,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.log_end >= flushed
         assert flushed_offset <= self.log.end_offset <= self._end()
         self.batches = [batch for batch in before if batch[2] <= self.log.log_end]
-        self.start = int(self.log.log_start_offset)
+        self._restart()
         assert self.start <= before_start
         assert self._end() == self.log.end_offset
         self._recount()

@@ -8,7 +8,8 @@ import pytest
 
 from quipu.model.batch_types import CONFIGURATION, DATA
 from quipu.model.errors import CorruptLog
-from quipu.model.ids import Epoch
+from quipu.model.ids import Epoch, LogOffset
+from quipu.runtime.rng import SeededRng
 from quipu.runtime.sim_disk import SimDisk
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
@@ -381,3 +382,31 @@ def test_unfinished_and_deleted_files_are_removed(caplog: pytest.LogCaptureFixtu
         assert read_all(open_log(disk)) == want
     assert segment_names(disk, ".new") == []
     assert segment_names(disk, ".deleted") == []
+
+
+def test_an_index_does_not_outlive_the_moment_when_its_segment_is_written_again() -> None:
+    """T12: it would vouch for bytes that are not durable yet."""
+    disk, _, _ = many_segments()
+    log = open_log(disk)
+    clean = log.close()
+    assert clean is not None
+    assert disk.exists(log._segments[-1].index_path)
+    log = open_log(disk, SMALL, Memory(clean.log_end, clean, is_current=True))
+    active = log.segments[-1]
+    assert not disk.exists(active.index_path)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_truncation_is_durable_when_it_returns(seed: int) -> None:
+    """V13, T12: no crash brings back what was cut."""
+    disk = data_disk()
+    log = open_log(disk)
+    for number in range(20):
+        append(log, [b"%d" % number * 20])
+    log.flush_now()
+    ends = [batch.header.next_log_offset for batch in log.read_stored()
+            if batch.header.batch_type == DATA]
+    disk.is_deferred = True
+    log.truncate(LogOffset(ends[5]))
+    disk.crash(SeededRng(seed))
+    assert [offset for offset, _ in read_all(open_log(disk))] == [0, 1, 2, 3, 4, 5]
