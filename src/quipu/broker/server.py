@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX: Final = 100  # requests of one connection whose answers are not ready
 BACKLOG_MAX: Final = 1000  # buffers of one connection that wait for the peer
+DECODED_TURN_MAX: Final = 32  # decoded requests answered in one turn; then others have theirs
 DECODED_SIZE_MAX: Final = 2 << 20  # of a request that is decoded: its parts cost far more memory
 SYNC_GROUP_SIZE_MAX: Final = 32 << 20  # ... but this one carries the members' bytes as they are
 
@@ -193,6 +194,8 @@ class Session:
             spawn(self._finish(reply, context, response), f"api {api_key}")
         else:
             reply.send([encode_response(correlation_id, response, version)])
+            if self._connection.backlog > DECODED_TURN_MAX:
+                self._hold()
 
     async def _finish(self, reply: TurnReply, context: Context, response: Awaitable[Any]) -> None:
         try:
