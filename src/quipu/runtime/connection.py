@@ -8,7 +8,8 @@ Invariants
     N2  no memory is taken for bytes that have not arrived: a claimed length is only a claim
     N3  the bytes kept for frames that have arrived in part stay within `partial_size_max` over
         all connections; when they would not, the connection that fills its frame slowest is closed
-    N4  what is sent leaves in the order in which it was given
+    N4  what is sent leaves in the order in which it was given, at the end of the loop's turn: the
+        answers to all that came in one turn leave together, and wake their peers together
 
 Not here: accepting connections and the memory they share (net.py); what a frame means, or in
 which order requests are answered (broker/server.py).
@@ -97,7 +98,7 @@ class Connection:
     """One peer.  Created by a `FrameServer`."""
 
     __slots__ = (
-        "_closed", "_corked", "_flushing", "_handler", "_last_active", "_last_sent", "_out",
+        "_closed", "_flushing", "_handler", "_last_active", "_last_sent", "_out",
         "_partial", "_paused", "_reading", "_server", "_socket", "_spare", "_view", "_writing",
         "peer_host", "peer_port",
     )
@@ -111,7 +112,6 @@ class Connection:
         self._partial: _Partial | None = None
         self._view: memoryview | None = None  # of the partial's data, so that reads need no copy
         self._spare: bytearray | None = None  # the last partial's buffer, to be used again
-        self._corked = False
         self._flushing = False  # a flush is scheduled
         self._writing = False
         self._reading = False
@@ -130,9 +130,9 @@ class Connection:
         if self._closed:
             return
         self._out.extend(buffers)
-        if not self._corked and not self._writing and not self._flushing:
+        if not self._writing and not self._flushing:
             self._flushing = True
-            self._server.loop.call_soon(self._flush_scheduled)
+            self._server.flush_soon(self)
 
     def pause(self) -> None:
         """Hand over no more frames until `resume`; at most one read's worth is kept meanwhile."""
@@ -222,7 +222,6 @@ class Connection:
         position = 0
         size_max = self._server.limits.frame_size_max
         frame_received = self._handler.frame_received
-        self._corked = True
         while filled - position >= 4 and not self._paused:
             size: int = _SIZE.unpack_from(view, position)[0]
             if not 0 <= size <= size_max:
@@ -235,14 +234,10 @@ class Connection:
             if self._closed:
                 return
             position = end
-        self._corked = False
         if position < filled:
             self._keep(view[position:filled])
-        if self._out and not self._writing:
-            self._flush()
 
     def _refuse(self, size: int) -> None:
-        self._corked = False
         self._server.stats.malformed += 1
         _log.warning(
             "closing connection of %s:%d: frame of %d bytes, allowed are 0 to %d",
@@ -347,7 +342,8 @@ class Connection:
 
     # -- sending
 
-    def _flush_scheduled(self) -> None:
+    def flush(self) -> None:
+        """Send what has gathered in this turn of the loop."""
         self._flushing = False
         if self._out and not self._writing and not self._closed:
             self._flush()

@@ -42,6 +42,7 @@ class FrameServer:
     loop: asyncio.AbstractEventLoop = field(init=False)
     buffer: bytearray = field(init=False)
     view: memoryview = field(init=False)
+    _to_flush: list[Connection] = field(init=False, default_factory=list)
     _connections: set[Connection] = field(init=False, default_factory=set)
     _listener: socket.socket | None = field(init=False, default=None)
     _sweeper: asyncio.TimerHandle | None = field(init=False, default=None)
@@ -109,6 +110,17 @@ class FrameServer:
     def _accept_again(self) -> None:
         if self._listener is not None:
             self.loop.add_reader(self._listener.fileno(), self._on_acceptable)
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Have `connection` send what it was given, at the end of this turn of the loop (N4)."""
+        if not self._to_flush:
+            self.loop.call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def _flush(self) -> None:
+        connections, self._to_flush = self._to_flush, []
+        for connection in connections:
+            connection.flush()
 
     # -- memory for partial frames (N3)
 
