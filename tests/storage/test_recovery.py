@@ -191,6 +191,7 @@ def test_a_new_segment_without_its_checkpoint_is_set_aside(size: int) -> None:
     log = open_log(disk)
     assert read_all(log) == [(0, b"kept")]
     assert len(log.segments) == 1
+    assert segment_names(disk, ".index") == []
     assert append(log, [b"next"]).base_offset == 1
 
 

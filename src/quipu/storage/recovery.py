@@ -226,6 +226,7 @@ class _Recovery:
         except QuipuError:
             file.close()
             raise
+        self._remove_index(segment)
         segment.file = file
         return Recovered(self.segments, self.state, segment.end_offset, segment.log_end,
                          was_scanned=True)
@@ -239,12 +240,18 @@ class _Recovery:
         file.truncate(scan.position)
         file.sync()
 
+    def _remove_index(self, segment: Segment) -> None:
+        """Only a sealed segment has one (S3)."""
+        with suppress(NotFound):
+            self.place.disk.remove(segment.index_path)
+
     def _set_aside_from(self, number: int) -> None:
         """The log ends before these segments: rename them."""
         for segment in reversed(self.segments[number:]):
             kept = f"{segment.path.removesuffix(LOG_SUFFIX)}.torn-{self.now_ms}"
             _log.warning("%s: torn tail: all of %s, kept as %s", self.place.name, segment.path,
                          kept)
+            self._remove_index(segment)
             self.place.disk.rename(segment.path, kept)
             segment.close()
         del self.segments[number:]
