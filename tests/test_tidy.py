@@ -37,6 +37,7 @@ CASES = [
     ("an address of a registry", "docs/a.md", "from pypi.or" + "g\n"),
     ("an ignore without a code", "src/a.py", MODULE + "x = 1  # type: ig" + "nore\n"),
     ("a skipped test", "tests/a.py", MODULE + "pytest.sk" + "ip()\n"),
+    ("a link to nowhere", "docs/a.md", "[a](nowhere.md)\n"),
     ("no newline at the end", "docs/a.md", "text"),
 ]
 
@@ -48,3 +49,4 @@ def test_a_breach_is_found(path: str, text: str) -> None:
 
 def test_a_tidy_file_has_no_breach() -> None:
     assert breaches(Source("src/a.py", FINE)) == []
+    assert breaches(Source("docs/a.md", "[a](glossary.md#words) [b](https://a.b/c)\n")) == []

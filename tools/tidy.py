@@ -31,6 +31,7 @@ ABSOLUTE_PATH = re.compile(r"(?<![\w./])/(?:wor[k]|hom[e]|roo[t]|User[s])/\w")
 REGISTRY_HOST = re.compile(r"\b(?:pypi\.or[g]|npmjs\.(?:or[g]|co[m])|pythonhoste[d])")
 VAGUE_NAME = re.compile(r"(Manager|Helper|Helpers|Util|Utils|Impl|Base)$")
 BARE_IGNORE = re.compile(r"#\s*type:\s*ignore(?!\[)|#\s*noqa(?!:\s?[A-Z])")
+LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
 SKIP = re.compile(r"pytest\.(?:skip|xfail|importorskip)|mark\.(?:skip|skipif|xfail)\b")
 SKIP_ALLOWED = "tests/e2e/kcat_client.py"  # kcat cannot be installed without root
 
@@ -128,6 +129,16 @@ def words_are_fit_to_print(source: Source) -> Iterator[Breach]:
                 yield Breach(source.path, number, f"`{found[0]}`: {message}")
 
 
+def links_lead_somewhere(source: Source) -> Iterator[Breach]:
+    if not source.path.endswith(".md"):
+        return
+    folder = (REPOSITORY / source.path).parent
+    for number, line in enumerate(source.text.splitlines(), start=1):
+        for target in LINK.findall(line):
+            if not (folder / target).exists():
+                yield Breach(source.path, number, f"{target}: no such file")
+
+
 def text_ends_with_one_newline(source: Source) -> Iterator[Breach]:
     if source.text and (not source.text.endswith("\n") or source.text.endswith("\n\n")):
         yield Breach(source.path, source.text.count("\n"), "end the file with one newline")
@@ -141,6 +152,7 @@ RULES: tuple[Rule, ...] = (
     classes_have_telling_names,
     lines_are_not_too_wide,
     words_are_fit_to_print,
+    links_lead_somewhere,
     text_ends_with_one_newline,
 )
 
