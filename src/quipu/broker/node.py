@@ -225,18 +225,30 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def run(settings: BrokerSettings, announce: Callable[[str, int], None]) -> None:
-    """Run a node until SIGTERM or SIGINT; `announce` hears the address once it serves."""
-    loop = asyncio.get_running_loop()
+    """Run a node until SIGTERM or SIGINT; `announce` hears the address once it serves.
+
+    A signal while it starts abandons the start: what was recovered so far is recovered again.  A
+    second signal ends the process at once.
+    """
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    starting = asyncio.current_task()
+    assert starting is not None
+    _on_signals(starting.cancel)
     node = Node(settings)
-    host, port = await node.start()
-    for number in (signal.SIGTERM, signal.SIGINT):  # a second one ends the process at once
-        loop.add_signal_handler(number, _stop_or_die, stopping)
+    try:
+        host, port = await node.start()
+    except asyncio.CancelledError:
+        _log.info("told to stop while starting")
+        return
+    _on_signals(lambda: _stop_or_die(stopping))
     announce(host, port)
     await stopping.wait()
     await node.stop()
+
+
+def _on_signals(act: Callable[[], object]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, act)
 
 
 def _stop_or_die(stopping: asyncio.Event) -> None:
