@@ -84,6 +84,8 @@ class Node:
             await self._start_parts(host, port)
         except BaseException:
             self._frames.stop_accepting()
+            if self._http is not None:
+                await self._http.close()
             if self._directory is not None:
                 self._directory.abandon()
             raise
