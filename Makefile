@@ -8,7 +8,7 @@ MINUTES ?= 10
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench sim soak docs
+.PHONY: help setup demo test e2e check bench sim soak docs
 
 help:   ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ demo: setup  ## a node, a topic, some records, and a look into the log that keep
 
 test: setup  ## all tests, real clients included; under ten minutes on two cores
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup
+
+e2e: setup  ## only the stories with real clients
+	@$(RUN) -m pytest tests/e2e
 
 check: setup  ## lint, types, floors, and generated pages that are up to date; changes nothing
 	@$(RUN) tools/check.py

@@ -20,8 +20,8 @@ from tests.harness.raw import RawConnection
 
 TOPIC = "bystander"
 PAUSE_SECONDS = 0.005
-SLOWEST_SECONDS_MAX = 2.0  # one answer; generous, for the attacker has the processor too
-MEDIAN_SECONDS_MAX = 0.1
+SLOWEST_SECONDS_MAX = 5.0  # one answer; generous, for the attacker has the processor too
+MEDIAN_SECONDS_MAX = 0.5  # far from the milliseconds it takes: test machines are busy
 PRODUCE_VERSION = 9
 
 
