@@ -305,7 +305,7 @@ async def test_a_stopping_node_answers_those_who_wait(tmp_path: Path) -> None:
         peer.send(fetch(0, max_wait=60_000), VERSION)
         await asyncio.sleep(0.05)
         stopping = time.monotonic()
-    assert time.monotonic() - stopping < 3
+    assert time.monotonic() - stopping < 10
     assert values(await peer.answer()) == []
     writer.close()
 
