@@ -1,7 +1,8 @@
 """Optional compiled helpers: built where a C compiler is found, done without where there is none.
 
 Everything else about the package is in pyproject.toml.  A helper is a Cython module next to the
-pure-Python one that it speeds up, named `_fast.pyx`; the pure one stays, as fallback and oracle.
+pure-Python one that it speeds up, `_fast.pyx` for `_fast_pure.py`; the pure one stays, as
+fallback and oracle.
 """
 
 import sys
@@ -15,7 +16,7 @@ try:
 except ImportError:  # a source install without Cython: the pure modules serve
     cythonize = None
 
-_SOURCES = sorted(Path("src").glob("quipu/**/_fast.pyx"))
+_SOURCES = sorted(Path("src").glob("quipu/**/_*.pyx"))
 
 
 def _module_name(source: Path) -> str:

@@ -25,6 +25,7 @@ from quipu.model.ids import ZERO_UUID, LogOffset, Offset
 from quipu.storage.epochs import EpochHistory
 from quipu.storage.producers import ProducerStates
 from quipu.wire.record_batch import Record, decode_records
+from quipu.wire.scan_run import Run
 from quipu.wire.stored_batch import PREFIX_SIZE, StoredHeader
 
 STATE_SIZE_MAX: Final = 64 << 20  # decoded bytes of one checkpoint; far above PRODUCERS_MAX
@@ -49,6 +50,10 @@ class LogState:
                 self.producers.note(header.batch, header.base_offset, now_ms)
         elif header.batch_type == LOG_START:
             self.log_start_offset = decode_log_start(stored)
+
+    def replay_run(self, run: Run, now_ms: int) -> None:
+        """Take in data batches of the epoch that was replayed last."""
+        self.producers.note_run(run.producers, now_ms)
 
 
 class Checkpoint(NamedTuple):

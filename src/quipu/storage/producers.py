@@ -18,18 +18,23 @@ healthy client for good.  What that costs: a duplicate sent after the expiry is 
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 the library's own name is too short to read
 from typing import Final, NamedTuple
 
 from quipu.model.errors import Code, MalformedBytes, RequestError
 from quipu.model.ids import Offset, ProducerId, TimestampMs
+from quipu.wire import scan_run
 from quipu.wire.record_batch import BatchHeader
+from quipu.wire.scan_run import RunProducer
 
 BATCHES_KEPT: Final = 5
 PRODUCERS_MAX: Final = 10_000
 SEQUENCE_COUNT: Final = 1 << 31
+
+assert scan_run.BATCHES_KEPT >= BATCHES_KEPT  # else `note_run` would know less than `note` (P2)
+assert scan_run.PRODUCERS_MAX <= PRODUCERS_MAX // 10  # one eviction makes room for a run
 
 _STATE: Final = Struct(">qhqB")  # producer id, epoch, last seen, number of batches
 _BATCH: Final = Struct(">iiq")  # first sequence, last sequence, base offset
@@ -107,6 +112,31 @@ class ProducerStates:
         last = (first + header.last_offset_delta) % SEQUENCE_COUNT
         producer.last_seen_ms = now_ms
         producer.batches.append(SeenBatch(first, last, base_offset))
+
+    def note_run(self, run: Sequence[RunProducer], now_ms: int) -> None:
+        """The last batches of each producer in a run were appended: as `note` for each batch.
+
+        Room for all of them is made first, so no batch of the run is forgotten (P4).
+        """
+        known = self._producers
+        count_known = 0
+        for producer_id, _, _ in run:
+            if (producer := known.get(producer_id)) is not None:
+                producer.last_seen_ms = now_ms
+                count_known += 1
+        if len(known) + len(run) - count_known > PRODUCERS_MAX:
+            self._evict()
+        for producer_id, epoch, batches in run:
+            producer = known.get(producer_id)
+            if producer is None:
+                producer = known[producer_id] = _Producer(epoch)
+            elif producer.epoch != epoch:
+                producer.epoch = epoch
+                producer.batches.clear()
+            producer.last_seen_ms = now_ms
+            for first, delta, base_offset in batches:
+                last = (first + delta) % SEQUENCE_COUNT
+                producer.batches.append(SeenBatch(first, last, base_offset))
 
     def _evict(self) -> None:
         """Make room by a tenth, so that the search is rare (P4)."""

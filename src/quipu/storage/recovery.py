@@ -29,6 +29,7 @@ from quipu.storage.place import CleanStop, Memory, Place
 from quipu.storage.producers import ProducerStates
 from quipu.storage.scan import Scan, Scanned
 from quipu.storage.segment import LOG_SUFFIX, NAME_DIGITS, Segment, segment_path
+from quipu.wire.scan_run import Run
 from quipu.wire.stored_batch import STORED_HEADER_SIZE, Fault, check_body, check_header
 
 UNFINISHED_SUFFIX: Final = ".new"  # was to replace another file: without it nothing is lost
@@ -196,7 +197,10 @@ class _Recovery:
         finally:
             segment.file = None
 
-    def _visit(self, batch: Scanned) -> None:
+    def _visit(self, batch: Scanned | Run) -> None:
+        if isinstance(batch, Run):
+            self.state.replay_run(batch, self.now_ms)
+            return
         if batch.position > 0:
             self.state.replay(batch.header, batch.stored, self.now_ms)
             return

@@ -3,12 +3,16 @@
 Used where bytes are not trusted yet: after a crash, for a segment without a sound index, and for
 truncation.  A scan stops at the first batch that is not whole, not what was written, or not what
 must come next, and says why; it never skips (a batch after a bad one may be anything).
+
+Batches come one by one; between two of them, `skim` walks at once over those that are plain
+(wire/scan_run.py), which is how the many small batches of a segment are checked in C.
 """
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from quipu.runtime.disk import File
+from quipu.wire.scan_run import Expected, Run, scan_run
 from quipu.wire.stored_batch import (
     STORED_HEADER_SIZE,
     Fault,
@@ -43,12 +47,12 @@ class Scan:
         self.end_offset = end_offset
         self._file = file
         self._size = file.size
+        self._epoch: int | None = None  # the leader epoch that was visited last
         self._window = memoryview(b"")
         self._window_start = 0
 
     def __iter__(self) -> Iterator[Scanned]:
-        position = self.position
-        while position < self._size:
+        while (position := self.position) < self._size:
             start = self._have(STORED_HEADER_SIZE)
             header = check_header(self._window, start, end=self._size - self._window_start)
             if isinstance(header, Fault):
@@ -62,8 +66,29 @@ class Scan:
             self.position = position + size
             self.log_end = header.log_offset + header.last_offset_delta + 1
             self.end_offset = header.next_offset
+            self._epoch = header.leader_epoch if position > 0 else None
             yield Scanned(position, header, self._window[start : start + size])
-            position += size
+
+    def skim(self, *, mark_due: int, mark_interval: int) -> Run | None:
+        """Walk over the plain batches that come next and are in memory; None if there are none.
+
+        Plain includes the leader epoch of the batch before.  The first batch of a file says what
+        was before it and not what it is, so the second is never skimmed.  Positions are the
+        file's.  Never sets `fault`: what is wrong is left for the batch by batch way to find.
+        """
+        if self._epoch is None or self.end_offset is None:
+            return None
+        window_start = self._window_start
+        start = self.position - window_start
+        run = scan_run(self._window, start, Expected(self.log_end, self.end_offset, self._epoch),
+                       mark_due=mark_due - window_start, mark_interval=mark_interval)
+        if run.end == start:
+            return None
+        self.position = window_start + run.end
+        self.log_end, self.end_offset = run.log_end, run.end_offset
+        return run._replace(end=self.position, marks=[
+            (offset, log_offset, window_start + position, timestamp)
+            for offset, log_offset, position, timestamp in run.marks])
 
     def _fault_of(self, start: int, header: StoredHeader) -> str | None:
         if (fault := check_body(self._window, start, header)) is not None:

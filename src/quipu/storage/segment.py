@@ -37,6 +37,7 @@ from quipu.storage.index import (
     decode_summary,
 )
 from quipu.storage.scan import Scan, Scanned
+from quipu.wire.scan_run import Run
 from quipu.wire.stored_batch import STORED_HEADER_SIZE
 
 LOG_SUFFIX: Final = ".log"
@@ -46,7 +47,7 @@ OPEN_SEGMENTS_MAX: Final = 512  # complete segments that one node keeps mapped
 TAIL_READ_SIZE: Final = 128 << 10  # up to here a copy of the tail is cheaper than a new map
 TAILS_MAX: Final = 64  # such copies that one node keeps for the next reader
 
-Visit = Callable[[Scanned], None]
+Visit = Callable[[Scanned | Run], None]
 
 _log = logging.getLogger(__name__)
 _LOG_OFFSET: Final = Struct(">8xq")  # of a stored batch
@@ -92,8 +93,8 @@ class Segment:
 
     __slots__ = ("_disk", "_index", "_opened", "_size", "_tail", "_tail_start", "_view", "base_log",
                  "base_offset", "created_ms", "end_offset", "file", "first_end", "index_due",
-                 "index_interval", "index_size_max", "is_new", "log_end", "max_timestamp", "path",
-                 "roll_ms", "roll_size")
+                 "index_interval", "index_size_max", "is_new", "kept_read", "log_end",
+                 "max_timestamp", "path", "roll_ms", "roll_size")
 
     def __init__(self, disk: Disk, opened: OpenSegments, path: str, base_log: int) -> None:
         self.path = path
@@ -118,6 +119,8 @@ class Segment:
         self._view: memoryview | None = None
         self._tail: memoryview | None = None  # what was last read of the end, for other readers
         self._tail_start = 0
+        # What was last asked of the tail, and its answer: consumers at the end all ask the same.
+        self.kept_read: tuple[tuple[int, int, int, bool], list[memoryview]] | None = None
 
     # --- what it is -------------------------------------------------------------------------
 
@@ -196,7 +199,8 @@ class Segment:
         """Drop what can be had again from the files."""
         if self.file is None:
             self._index = None
-        self._view = self._tail = None
+        self._view = None
+        self.forget_tail()
         self._opened.forget(self)
 
     # --- reading ----------------------------------------------------------------------------
@@ -233,7 +237,7 @@ class Segment:
         return tail, start
 
     def forget_tail(self) -> None:
-        self._tail = None
+        self._tail = self.kept_read = None
 
     def _map(self) -> memoryview:
         view = self._disk.map(self.path)
@@ -304,7 +308,8 @@ class Segment:
     def scan(self, file: File, visit: Visit, *, end_offset: int | None = None) -> Scan:
         """Check every batch in `file`, which is this segment's, and index it on the way.
 
-        `visit` sees each sound batch.  The result says where it ended and why.
+        `visit` sees each sound batch, or the sum of a run of plain ones.  The result says where
+        it ended and why.
         """
         self.start_index()
         scan = Scan(file, log_end=self.base_log, end_offset=end_offset)
@@ -318,9 +323,20 @@ class Segment:
             if header.batch_type == DATA:
                 self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
             visit(batch)
+            run = scan.skim(mark_due=self.index_due, mark_interval=self.index_interval)
+            if run is not None:
+                self._index_run(run)
+                visit(run)
         self.log_end = scan.log_end
         self.end_offset = scan.end_offset if scan.end_offset is not None else 0
         return scan
+
+    def _index_run(self, run: Run) -> None:
+        newest = self.max_timestamp
+        for offset, log_offset, position, timestamp in run.marks:
+            self.max_timestamp = max(newest, timestamp)
+            self.add_entry(offset, log_offset, position)
+        self.max_timestamp = max(newest, run.max_timestamp)
 
     def rebuild_index(self) -> Index:
         """Scan the complete segment and write its index anew; raises `CorruptLog`."""

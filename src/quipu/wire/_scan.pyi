@@ -1,0 +1,5 @@
+from quipu.wire._scan_pure import Expected, Run
+
+def scan_run(
+    data: memoryview, position: int, expected: Expected, *, mark_due: int, mark_interval: int
+) -> Run: ...

@@ -1,0 +1,252 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The walk over a run of plain batches in C.  `_scan_pure.py` says what it does.
+
+Every read is bounded before it happens: a header by `STORED_HEADER_SIZE`, a body by the length
+that its header tells.  No pointer outlives the buffer that it was taken from.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport getenv
+from libc.string cimport memset
+
+cdef const char *_pure = getenv(b"QUIPU_PURE")
+if _pure != NULL and _pure[0] != 0 and _pure[0] != b"0":
+    raise ImportError("QUIPU_PURE is set: the compiled functions stay unused")
+
+from crc32c import crc32c as _crc32c_of_package
+
+from quipu.model import batch_types, ids
+from quipu.wire import _scan_pure, stored_batch
+from quipu.wire._scan_pure import Run
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    static uint16_t quipu_u16(const uint8_t *p) {
+        return (uint16_t)((p[0] << 8) | p[1]);
+    }
+    static uint32_t quipu_u32(const uint8_t *p) {
+        return ((uint32_t)quipu_u16(p) << 16) | quipu_u16(p + 2);
+    }
+    static uint64_t quipu_u64(const uint8_t *p) {
+        return ((uint64_t)quipu_u32(p) << 32) | quipu_u32(p + 4);
+    }
+
+    #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    #include <nmmintrin.h>
+    static int quipu_has_crc(void) {
+        return __builtin_cpu_supports("sse4.2");
+    }
+    __attribute__((target("sse4.2")))
+    static uint32_t quipu_crc(const uint8_t *p, size_t size) {
+        uint64_t state = 0xFFFFFFFF;
+        for (; size >= 8; p += 8, size -= 8) {
+            uint64_t word;
+            memcpy(&word, p, 8);
+            state = _mm_crc32_u64(state, word);
+        }
+        for (; size > 0; p++, size--)
+            state = _mm_crc32_u8((uint32_t)state, *p);
+        return ~(uint32_t)state;
+    }
+    #else
+    static int quipu_has_crc(void) { return 0; }
+    static uint32_t quipu_crc(const uint8_t *p, size_t size) { return 0; }
+    #endif
+    """
+    uint16_t quipu_u16(const uint8_t *p)
+    uint32_t quipu_u32(const uint8_t *p)
+    uint64_t quipu_u64(const uint8_t *p)
+    int quipu_has_crc()
+    uint32_t quipu_crc(const uint8_t *p, size_t size)
+
+cdef enum:
+    DATA = 1
+    LAYOUT = 1
+    MAGIC = 2
+    STORED_HEADER_SIZE = 77
+    BEFORE_LENGTH_END = 28  # of a stored batch: what its length does not count
+    BATCH_LENGTH_MIN = 49
+    COVERED_START = 4
+    COVERED_SIZE = 33
+    BODY_CRC_START = 37
+    BATCHES_KEPT = 5
+    PRODUCERS_MAX = 256
+    SLOTS = 1024  # a power of two, so large that few ids share a slot
+    INLINE_CRC_MAX = 1024  # above, the package's three-way CRC is faster than one stream
+
+cdef int64_t BATCH_LENGTH_MAX = stored_batch.BATCH_LENGTH_MAX
+cdef int64_t OFFSET_MAX = _scan_pure.OFFSET_MAX
+cdef int64_t NO_TIMESTAMP = ids.NO_TIMESTAMP
+cdef int _has_crc = quipu_has_crc()
+
+assert DATA == batch_types.DATA
+assert STORED_HEADER_SIZE == stored_batch.STORED_HEADER_SIZE
+assert COVERED_START == stored_batch.COVERED_START
+assert COVERED_SIZE == stored_batch.COVERED_END - COVERED_START
+assert BATCHES_KEPT == _scan_pure.BATCHES_KEPT
+assert PRODUCERS_MAX == _scan_pure.PRODUCERS_MAX
+
+
+cdef struct Batch:
+    int32_t base_sequence
+    int32_t last_offset_delta
+    int64_t base_offset
+
+
+cdef struct Producer:
+    int64_t producer_id
+    int64_t count  # of its batches in the run; the last few are in a ring
+    int16_t epoch
+    Batch batches[BATCHES_KEPT]
+
+
+cdef struct Producers:
+    int count
+    uint16_t slots[SLOTS]  # 1 + the producer's number, 0: free; the next slot if taken
+    Producer found[PRODUCERS_MAX]  # in the order of their first batches
+
+
+cdef inline Producer *producer_of(Producers *producers, int64_t producer_id,
+                                  int16_t epoch) noexcept:
+    """The producer with this id, made if it is new; NULL if there is no room."""
+    cdef uint64_t slot = (<uint64_t>producer_id) & (SLOTS - 1)
+    cdef Producer *producer
+    while producers.slots[slot] != 0:
+        producer = &producers.found[producers.slots[slot] - 1]
+        if producer.producer_id == producer_id:
+            return producer
+        slot = (slot + 1) & (SLOTS - 1)
+    if producers.count == PRODUCERS_MAX:
+        return NULL
+    producer = &producers.found[producers.count]
+    producers.count += 1
+    producers.slots[slot] = <uint16_t>producers.count
+    producer.producer_id = producer_id
+    producer.epoch = epoch
+    producer.count = 0
+    return producer
+
+
+cdef bint note(Producers *producers, const uint8_t *at) noexcept:
+    """See `_scan_pure._note`; `at` is the stored batch, which has a producer."""
+    cdef int16_t epoch = <int16_t>quipu_u16(at + 67)
+    cdef int32_t base_sequence = <int32_t>quipu_u32(at + 69)
+    cdef Producer *producer
+    cdef Batch *batch
+    if base_sequence < 0:
+        return False
+    producer = producer_of(producers, <int64_t>quipu_u64(at + 59), epoch)
+    if producer == NULL or producer.epoch != epoch:
+        return False
+    batch = &producer.batches[producer.count % BATCHES_KEPT]
+    batch.base_sequence = base_sequence
+    batch.last_offset_delta = <int32_t>quipu_u32(at + 39)
+    batch.base_offset = <int64_t>quipu_u64(at + 16)
+    producer.count += 1
+    return True
+
+
+cdef list listed(Producers *producers):
+    cdef list found = []
+    cdef list batches
+    cdef Producer *producer
+    cdef Batch *batch
+    cdef int64_t number
+    cdef int index
+    for index in range(producers.count):
+        producer = &producers.found[index]
+        batches = []
+        for number in range(max(0, producer.count - BATCHES_KEPT), producer.count):
+            batch = &producer.batches[number % BATCHES_KEPT]
+            batches.append((batch.base_sequence, batch.last_offset_delta, batch.base_offset))
+        found.append((producer.producer_id, producer.epoch, batches))
+    return found
+
+
+cdef struct Walk:
+    const uint8_t *data
+    Py_ssize_t size
+    Py_ssize_t position
+    int64_t log_end
+    int64_t end_offset
+    int32_t leader_epoch
+
+
+cdef inline Py_ssize_t size_of_next(Walk *walk) noexcept:
+    """The size of the batch at the position if all of its header is plain, else 0."""
+    cdef const uint8_t *at
+    cdef int64_t length
+    if walk.size - walk.position < STORED_HEADER_SIZE:
+        return 0
+    at = walk.data + walk.position
+    length = <int32_t>quipu_u32(at + 24)
+    if (
+        at[4] != DATA or at[5] != LAYOUT or quipu_u16(at + 6) != 0 or at[32] != MAGIC
+        or length < BATCH_LENGTH_MIN or length > BATCH_LENGTH_MAX
+        or length + BEFORE_LENGTH_END > walk.size - walk.position
+        or <int64_t>quipu_u64(at + 8) != walk.log_end
+        or <int64_t>quipu_u64(at + 16) != walk.end_offset
+        or <int32_t>quipu_u32(at + 28) != walk.leader_epoch
+        or <int32_t>quipu_u32(at + 39) < 0
+        or walk.log_end < 0 or walk.log_end > OFFSET_MAX
+        or walk.end_offset < 0 or walk.end_offset > OFFSET_MAX
+    ):
+        return 0
+    return <Py_ssize_t>(length + BEFORE_LENGTH_END)
+
+
+cdef inline int has_crc(object view, Walk *walk, Py_ssize_t start, Py_ssize_t size,
+                        uint32_t crc) except -1:
+    """Have the `size` bytes, `start` bytes into the batch, this checksum?"""
+    start += walk.position
+    if _has_crc and size <= INLINE_CRC_MAX:
+        return quipu_crc(walk.data + start, size) == crc
+    return <uint32_t>_crc32c_of_package(view[start:start + size]) == crc
+
+
+def scan_run(object data, Py_ssize_t position, object expected, *, int64_t mark_due,
+             int64_t mark_interval):
+    """See `_scan_pure.scan_run`."""
+    cdef Py_buffer buffer
+    cdef Walk walk
+    cdef Producers producers
+    cdef const uint8_t *at
+    cdef Py_ssize_t size
+    cdef int64_t newest = NO_TIMESTAMP
+    cdef int64_t delta
+    cdef list marks = []
+    assert position >= 0, position
+    if max(expected.log_offset, expected.offset) > OFFSET_MAX:
+        return _scan_pure.scan_run(
+            data, position, expected, mark_due=mark_due, mark_interval=mark_interval)
+    walk.log_end, walk.end_offset, walk.leader_epoch = expected
+    producers.count = 0
+    memset(producers.slots, 0, sizeof(producers.slots))
+    view = memoryview(data)
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        walk.data, walk.size, walk.position = <const uint8_t *>buffer.buf, buffer.len, position
+        while (size := size_of_next(&walk)) != 0:
+            at = walk.data + walk.position
+            if not has_crc(view, &walk, COVERED_START, COVERED_SIZE, quipu_u32(at)):
+                break
+            if not has_crc(view, &walk, BODY_CRC_START, size - BODY_CRC_START,
+                           quipu_u32(at + 33)):
+                break
+            if at[59] < 0x80 and not note(&producers, at):  # a producer's id is not negative
+                break
+            if walk.position >= mark_due:
+                marks.append((walk.end_offset, walk.log_end, walk.position, newest))
+                mark_due = walk.position + mark_interval
+            newest = max(newest, <int64_t>quipu_u64(at + 51))
+            delta = <int32_t>quipu_u32(at + 39)
+            walk.log_end += delta + 1
+            walk.end_offset += delta + 1
+            walk.position += size
+    finally:
+        PyBuffer_Release(&buffer)
+    return Run(walk.position, walk.log_end, walk.end_offset, newest, marks, listed(&producers))

@@ -1,0 +1,89 @@
+"""The run of plain batches at a place in a segment: the plain twin and oracle of `_scan.pyx`.
+
+A scan checks every byte of a segment.  Nearly all of it is data batches that follow each other
+as they must; this walks over those at once and tells their sum, so that a scan looks one by one
+only at what is left: internal batches, a new leader epoch, and whatever is wrong.
+
+Plain is a data batch that lies whole in the buffer, whose checksums, layout and lengths are right,
+which has the offsets that come next, both at most `OFFSET_MAX`, and the leader epoch expected.
+If it has a producer, its sequence is not negative, the producer's epoch is that of its batches
+earlier in the run, and the run has seen at most `PRODUCERS_MAX` producers.
+A run ends before the first batch that is not plain and does not say why; it never raises.
+"""
+
+from typing import Final, NamedTuple
+
+from quipu.model.batch_types import DATA
+from quipu.model.ids import NO_TIMESTAMP
+from quipu.wire.stored_batch import Fault, StoredHeader, check_stored
+
+BATCHES_KEPT: Final = 5  # of each producer, the last ones
+PRODUCERS_MAX: Final = 256  # of one run
+OFFSET_MAX: Final = 1 << 62  # far from where sums overflow in C
+
+Mark = tuple[int, int, int, int]  # offset, log offset, position, largest timestamp before it
+RunBatch = tuple[int, int, int]  # base sequence, last offset delta, base offset
+RunProducer = tuple[int, int, list[RunBatch]]  # id, epoch, batches from old to new
+
+
+class Expected(NamedTuple):
+    """What the next batch must have."""
+
+    log_offset: int
+    offset: int
+    leader_epoch: int
+
+
+class Run(NamedTuple):
+    """The sum of the batches of a run."""
+
+    end: int  # position after the last one
+    log_end: int
+    end_offset: int
+    max_timestamp: int  # NO_TIMESTAMP if all are older
+    marks: list[Mark]  # the batches that an index names
+    producers: list[RunProducer]  # in the order of their first batches in the run
+
+
+def scan_run(
+    data: memoryview, position: int, expected: Expected, *, mark_due: int, mark_interval: int
+) -> Run:
+    """Walk the run at `position`.
+
+    The first batch at or after `mark_due` is marked, and then one per `mark_interval` bytes.
+    """
+    log_end, end_offset, leader_epoch = expected
+    newest: int = NO_TIMESTAMP
+    marks: list[Mark] = []
+    producers: dict[int, RunProducer] = {}
+    while True:
+        header = check_stored(data, position)
+        if (isinstance(header, Fault) or header.batch_type != DATA
+                or header.log_offset != log_end or header.base_offset != end_offset
+                or header.leader_epoch != leader_epoch or header.last_offset_delta < 0
+                or not 0 <= log_end <= OFFSET_MAX or not 0 <= end_offset <= OFFSET_MAX
+                or (header.producer_id >= 0 and not _note(producers, header))):
+            return Run(position, log_end, end_offset, newest, marks, list(producers.values()))
+        if position >= mark_due:
+            marks.append((end_offset, log_end, position, newest))
+            mark_due = position + mark_interval
+        newest = max(newest, header.max_timestamp)
+        log_end += header.last_offset_delta + 1
+        end_offset += header.last_offset_delta + 1
+        position += header.size
+
+
+def _note(producers: dict[int, RunProducer], header: StoredHeader) -> bool:
+    """Add a batch to those of its producer; False if it does not fit with them."""
+    known = producers.get(header.producer_id)
+    if header.base_sequence < 0 or (known is None and len(producers) == PRODUCERS_MAX):
+        return False
+    if known is None:
+        known = producers[header.producer_id] = (header.producer_id, header.producer_epoch, [])
+    elif known[1] != header.producer_epoch:
+        return False
+    batches = known[2]
+    batches.append((header.base_sequence, header.last_offset_delta, header.base_offset))
+    if len(batches) > BATCHES_KEPT:
+        del batches[0]
+    return True
