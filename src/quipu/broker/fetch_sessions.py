@@ -73,7 +73,7 @@ class FetchSession:
         self.targets[key] = self.targets.pop(key)
 
     def __iter__(self) -> Iterator[FetchTarget]:
-        return iter(list(self.targets.values()))
+        return iter(self.targets.values())
 
 
 class FetchSessions:

@@ -15,11 +15,13 @@ from quipu.model.errors import Code, OffsetOutOfRange, QuipuError
 from quipu.model.ids import Epoch, Offset
 from quipu.wire.fetch_codec import FetchedPart
 
+Answered = tuple[FetchTarget, FetchedPart]
+
 
 class Found(NamedTuple):
     """What one pass found."""
 
-    parts: list[tuple[FetchTarget, FetchedPart]]
+    parts: list[Answered]
     size: int  # bytes of all records
     failed: bool  # something the client should hear of now
 
@@ -27,20 +29,43 @@ class Found(NamedTuple):
 def read(broker: Broker, session: FetchSession, size_max: int) -> Found:
     """Read every target of the session once."""
     size_left = min(size_max, broker.settings.fetch_max_bytes)
-    parts: list[tuple[FetchTarget, FetchedPart]] = []
+    find = broker.partitions.find_for_wire
+    parts: list[Answered] = []
     size = 0
     failed = False
     incremental = session.incremental
     for target in session:
-        partition = broker.partitions.find_for_wire(target.topic, target.partition)
-        if incremental and partition is not None and _is_quiet(target, partition):
+        partition = find(target.topic, target.partition)
+        if partition is None:
+            part = FetchedPart(target.partition, _unknown(broker, target))
+        elif incremental and _is_quiet(target, partition):
             continue  # most of many partitions, most of the time
-        part = _read_one(broker, target, partition, max(size_left, 0), min_one=size == 0)
+        else:
+            part = _read_one(target, partition, max(size_left, 0), min_one=size == 0)
         parts.append((target, part))
         size += part.size
         size_left -= part.size
         failed = failed or part.error_code != 0 or part.diverging_end_offset >= 0
     return Found(parts, size, failed)
+
+
+def news(session: FetchSession, parts: list[Answered]) -> list[Answered]:
+    """Those of `parts` that the client is to be told; the session remembers that it was."""
+    told_now = []
+    for target, part in parts:
+        told = (part.high_watermark, part.log_start_offset)
+        if part.size:
+            session.served(target.key)
+        elif (
+            session.incremental
+            and part.error_code == 0
+            and target.told == told
+            and part.diverging_end_offset < 0
+        ):
+            continue
+        target.told = told if part.error_code == 0 else None
+        told_now.append((target, part))
+    return told_now
 
 
 def _is_quiet(target: FetchTarget, partition: Partition) -> bool:
@@ -55,40 +80,35 @@ def _is_quiet(target: FetchTarget, partition: Partition) -> bool:
 
 
 def _read_one(
-    broker: Broker,
-    target: FetchTarget,
-    partition: Partition | None,
-    size_left: int,
-    *,
-    min_one: bool,
+    target: FetchTarget, partition: Partition, size_left: int, *, min_one: bool
 ) -> FetchedPart:
-    if partition is None:
-        return FetchedPart(target.partition, _unknown(broker, target))
-    if partition.failed is not None:
-        return FetchedPart(target.partition, partition.failed.code)
     log = partition.log
+    index, offset = target.partition, target.offset
+    if log.failure is not None:
+        return FetchedPart(index, log.failure.code)
     code = check_epoch(target.leader_epoch, partition.leader_epoch)
     if code:
-        return FetchedPart(target.partition, code)
-    high_watermark = partition.high_watermark
-    diverging = _diverging(target, partition)
-    if diverging is not None:
-        return FetchedPart(
-            target.partition, 0, high_watermark, high_watermark, log.log_start_offset,
-            diverging_epoch=diverging[0], diverging_end_offset=diverging[1])
+        return FetchedPart(index, code)
+    high_watermark = log.high_watermark
+    if target.last_fetched_epoch >= 0:
+        diverging = _diverging(target, partition)
+        if diverging is not None:
+            return FetchedPart(
+                index, 0, high_watermark, high_watermark, log.log_start_offset,
+                diverging_epoch=diverging[0], diverging_end_offset=diverging[1])
+    if offset == high_watermark:  # at the end, as consumers are who wait for more
+        return FetchedPart(index, 0, high_watermark, high_watermark, log.log_start_offset)
     try:
         records = log.read(
-            Offset(target.offset), min(size_left, target.size_max),
-            end=high_watermark, min_one=min_one)
+            Offset(offset), min(size_left, target.size_max), end=high_watermark, min_one=min_one)
     except OffsetOutOfRange:
         return FetchedPart(
-            target.partition, Code.OFFSET_OUT_OF_RANGE, high_watermark, high_watermark,
-            log.log_start_offset)
+            index, Code.OFFSET_OUT_OF_RANGE, high_watermark, high_watermark, log.log_start_offset)
     except QuipuError as error:
-        return FetchedPart(target.partition, error.code)
+        return FetchedPart(index, error.code)
+    size = len(records[0]) if len(records) == 1 else sum(map(len, records))
     return FetchedPart(
-        target.partition, 0, high_watermark, high_watermark, log.log_start_offset,
-        records, sum(map(len, records)))
+        index, 0, high_watermark, high_watermark, log.log_start_offset, records, size)
 
 
 def _unknown(broker: Broker, target: FetchTarget) -> Code:
@@ -106,8 +126,6 @@ def check_epoch(asked: int, current: Epoch) -> int:
 
 def _diverging(target: FetchTarget, partition: Partition) -> tuple[int, int] | None:
     """Where the client's history and this log part ways, if they do (KIP-595)."""
-    if target.last_fetched_epoch < 0:
-        return None
     epoch, end = partition.log.epoch_end(Epoch(target.last_fetched_epoch))
     if epoch == target.last_fetched_epoch and end >= target.offset:
         return None

@@ -58,6 +58,10 @@ def read(
 ) -> list[memoryview]:
     """Data batches from the one that holds `offset`, across segments; see `Log.read`."""
     number = len(segments) - 1
+    asked = offset, max_bytes, end, min_one
+    kept = segments[number].kept_read
+    if kept is not None and kept[0] == asked:
+        return kept[1]  # below `end` a segment only ever stays as it is
     if offset < segments[number].base_offset:
         number = bisect_right(segments, offset, key=_base_offset) - 1
     position = segments[number].find_offset(offset)
@@ -75,9 +79,11 @@ def read(
                 raise CorruptLog(f"{segment.path}: {error}") from error
             buffers += found
             max_bytes -= size
+            position = start + stopped
+            if start > 0 and len(buffers) == len(found):  # all of it is from the copy of the tail
+                segment.kept_read = asked, buffers
             if stopped < len(view) or max_bytes <= 0:
                 return buffers
-            position = start + stopped
         number, position = number + 1, 0
     return buffers
 

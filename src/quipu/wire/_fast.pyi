@@ -1,4 +1,5 @@
 from quipu.wire._fast_pure import Part
+from quipu.wire.fetch_codec import Buffer, FetchCall, FetchedPart
 from quipu.wire.produce_codec import ProducedPart
 from quipu.wire.record_batch import BatchHeader
 
@@ -8,6 +9,16 @@ def parse_produce(
 def encode_one_part(
     correlation_id: int, version: int, topic: str | bytes, part: ProducedPart
 ) -> bytes: ...
+def parse_fetch(frame: memoryview, position: int, version: int) -> FetchCall: ...
+def encode_one_fetched(
+    correlation_id: int,
+    version: int,
+    topic: str | bytes,
+    part: FetchedPart,
+    *,
+    session_id: int,
+    committed_only: bool,
+) -> list[Buffer]: ...
 def check_batch(data: memoryview, *, size_max: int) -> BatchHeader: ...
 def stamp(
     batch: memoryview | bytearray,

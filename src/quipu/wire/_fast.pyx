@@ -28,6 +28,7 @@ if _pure != NULL and _pure[0] != 0 and _pure[0] != b"0":
 from crc32c import crc32c as _crc32c_of_package
 
 from quipu.wire import _fast_pure
+from quipu.wire.fetch_codec import FetchCall, FetchedFrom
 from quipu.wire.record_batch import BatchHeader
 
 cdef extern from *:
@@ -103,17 +104,22 @@ cdef enum:
     CLIENT_ID_START = 8  # of a request: after api key, api version and correlation id
     PART_SIZE = 30  # of an answer: index, error code, three numbers of eight bytes
     SHORT_NAME_MAX = 126  # its compact length takes one byte
+    FETCHED_HEAD_MAX = 256  # of an answer with a short name: all before its records
     INLINE_CRC_MAX = 1024  # above, the package's three-way CRC is faster than one stream
 
 # After a partition's numbers: no record errors, no message, no tagged fields of partition and
 # topic, no throttling, no tagged fields.
 cdef const char *PART_END = b"\x01\0\0\0\0\0\0\0\0"
+# After a partition's records: no tagged fields of partition, topic and answer.
+cdef const char *FETCHED_END = b"\0\0\0"
+cdef bytes _fetched_end = FETCHED_END[:3]
 cdef int64_t OFFSET_MAX = (<int64_t>1 << 62)
 cdef int _has_crc = quipu_has_crc()
 cdef Py_ssize_t _partitions_max = _fast_pure.PRODUCE_PARTITIONS_MAX
+cdef Py_ssize_t _fetch_size_max = _fast_pure.FETCH_SIZE_MAX
 
 
-# ---------------------------------------------------------------- Produce requests
+# ---------------------------------------------------------------- bytes of requests
 
 cdef struct Cursor:
     const uint8_t *data
@@ -187,6 +193,32 @@ cdef object take_string(Cursor *cursor, bint flexible):
     return PyUnicode_DecodeUTF8(<const char *>cursor.data + start, <Py_ssize_t>size, NULL)
 
 
+cdef inline int64_t take_int64(Cursor *cursor) noexcept:
+    cdef Py_ssize_t start = take(cursor, 8)
+    return 0 if cursor.bad else <int64_t>quipu_u64(cursor.data + start)
+
+
+cdef inline int64_t take_count(Cursor *cursor, bint flexible) noexcept:
+    """The length of an array, which is not null and has at least a byte for every entry."""
+    cdef int64_t count = take_size(cursor, flexible, True)
+    if count < 0 or count > cursor.size - cursor.position:
+        cursor.bad = True
+        return 0
+    return count
+
+
+cdef object take_topic(Cursor *cursor, bint flexible, bint with_id):
+    """A topic's name or id, None if there is none; raises UnicodeDecodeError."""
+    cdef Py_ssize_t start
+    if not with_id:
+        return take_string(cursor, flexible)
+    start = take(cursor, TOPIC_ID_SIZE)
+    return None if cursor.bad else PyBytes_FromStringAndSize(
+        <const char *>cursor.data + start, TOPIC_ID_SIZE)
+
+
+# ---------------------------------------------------------------- Produce
+
 cdef object parse(Cursor *cursor, int version):
     """The whole request, or None if anything about it is not plainly right."""
     cdef bint flexible = version >= 9
@@ -199,21 +231,12 @@ cdef object parse(Cursor *cursor, int version):
     transactional_id = take_string(cursor, flexible)
     acks = take_int16(cursor)
     timeout_ms = take_int32(cursor)
-    topic_count = take_size(cursor, flexible, True)
-    if topic_count < 0 or topic_count > cursor.size - cursor.position:
-        return None
+    topic_count = take_count(cursor, flexible)
     while topic_count > 0 and not cursor.bad:
         topic_count -= 1
-        if version >= 13:
-            start = take(cursor, TOPIC_ID_SIZE)
-            topic = None if cursor.bad else PyBytes_FromStringAndSize(
-                <const char *>cursor.data + start, TOPIC_ID_SIZE)
-        else:
-            topic = take_string(cursor, flexible)
-        partition_count = take_size(cursor, flexible, True)
-        if topic is None or partition_count < 0:
-            return None
-        if partition_count > cursor.size - cursor.position:
+        topic = take_topic(cursor, flexible, version >= 13)
+        partition_count = take_count(cursor, flexible)
+        if topic is None:
             return None
         while partition_count > 0 and not cursor.bad:
             partition_count -= 1
@@ -318,11 +341,191 @@ def encode_one_part(int32_t correlation_id, int version, object topic, object pa
     return frame
 
 
-# ---------------------------------------------------------------- batches
+# ---------------------------------------------------------------- Fetch
 
 cdef inline void put_item(object into, Py_ssize_t index, object value):
     Py_INCREF(value)  # the tuple takes over a reference
     PyTuple_SET_ITEM(into, index, value)
+
+
+cdef object take_target(Cursor *cursor, int version, object topic):
+    """One partition of a Fetch request, up to its tagged fields."""
+    cdef int32_t partition = take_int32(cursor)
+    cdef int32_t leader_epoch = take_int32(cursor) if version >= 9 else -1
+    cdef int64_t offset = take_int64(cursor)
+    cdef int32_t last_fetched_epoch = take_int32(cursor) if version >= 12 else -1
+    cdef PyTypeObject *cls = <PyTypeObject *>FetchedFrom
+    cdef object target
+    if version >= 5:
+        take(cursor, 8)  # a follower's log start offset
+    target = cls.tp_alloc(cls, 6)
+    put_item(target, 0, topic)
+    put_item(target, 1, PyLong_FromLongLong(partition))
+    put_item(target, 2, PyLong_FromLongLong(offset))
+    put_item(target, 3, PyLong_FromLongLong(take_int32(cursor)))
+    put_item(target, 4, PyLong_FromLongLong(leader_epoch))
+    put_item(target, 5, PyLong_FromLongLong(last_fetched_epoch))
+    return target
+
+
+cdef inline void take_no_tags(Cursor *cursor, bint flexible) noexcept:
+    """Tagged fields are the twin's: some of them mean something in a Fetch request."""
+    if flexible and take_uvarint(cursor) != 0:
+        cursor.bad = True
+
+
+cdef list take_targets(Cursor *cursor, int version):
+    cdef bint flexible = version >= 12
+    cdef int64_t topic_count = take_count(cursor, flexible)
+    cdef int64_t partition_count
+    cdef list targets = []
+    while topic_count > 0 and not cursor.bad:
+        topic_count -= 1
+        topic = take_topic(cursor, flexible, version >= 13)
+        if topic is None:
+            cursor.bad = True
+        partition_count = take_count(cursor, flexible)
+        while partition_count > 0 and not cursor.bad:
+            partition_count -= 1
+            targets.append(take_target(cursor, version, topic))
+            take_no_tags(cursor, flexible)
+        take_no_tags(cursor, flexible)
+    return targets
+
+
+cdef list take_forgotten(Cursor *cursor, int version):
+    cdef bint flexible = version >= 12
+    cdef int64_t topic_count = take_count(cursor, flexible)
+    cdef int64_t partition_count
+    cdef list forgotten = []
+    while topic_count > 0 and not cursor.bad:
+        topic_count -= 1
+        topic = take_topic(cursor, flexible, version >= 13)
+        if topic is None:
+            cursor.bad = True
+        partition_count = take_count(cursor, flexible)
+        while partition_count > 0 and not cursor.bad:
+            partition_count -= 1
+            forgotten.append((topic, take_int32(cursor)))
+        take_no_tags(cursor, flexible)
+    return forgotten
+
+
+cdef object parse_fetch_body(Cursor *cursor, int version):
+    """The whole request, or None if anything about it is not plainly right."""
+    cdef bint flexible = version >= 12
+    cdef PyTypeObject *cls = <PyTypeObject *>FetchCall
+    cdef object call = cls.tp_alloc(cls, 8)
+    cdef Py_ssize_t isolation
+    if version < 15:
+        take(cursor, 4)  # a follower's id
+    put_item(call, 0, PyLong_FromLongLong(take_int32(cursor)))
+    put_item(call, 1, PyLong_FromLongLong(take_int32(cursor)))
+    put_item(call, 2, PyLong_FromLongLong(take_int32(cursor)))
+    isolation = take(cursor, 1)
+    put_item(call, 3, PyLong_FromLongLong(0 if cursor.bad else <signed char>cursor.data[isolation]))
+    put_item(call, 4, PyLong_FromLongLong(take_int32(cursor) if version >= 7 else 0))
+    put_item(call, 5, PyLong_FromLongLong(take_int32(cursor) if version >= 7 else -1))
+    put_item(call, 6, take_targets(cursor, version))
+    put_item(call, 7, take_forgotten(cursor, version) if version >= 7 else [])
+    if version >= 11 and take_string(cursor, flexible) is None:  # the client's rack
+        return None
+    take_no_tags(cursor, flexible)
+    return None if cursor.bad or cursor.position != cursor.size else call
+
+
+def parse_fetch(object frame, Py_ssize_t position, int version):
+    """See `_fast_pure.parse_fetch`."""
+    cdef Py_buffer buffer
+    cdef Cursor cursor
+    cdef object result = None
+    assert 4 <= version <= 18, version
+    assert position >= -1, position
+    PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE)
+    try:
+        cursor.data = <const uint8_t *>buffer.buf
+        cursor.position = max(position, 0)
+        cursor.size = buffer.len
+        cursor.bad = buffer.len > _fetch_size_max
+        if position == -1:
+            skip_header(&cursor, version >= 12)
+        try:
+            result = parse_fetch_body(&cursor, version)
+        except UnicodeDecodeError:
+            result = None
+    finally:
+        PyBuffer_Release(&buffer)
+    if result is None:
+        return _fast_pure.parse_fetch(frame, position, version)
+    return result
+
+
+cdef inline Py_ssize_t put_uvarint(uint8_t *out, uint64_t value) noexcept:
+    """Write `value`; gives how many bytes it takes, at most ten."""
+    cdef Py_ssize_t size = 0
+    while value >= 0x80:
+        out[size] = <uint8_t>(value | 0x80)
+        value >>= 7
+        size += 1
+    out[size] = <uint8_t>value
+    return size + 1
+
+
+def encode_one_fetched(int32_t correlation_id, int version, object topic, object part, *,
+                       int32_t session_id, bint committed_only):
+    """See `fetch_codec.encode_one_fetched`."""
+    cdef uint8_t head[FETCHED_HEAD_MAX]
+    cdef uint8_t *out = head
+    cdef bint is_id = type(topic) is bytes
+    cdef const char *name
+    cdef Py_ssize_t name_size, size
+    cdef int64_t records_size
+    cdef list buffers
+    (index, code, high_watermark, stable, log_start, records, part_size, preferred,
+     diverging_epoch, diverging_end) = part
+    if is_id:
+        name, name_size = PyBytes_AsString(topic), len(topic)
+    else:
+        name = PyUnicode_AsUTF8AndSize(topic, &name_size)
+    if version < 12 or name_size > SHORT_NAME_MAX or diverging_epoch != -1 or diverging_end != -1:
+        return _fast_pure.encode_one_fetched(
+            correlation_id, version, topic, part, session_id=session_id,
+            committed_only=committed_only)
+    records_size = part_size
+    quipu_put32(out + 4, <uint32_t>correlation_id)
+    out[8] = 0  # no tagged fields in the header
+    quipu_put32(out + 9, 0)  # no throttling
+    quipu_put16(out + 13, 0)  # no error
+    quipu_put32(out + 15, <uint32_t>session_id)
+    out[19] = 2  # one topic
+    out += 20
+    if not is_id:
+        out[0] = <uint8_t>(name_size + 1)
+        out += 1
+    memcpy(out, name, name_size)
+    out += name_size
+    out[0] = 2  # one partition
+    quipu_put32(out + 1, <uint32_t><int32_t>index)
+    quipu_put16(out + 5, <uint16_t><int16_t>code)
+    quipu_put64(out + 7, <uint64_t><int64_t>high_watermark)
+    quipu_put64(out + 15, <uint64_t><int64_t>stable)
+    quipu_put64(out + 23, <uint64_t><int64_t>log_start)
+    out[31] = 1 if committed_only else 0  # aborted transactions: none, or not asked for
+    quipu_put32(out + 32, <uint32_t><int32_t>preferred)
+    out += 36
+    out += put_uvarint(out, <uint64_t>(records_size + 1))
+    memcpy(out, FETCHED_END, 3)
+    size = out - head
+    quipu_put32(head, <uint32_t>(size - 4 + records_size + 3))
+    if records_size == 0:
+        return [PyBytes_FromStringAndSize(<const char *>head, size + 3)]
+    buffers = [PyBytes_FromStringAndSize(<const char *>head, size)]
+    buffers.extend(records)
+    buffers.append(_fetched_end)
+    return buffers
+
+
+# ---------------------------------------------------------------- batches
 
 
 cdef object header_of(const uint8_t *data):

@@ -1,12 +1,12 @@
 """The hot path's functions in plain Python: what runs where nothing was compiled.
 
-Two of them are here; `check_batch`, `stamp` and `encode_one_part` are those of record_batch.py,
-stored_batch.py and produce_codec.py.
+Three of them are here; `check_batch`, `stamp`, `encode_one_part` and `encode_one_fetched` are
+those of record_batch.py, stored_batch.py, produce_codec.py and fetch_codec.py.
 `_fast.pyx` holds the same functions in C.  This module is their oracle: both must give equal
 results for equal bytes, and the compiled ones hand over to these whenever the bytes are not
 plainly right, so there is one place that words an error.
 
-Not here: which of the two is used (fast.py), requests other than Produce (messages/).
+Not here: which of the two is used (fast.py), requests other than Produce and Fetch (messages/).
 """
 
 from struct import Struct
@@ -15,24 +15,31 @@ from typing import Final, NoReturn
 
 from quipu.model.batch_types import DATA
 from quipu.model.errors import MalformedBytes
+from quipu.wire.fetch_codec import FetchCall, FetchedFrom, encode_one_fetched
+from quipu.wire.messages.k01_fetch import FetchRequest
 from quipu.wire.produce_codec import body_position, encode_one_part
 from quipu.wire.record_batch import BATCH_LENGTH_MIN, LENGTH_START, check_batch
 from quipu.wire.stored_batch import PREFIX_SIZE, STORED_HEADER_SIZE, stamp
 
 __all__ = [
-    "PRODUCE_PARTITIONS_MAX", "Part", "check_batch", "encode_one_part", "parse_produce", "slices",
-    "stamp",
+    "FETCH_SIZE_MAX", "PRODUCE_PARTITIONS_MAX", "Part", "check_batch", "encode_one_fetched",
+    "encode_one_part", "parse_fetch", "parse_produce", "slices", "stamp",
 ]
 
 Part = tuple[str | bytes, int, int, int]  # topic name or id, partition, start, end
 
 PRODUCE_PARTITIONS_MAX: Final = 65_536  # in one request: a bound on what a frame may unfold to
+FETCH_SIZE_MAX: Final = 2 << 20  # of a request: some 60,000 partitions, and a bound likewise
 GATHER_SIZE_MAX: Final = 4_096  # batches smaller than this on average are copied into one buffer
 UVARINT_SIZE_MAX: Final = 5
 VERSION_MIN: Final = 3
 VERSION_FLEXIBLE: Final = 9  # from here on: compact lengths and tagged fields
 VERSION_TOPIC_IDS: Final = 13  # from here on: topic ids
 TOPIC_ID_SIZE: Final = 16
+FETCH_VERSION_MIN: Final = 4
+FETCH_VERSION_FLEXIBLE: Final = 12
+FETCH_VERSION_TOPIC_IDS: Final = 13
+FETCH_VERSION_MAX: Final = 18
 
 _int16 = Struct(">h")
 _int32 = Struct(">i")
@@ -108,6 +115,30 @@ def _parse_flexible(
         position = _skip_tags(frame, position)
     position = _skip_tags(frame, position)
     return transactional_id, acks, timeout_ms, _finished(frame, position, parts)
+
+
+def parse_fetch(frame: memoryview, position: int, version: int) -> FetchCall:
+    """Read a Fetch request, v4 to v18; `frame` and `position` as for `parse_produce`."""
+    assert FETCH_VERSION_MIN <= version <= FETCH_VERSION_MAX, version
+    if len(frame) > FETCH_SIZE_MAX:
+        raise MalformedBytes(f"a fetch request of {len(frame)} bytes; send {FETCH_SIZE_MAX}")
+    if position == -1:
+        position = body_position(frame, flexible=version >= FETCH_VERSION_FLEXIBLE)
+    request = FetchRequest.decode(frame[position:], version)
+    with_ids = version >= FETCH_VERSION_TOPIC_IDS
+    targets = [
+        FetchedFrom(
+            topic.topic_id.bytes if with_ids else topic.topic, part.partition, part.fetch_offset,
+            part.partition_max_bytes, part.current_leader_epoch, part.last_fetched_epoch)
+        for topic in request.topics for part in topic.partitions
+    ]
+    forgotten = [
+        (topic.topic_id.bytes if with_ids else topic.topic, partition)
+        for topic in request.forgotten_topics_data for partition in topic.partitions
+    ]
+    return FetchCall(
+        request.max_wait, request.min_bytes, request.max_bytes, request.isolation_level,
+        request.session_id, request.session_epoch, targets, forgotten)
 
 
 def slices(

@@ -1,7 +1,7 @@
 """Answers to Fetch: headers around slices of the log, which are sent as they lie on disk.
 
-The definition of the message is messages/k01_fetch.py; a test holds the two together.  Requests
-are read by that definition: they are small, and few for the bytes that they move.
+The definition of the message is messages/k01_fetch.py; a test holds the two together.  Reading a
+Fetch request is `fast.parse_fetch`.
 """
 
 from struct import Struct
@@ -28,6 +28,30 @@ NULL_COUNT: Final = _count.pack(-1)
 EMPTY_COUNT: Final = _count.pack(0)
 
 
+class FetchedFrom(NamedTuple):
+    """Where a client wants to read one partition from."""
+
+    topic: str | bytes  # its name, or its id as 16 bytes from v13 on
+    partition: int
+    offset: int
+    size_max: int
+    leader_epoch: int
+    last_fetched_epoch: int
+
+
+class FetchCall(NamedTuple):
+    """What a Fetch request asks for, as far as a node that serves consumers cares."""
+
+    max_wait: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    targets: list[FetchedFrom]
+    forgotten: list[tuple[str | bytes, int]]  # topic and partition
+
+
 class FetchedPart(NamedTuple):
     """What one partition answers."""
 
@@ -41,6 +65,21 @@ class FetchedPart(NamedTuple):
     preferred_read_replica: int = -1
     diverging_epoch: int = -1
     diverging_end_offset: int = -1
+
+
+def encode_one_fetched(
+    correlation_id: int,
+    version: int,
+    topic: str | bytes,
+    part: FetchedPart,
+    *,
+    session_id: int,
+    committed_only: bool,
+) -> list[Buffer]:
+    """The frame for one partition, as most answers at the tail are."""
+    return encode_fetch_response(
+        correlation_id, version, session_id=session_id, committed_only=committed_only,
+        topics=[(topic, [part])])
 
 
 def encode_fetch_response(
