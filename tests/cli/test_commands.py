@@ -282,7 +282,7 @@ def test_a_broker_that_is_not_there_is_told_at_once() -> None:
     assert result.code == 1
     assert f"no broker answers at 127.0.0.1:{port} (Connection refused)" in result.err
     assert "quipu start" in result.err
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
 
 
 def test_something_that_is_no_broker_is_told_soon() -> None:
