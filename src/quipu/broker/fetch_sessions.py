@@ -63,10 +63,11 @@ class FetchSession:
         for key in forgotten:
             self.targets.pop(key, None)
         for target in changed:
-            old = self.targets.pop(target.key, None)
+            key = target.topic, target.partition
+            old = self.targets.pop(key, None)
             if old is not None:
                 target.told = old.told
-            self.targets[target.key] = target
+            self.targets[key] = target
 
     def served(self, key: Key) -> None:
         """The partition had records: others come first next time."""
@@ -92,9 +93,12 @@ class FetchSessions:
         self, session_id: int, epoch: int, changed: list[FetchTarget], forgotten: list[Key]
     ) -> FetchSession:
         """The session for a request, new or known; raises if it cannot be (F1)."""
-        if epoch in (EPOCH_FIRST, EPOCH_FINAL):
+        if epoch == EPOCH_FINAL:
             self._sessions.pop(session_id, None)
-            session = self._new() if epoch == EPOCH_FIRST else FetchSession(NO_SESSION)
+            return FetchSession(NO_SESSION, targets={each.key: each for each in changed})
+        if epoch == EPOCH_FIRST:
+            self._sessions.pop(session_id, None)
+            session = self._new()
         else:
             session = self._known(session_id, epoch)
         session.update(changed, forgotten)

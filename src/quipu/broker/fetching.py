@@ -28,24 +28,24 @@ class Found(NamedTuple):
 
 def read(broker: Broker, session: FetchSession, size_max: int) -> Found:
     """Read every target of the session once."""
-    size_left = min(size_max, broker.settings.fetch_max_bytes)
+    size_max = min(size_max, broker.settings.fetch_max_bytes)
     find = broker.partitions.find_for_wire
     parts: list[Answered] = []
     size = 0
     failed = False
     incremental = session.incremental
-    for target in session:
+    for target in session.targets.values():
         partition = find(target.topic, target.partition)
         if partition is None:
             part = FetchedPart(target.partition, _unknown(broker, target))
         elif incremental and _is_quiet(target, partition):
             continue  # most of many partitions, most of the time
         else:
-            part = _read_one(target, partition, max(size_left, 0), min_one=size == 0)
+            part = _read_one(target, partition, size_max - size, min_one=size == 0)
         parts.append((target, part))
         size += part.size
-        size_left -= part.size
-        failed = failed or part.error_code != 0 or part.diverging_end_offset >= 0
+        if part.error_code or part.diverging_end_offset >= 0:
+            failed = True
     return Found(parts, size, failed)
 
 
@@ -86,8 +86,8 @@ def _read_one(
     index, offset = target.partition, target.offset
     if log.failure is not None:
         return FetchedPart(index, log.failure.code)
-    code = check_epoch(target.leader_epoch, partition.leader_epoch)
-    if code:
+    if target.leader_epoch >= 0 and (
+            code := check_epoch(target.leader_epoch, partition.leader_epoch)):
         return FetchedPart(index, code)
     high_watermark = log.high_watermark
     if target.last_fetched_epoch >= 0:
@@ -100,7 +100,8 @@ def _read_one(
         return FetchedPart(index, 0, high_watermark, high_watermark, log.log_start_offset)
     try:
         records = log.read(
-            Offset(offset), min(size_left, target.size_max), end=high_watermark, min_one=min_one)
+            Offset(offset), max(0, min(size_left, target.size_max)), end=high_watermark,
+            min_one=min_one)
     except OffsetOutOfRange:
         return FetchedPart(
             index, Code.OFFSET_OUT_OF_RANGE, high_watermark, high_watermark, log.log_start_offset)

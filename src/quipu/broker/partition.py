@@ -38,6 +38,10 @@ class Waiter(Protocol):
         """About `size` more bytes can be read; 0 says: look again, something else changed."""
         ...
 
+    def finish(self) -> None:
+        """The wait is over."""
+        ...
+
 
 class Partition:
     """A partition that this node serves."""

@@ -41,6 +41,7 @@ class Partitions:
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._ids: set[bytes] = set()
         self.waiting: set[Waiter] = set()  # fetches, so that a stop can end their waits
+        self._ready: list[Waiter] = []  # of them, whose wait ends with this turn of the loop
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -59,6 +60,17 @@ class Partitions:
 
     def all(self) -> Iterator[Partition]:
         return iter(list(self._by_name.values()))
+
+    def finish_soon(self, waiter: Waiter) -> None:
+        """End the wait of `waiter` at the end of this turn, with all others that end by then."""
+        if not self._ready:
+            asyncio.get_running_loop().call_soon(self._finish_ready)
+        self._ready.append(waiter)
+
+    def _finish_ready(self) -> None:
+        ready, self._ready = self._ready, []
+        for waiter in ready:
+            waiter.finish()
 
     async def recover(self, topics: Iterable[Topic]) -> None:
         """Open the logs of `topics`, and let the loop turn meanwhile: probes want an answer."""

@@ -31,7 +31,8 @@ Buffer = bytes | bytearray | memoryview
 
 RECEIVE_SIZE: Final = 256 * 1024  # one read: a smaller one costs rate, a larger one misses cache
 BUFFERS_PER_SEND_MAX: Final = 1000  # the kernel takes at most 1024
-JOIN_SIZE_MAX: Final = 64 * 1024  # below this one copy is cheaper than many small pieces
+JOIN_SIZE_MAX: Final = 64 * 1024  # below this one copy is cheaper than many small pieces ...
+PIECE_SIZE_MAX: Final = 4 * 1024  # ... and above this a piece is not small
 GROWTH_MIN: Final = 64 * 1024  # first buffer for a frame that has arrived in part
 KEPT_BUFFER_MAX: Final = 4 * 1024 * 1024  # a larger one is given back after its frame
 SWEEP_SECONDS: Final = 1.0
@@ -464,8 +465,9 @@ def _next_buffers(out: deque[Buffer]) -> list[Buffer]:
         return [out[0]]
     total = 0
     for index, buffer in enumerate(out):
-        total += len(buffer)
-        if total > JOIN_SIZE_MAX or index >= BUFFERS_PER_SEND_MAX:
+        size = len(buffer)
+        total += size
+        if size > PIECE_SIZE_MAX or total > JOIN_SIZE_MAX or index >= BUFFERS_PER_SEND_MAX:
             break
     else:
         joined = b"".join(out)

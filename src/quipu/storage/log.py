@@ -387,7 +387,8 @@ class Log:
         At most `max_bytes`, but with `min_one` the first may be larger.  Raises
         `OffsetOutOfRange`.
         """
-        self.load()
+        if self._active is None:
+            self.load()
         if not self.log_start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(self.name, offset, self.log_start_offset, self.end_offset)
         if offset >= end or offset == self.end_offset:

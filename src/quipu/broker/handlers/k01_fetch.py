@@ -83,7 +83,7 @@ class _Answer:
         broker = self._broker
         self._missing = missing
         self._waits_for: list[Partition] = []
-        for target in self._session:
+        for target in self._session.targets.values():
             partition = broker.partitions.find_for_wire(target.topic, target.partition)
             if partition is not None:
                 self._waits_for.append(partition)
@@ -98,7 +98,7 @@ class _Answer:
         was_missing = self._missing > 0
         self._missing = self._missing - size if size else 0
         if was_missing and self._missing <= 0:
-            asyncio.get_running_loop().call_soon(self.finish)
+            self._broker.partitions.finish_soon(self)
 
     def finish(self) -> None:
         """The wait is over: answer with what there is."""
