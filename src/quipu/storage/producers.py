@@ -38,6 +38,7 @@ assert scan_run.PRODUCERS_MAX <= PRODUCERS_MAX // 10  # one eviction makes room 
 
 _STATE: Final = Struct(">qhqB")  # producer id, epoch, last seen, number of batches
 _BATCH: Final = Struct(">iiq")  # first sequence, last sequence, base offset
+_new_tuple = tuple.__new__
 
 
 class SeenBatch(NamedTuple):
@@ -134,9 +135,9 @@ class ProducerStates:
                 producer.epoch = epoch
                 producer.batches.clear()
             producer.last_seen_ms = now_ms
-            for first, delta, base_offset in batches:
-                last = (first + delta) % SEQUENCE_COUNT
-                producer.batches.append(SeenBatch(first, last, base_offset))
+            producer.batches.extend([
+                _new_tuple(SeenBatch, (first, (first + delta) % SEQUENCE_COUNT, base_offset))
+                for first, delta, base_offset in batches])
 
     def _evict(self) -> None:
         """Make room by a tenth, so that the search is rare (P4)."""

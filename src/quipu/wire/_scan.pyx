@@ -6,6 +6,7 @@ that its header tells.  No pointer outlives the buffer that it was taken from.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport getenv
 from libc.string cimport memset
@@ -74,8 +75,8 @@ cdef enum:
     COVERED_SIZE = 33
     BODY_CRC_START = 37
     BATCHES_KEPT = 5
-    PRODUCERS_MAX = 256
-    SLOTS = 1024  # a power of two, so large that few ids share a slot
+    PRODUCERS_MAX = 1000
+    SLOTS = 4096  # a power of two, so large that few ids share a slot
     INLINE_CRC_MAX = 1024  # above, the package's three-way CRC is faster than one stream
 
 cdef int64_t BATCH_LENGTH_MAX = stored_batch.BATCH_LENGTH_MAX
@@ -108,6 +109,15 @@ cdef struct Producers:
     int count
     uint16_t slots[SLOTS]  # 1 + the producer's number, 0: free; the next slot if taken
     Producer found[PRODUCERS_MAX]  # in the order of their first batches
+
+
+cdef Producers *new_producers() except NULL:
+    cdef Producers *producers = <Producers *>PyMem_Malloc(sizeof(Producers))
+    if producers == NULL:
+        raise MemoryError
+    producers.count = 0
+    memset(producers.slots, 0, sizeof(producers.slots))
+    return producers
 
 
 cdef inline Producer *producer_of(Producers *producers, int64_t producer_id,
@@ -213,7 +223,7 @@ def scan_run(object data, Py_ssize_t position, object expected, *, int64_t mark_
     """See `_scan_pure.scan_run`."""
     cdef Py_buffer buffer
     cdef Walk walk
-    cdef Producers producers
+    cdef Producers *producers
     cdef const uint8_t *at
     cdef Py_ssize_t size
     cdef int64_t newest = NO_TIMESTAMP
@@ -224,11 +234,11 @@ def scan_run(object data, Py_ssize_t position, object expected, *, int64_t mark_
         return _scan_pure.scan_run(
             data, position, expected, mark_due=mark_due, mark_interval=mark_interval)
     walk.log_end, walk.end_offset, walk.leader_epoch = expected
-    producers.count = 0
-    memset(producers.slots, 0, sizeof(producers.slots))
     view = memoryview(data)
     PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    producers = NULL
     try:
+        producers = new_producers()
         walk.data, walk.size, walk.position = <const uint8_t *>buffer.buf, buffer.len, position
         while (size := size_of_next(&walk)) != 0:
             at = walk.data + walk.position
@@ -237,7 +247,7 @@ def scan_run(object data, Py_ssize_t position, object expected, *, int64_t mark_
             if not has_crc(view, &walk, BODY_CRC_START, size - BODY_CRC_START,
                            quipu_u32(at + 33)):
                 break
-            if at[59] < 0x80 and not note(&producers, at):  # a producer's id is not negative
+            if at[59] < 0x80 and not note(producers, at):  # a producer's id is not negative
                 break
             if walk.position >= mark_due:
                 marks.append((walk.end_offset, walk.log_end, walk.position, newest))
@@ -247,6 +257,7 @@ def scan_run(object data, Py_ssize_t position, object expected, *, int64_t mark_
             walk.log_end += delta + 1
             walk.end_offset += delta + 1
             walk.position += size
+        return Run(walk.position, walk.log_end, walk.end_offset, newest, marks, listed(producers))
     finally:
+        PyMem_Free(producers)
         PyBuffer_Release(&buffer)
-    return Run(walk.position, walk.log_end, walk.end_offset, newest, marks, listed(&producers))

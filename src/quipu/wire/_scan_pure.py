@@ -18,7 +18,7 @@ from quipu.model.ids import NO_TIMESTAMP
 from quipu.wire.stored_batch import Fault, StoredHeader, check_stored
 
 BATCHES_KEPT: Final = 5  # of each producer, the last ones
-PRODUCERS_MAX: Final = 256  # of one run
+PRODUCERS_MAX: Final = 1000  # of one run
 OFFSET_MAX: Final = 1 << 62  # far from where sums overflow in C
 
 Mark = tuple[int, int, int, int]  # offset, log offset, position, largest timestamp before it
