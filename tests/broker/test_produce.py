@@ -1,5 +1,6 @@
 """Produce: what is taken, what is refused, and in which order it is answered."""
 
+import errno
 import struct
 import time
 from pathlib import Path
@@ -199,3 +200,25 @@ async def test_settings_of_a_topic_take_effect_at_once(tmp_path: Path) -> None:
         await peer.ask(IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(
             resource_type=2, resource_name="t", configs=[change])]), 1)
         assert await outcome(peer, "t", batch_of(b"x" * 5000)) == [Code.MESSAGE_TOO_LARGE]
+
+
+@looped
+async def test_a_full_disk_is_told_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """K2, K9: a refused batch leaves no trace, the operator hears of it, and later ones go well."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t")
+        assert await outcome(peer, "t", batch_of(b"before")) == [0]
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("quipu.runtime.disk.os.writev", full)
+            for _ in range(3):
+                assert await outcome(peer, "t", batch_of(b"x")) == [Code.KAFKA_STORAGE_ERROR]
+        assert await outcome(peer, "t", batch_of(b"after")) == [0]
+        assert node.node.broker.partitions.find("t", 0).log.end_offset == 2
+        told = [record for record in caplog.records if "a batch was refused" in record.message]
+        assert len(told) == 1

@@ -6,12 +6,14 @@ Invariants
     P3  a fetch that waits hears of every advance of the high watermark
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import Epoch, Offset, TopicPartition
+from quipu.runtime.disk import DiskError
 from quipu.storage.log import Appended, Log, LogConfig
 from quipu.wire.fast import check_batch
 from quipu.wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, set_log_append_time
@@ -19,6 +21,9 @@ from quipu.wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, set_log_appe
 NO_LIMIT_MS: Final = (1 << 63) - 1
 ACKS_ALL: Final = -1
 REPLICA_COUNT: Final = 1  # this node alone
+TELL_AGAIN_MS: Final = 10_000
+
+_log = logging.getLogger(__name__)
 
 
 class Rules(NamedTuple):
@@ -47,7 +52,8 @@ class Partition:
     """A partition that this node serves."""
 
     __slots__ = (
-        "_waiters", "acks_wait", "leader_epoch", "log", "rules", "topic_id", "topic_partition",
+        "_told_ms", "_waiters", "acks_wait", "leader_epoch", "log", "rules", "topic_id",
+        "topic_partition",
     )
 
     def __init__(
@@ -60,6 +66,7 @@ class Partition:
         self.acks_wait = log.config.is_durable  # is a batch acknowledged only when flushed?
         self.leader_epoch = Epoch(0)
         self._waiters: set[Waiter] = set()
+        self._told_ms = 0  # when the disk's refusal was last logged
 
     def configure(self, config: LogConfig, rules: Rules) -> None:
         """Live by other settings from now on."""
@@ -91,10 +98,20 @@ class Partition:
             header = set_log_append_time(batch, now_ms)
         else:
             self._check_time(header, now_ms)
-        appended = self.log.append(batch, header, epoch=self.leader_epoch, now_ms=now_ms)
+        try:
+            appended = self.log.append(batch, header, epoch=self.leader_epoch, now_ms=now_ms)
+        except DiskError as error:
+            self._tell(error, now_ms)
+            raise
         if self._waiters and not self.acks_wait:
             self._advanced(len(batch))
         return appended
+
+    def _tell(self, error: DiskError, now_ms: int) -> None:
+        """Log that the disk refuses writes; once in a while, for producers try again and again."""
+        if now_ms - self._told_ms >= TELL_AGAIN_MS:
+            self._told_ms = now_ms
+            _log.error("%s: a batch was refused: %s", self.topic_partition, error)
 
     def _check_time(self, header: BatchHeader, now_ms: int) -> None:
         """Refuse batches from too far in the past or the future; looks at no single record."""
