@@ -26,8 +26,13 @@ def _module_name(source: Path) -> str:
 def _extensions() -> list[Extension]:
     if cythonize is None or not _SOURCES:
         return []
-    modules = [Extension(_module_name(source), [str(source)], extra_compile_args=["-O3"])
-               for source in _SOURCES]
+    modules = [
+        Extension(
+            _module_name(source), [str(source)], extra_compile_args=["-O3"],
+            include_dirs=[str(source.parent)],
+            depends=[str(header) for header in source.parent.glob("*.h")])
+        for source in _SOURCES
+    ]
     return list(cythonize(modules, language_level=3))
 
 

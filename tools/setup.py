@@ -71,7 +71,8 @@ def exclusive(path: Path) -> Iterator[None]:
 def fingerprint() -> str:
     """What decides the result of an installation."""
     total = hashlib.sha256(f"{sys.version} {REPOSITORY}".encode())
-    helpers = sorted((REPOSITORY / "src").glob("quipu/**/_fast.pyx"))
+    helpers = sorted(
+        path for path in (REPOSITORY / "src").glob("quipu/**/_*") if path.suffix in (".pyx", ".h"))
     for path in [REPOSITORY / name for name in INPUTS] + helpers:
         total.update(path.read_bytes())
     return total.hexdigest()

@@ -21,48 +21,12 @@ from quipu.model import batch_types, ids
 from quipu.wire import _scan_pure, stored_batch
 from quipu.wire._scan_pure import Run
 
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-
-    static uint16_t quipu_u16(const uint8_t *p) {
-        return (uint16_t)((p[0] << 8) | p[1]);
-    }
-    static uint32_t quipu_u32(const uint8_t *p) {
-        return ((uint32_t)quipu_u16(p) << 16) | quipu_u16(p + 2);
-    }
-    static uint64_t quipu_u64(const uint8_t *p) {
-        return ((uint64_t)quipu_u32(p) << 32) | quipu_u32(p + 4);
-    }
-
-    #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-    #include <nmmintrin.h>
-    static int quipu_has_crc(void) {
-        return __builtin_cpu_supports("sse4.2");
-    }
-    __attribute__((target("sse4.2")))
-    static uint32_t quipu_crc(const uint8_t *p, size_t size) {
-        uint64_t state = 0xFFFFFFFF;
-        for (; size >= 8; p += 8, size -= 8) {
-            uint64_t word;
-            memcpy(&word, p, 8);
-            state = _mm_crc32_u64(state, word);
-        }
-        for (; size > 0; p++, size--)
-            state = _mm_crc32_u8((uint32_t)state, *p);
-        return ~(uint32_t)state;
-    }
-    #else
-    static int quipu_has_crc(void) { return 0; }
-    static uint32_t quipu_crc(const uint8_t *p, size_t size) { return 0; }
-    #endif
-    """
+cdef extern from "_bytes.h":
     uint16_t quipu_u16(const uint8_t *p)
     uint32_t quipu_u32(const uint8_t *p)
     uint64_t quipu_u64(const uint8_t *p)
     int quipu_has_crc()
-    uint32_t quipu_crc(const uint8_t *p, size_t size)
+    uint32_t quipu_crc(uint32_t crc, const uint8_t *p, size_t size)
 
 cdef enum:
     DATA = 1
@@ -214,7 +178,7 @@ cdef inline int has_crc(object view, Walk *walk, Py_ssize_t start, Py_ssize_t si
     """Have the `size` bytes, `start` bytes into the batch, this checksum?"""
     start += walk.position
     if _has_crc and size <= INLINE_CRC_MAX:
-        return quipu_crc(walk.data + start, size) == crc
+        return quipu_crc(0, walk.data + start, size) == crc
     return <uint32_t>_crc32c_of_package(view[start:start + size]) == crc
 
 
