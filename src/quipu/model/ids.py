@@ -29,10 +29,3 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
-
-
-class OffsetAndEpoch(NamedTuple):
-    """A place in a log that two replicas can compare: an offset and the reign that wrote it."""
-
-    offset: Offset
-    epoch: Epoch
