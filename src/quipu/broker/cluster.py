@@ -80,7 +80,7 @@ class Cluster:
 
     def __init__(self, log: CommandLog, settings: BrokerSettings, rng: Rng) -> None:
         self.state = ClusterState()
-        self.node_id = NodeId(settings.node_id)
+        self.node_id = settings.own_id
         self.views = TopicViews()
         self._log = log
         self._static = settings

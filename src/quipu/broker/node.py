@@ -111,7 +111,7 @@ class Node:
             producer_expiration_ms=self.settings.producer_id_expiration_ms)
         self.broker = Broker(
             settings=self.settings, clock=self._clock, rng=self._rng, directory=directory,
-            node_id=NodeId(self.settings.node_id), cluster_id=cluster.state.cluster_id,
+            node_id=self.settings.own_id, cluster_id=cluster.state.cluster_id,
             host=advertised_host, port=advertised_port, rack=self.settings.broker_rack,
             stats=self.stats, cluster=cluster, partitions=partitions,
             groups=None,  # type: ignore[arg-type]  # the next line

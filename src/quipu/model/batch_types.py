@@ -83,3 +83,4 @@ CHECKPOINT: Final = register(
 LOG_START: Final = register(6, "log_start", "storage", "the log start offset was moved forward")
 SNAPSHOT: Final = register(7, "snapshot", "storage", "state that replaces the commands before it")
 NODE: Final = register(8, "node", "storage", "what one node remembers of its own logs")
+VOTE: Final = register(9, "vote", "raft", "the term a voter is in, and whom it voted for")

@@ -21,11 +21,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quipu.model.errors import SettingError
+from quipu.model.ids import NodeId
 from quipu.model.settings_types import (
     LONG_MAX,
     Address,
     Setting,
     Value,
+    Voter,
     address,
     attribute_name,
     boolean,
@@ -42,6 +44,7 @@ from quipu.model.settings_types import (
     ratio,
     settings_of,
     text,
+    voters,
 )
 
 _MINUTE_MS: Final = 60_000
@@ -59,7 +62,11 @@ class BrokerSettings:
     """What a broker is told when it starts, and what may be changed while it runs."""
 
     # Who it is and where it is reached.
-    node_id: int = int32(1, "This node's number in Kafka's protocol (also: broker.id).")
+    node_id: int | None = optional_int32(
+        "This node's number in Kafka's protocol (also: broker.id); if not set, node.id.base plus "
+        "the number in node.name.", low=0)
+    node_id_base: int = int32(
+        1, "Number of the first node of this node's chain, where node.id is not set.", low=0)
     node_name: str = member_name(
         "quipu-0", "This node's name, for people: the chain it belongs to and its number there.")
     broker_rack: str | None = optional_text("Rack or availability zone that this node is in.")
@@ -69,11 +76,54 @@ class BrokerSettings:
     advertised_listeners: Address | None = optional_address(
         "Address that clients are told to connect to, if it differs from listeners; "
         "port 0 stands for the port that listeners really got.")
+    peer_listener: Address | None = optional_address(
+        "Address that other nodes connect to; a node without one is a cluster of its own. "
+        "Port 0 takes any that is free.")
+    advertised_peer_listener: Address | None = optional_address(
+        "Address that other nodes are told to connect to, if it differs from peer.listener.")
+    peer_secret: str | None = optional_text(
+        "What nodes of one cluster prove to each other that they know; all must have the same. "
+        "Without it, whoever reaches peer.listener can join.")
+    peer_discovery: str | None = optional_text(
+        "Where other nodes are looked for besides controller.quorum.voters: srv:NAME or "
+        "a:NAME:PORT in DNS, or static:HOST:PORT,HOST:PORT.")
+    peer_discovery_interval_ms: int = int64(5000, "How often peer.discovery is asked.", low=100)
+    peer_request_timeout_ms: int = int32(
+        10_000, "How long one node waits for another's answer.", low=1)
     metrics_listener: Address = address(
         Address("127.0.0.1", 9464),
         "Address of the HTTP server for /metrics and /health; port 0 takes any that is free, and "
         "so does a node that was not told a port and finds this one taken.")
     log_dirs: str = text("quipu-data", "Directory that holds everything a node keeps.")
+
+    # The cluster: who elects the controller, and who is taken for dead.
+    controller_quorum_voters: tuple[Voter, ...] = voters(
+        "Nodes that keep the cluster's metadata and elect the controller among them, the same "
+        "list on every node; empty: this node alone. It counts when the cluster is first "
+        "started; later the list that the nodes have agreed on does.")
+    controller_quorum_election_timeout_ms: int = int32(
+        1000, "A voter that hears of no controller for this long asks to become it.", low=10)
+    controller_quorum_heartbeat_interval_ms: int = int32(
+        200, "How often the controller tells the other nodes that it is there.", low=1)
+    broker_heartbeat_interval_ms: int = int32(
+        500, "How often a node tells the controller that it is alive (Kafka: 2000).", low=1)
+    broker_session_timeout_ms: int = int32(
+        6000, "A node that the controller has not heard of for this long is taken for dead "
+        "(Kafka: 9000).", low=10)
+    controlled_shutdown_enable: bool = boolean(
+        "Leave the chains in order before stopping.", default=True)
+    controlled_shutdown_timeout_ms: int = int32(
+        10_000, "How long a stopping node waits for the controller's leave.", low=0)
+
+    # Chains.
+    chain_heartbeat_interval_ms: int = int32(
+        200, "How often a node of a chain tells its neighbours how far it is.", low=1)
+    chain_window_bytes: int = int32(
+        8 * _MIB, "Bytes of one partition that are on their way to the next node, at most.",
+        low=1024)
+    chain_cold_start_wait_ms: int = int32(
+        10_000, "How long a chain whose nodes were all down waits for the last of them to come "
+        "back before it goes on with those that did.", low=0)
 
     # What it tells its operator, on standard error.
     logging_level: str = choice(
@@ -85,12 +135,14 @@ class BrokerSettings:
     num_partitions: int = int32(
         1, "Partitions of a topic that is created without saying how many.", low=1, dynamic=True)
     default_replication_factor: int = int16(
-        1, "Replicas of a topic that is created without saying how many.", low=1)
+        0, "Replicas of a topic that is created without saying how many; 0: as many as its chain "
+        "has nodes.", low=0)
     auto_create_topics_enable: bool = boolean(
         "Create a topic when a client first asks for it.", default=True)
     delete_topic_enable: bool = boolean("Allow topics to be deleted.", default=True)
     min_insync_replicas: int = int32(
-        1, "Replicas that must have a record before acks=all is answered.", low=1, dynamic=True)
+        0, "Nodes of a chain that must serve for writes with acks=all to be taken; 0: all of them, "
+        "and then for any write (Kafka: 1).", low=0, dynamic=True)
     max_request_partition_size_limit: int = int32(
         2000, "Partitions in one answer of DescribeTopicPartitions, at most.", low=1)
 
@@ -179,6 +231,18 @@ class BrokerSettings:
 
     explicit: frozenset[str] = field(default=frozenset(), compare=False)  # names that were given
 
+    @property
+    def own_id(self) -> NodeId:
+        """This node's number."""
+        if self.node_id is not None:
+            return NodeId(self.node_id)
+        return NodeId(self.node_id_base + int(self.node_name.rpartition("-")[2]))
+
+    @property
+    def chain_name(self) -> str:
+        """The chain that this node's name says it belongs to."""
+        return self.node_name.rpartition("-")[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
@@ -227,8 +291,8 @@ class TopicSettings:
     min_compaction_lag_ms: int = int64(
         0, "Shortest time for which a record stays uncompacted.", ignored=_NO_COMPACTION)
     min_insync_replicas: int = int32(
-        1, "Replicas that must have a record before acks=all is answered.", low=1,
-        broker=("min.insync.replicas",))
+        0, "Nodes of the chain that must serve for writes with acks=all to be taken; 0: all of "
+        "them, and then for any write.", low=0, broker=("min.insync.replicas",))
     preallocate: bool = boolean(
         "Reserve a segment's space on disk when it is created.", default=False,
         ignored="space is taken as it is needed.")

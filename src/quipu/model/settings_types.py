@@ -19,6 +19,7 @@ SHORT_MAX: Final = 2**15 - 1
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 PORT_MAX: Final = 2**16 - 1
+VOTERS_MAX: Final = 9
 _MEMBER_NAME_SIZE_MAX: Final = 63  # a label of DNS
 _MEMBER_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?-(?:0|[1-9][0-9]{0,8})")
 _DIGITS_MAX: Final = 20  # int() takes time that grows with the square of the digits
@@ -46,7 +47,17 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-Value = int | float | bool | str | tuple[str, ...] | Address | None
+class Voter(NamedTuple):
+    """A node that elects the controller: its number, and where other nodes reach it."""
+
+    node_id: int
+    address: Address
+
+    def __str__(self) -> str:
+        return f"{self.node_id}@{self.address}"
+
+
+Value = int | float | bool | str | tuple[str, ...] | tuple[Voter, ...] | Address | None
 T = TypeVar("T", bound=Value)
 
 
@@ -116,7 +127,7 @@ def render(value: Value) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple) and not isinstance(value, Address):
-        return ",".join(value)
+        return ",".join(map(str, value))
     return str(value)
 
 
@@ -199,6 +210,10 @@ def member_name(default: str, about: str, **traits: Unpack[Traits]) -> str:
     return _setting(default, MEMBER_NAME, about, traits)
 
 
+def voters(about: str, **traits: Unpack[Traits]) -> tuple[Voter, ...]:
+    return _setting(_NO_VOTERS, VOTERS, about, traits)
+
+
 def optional_address(about: str, **traits: Unpack[Traits]) -> Address | None:
     return _setting(_NO_ADDRESS, ADDRESS, about, traits)
 
@@ -206,6 +221,7 @@ def optional_address(about: str, **traits: Unpack[Traits]) -> Address | None:
 _NONE: int | None = None
 _NO_TEXT: str | None = None
 _NO_ADDRESS: Address | None = None
+_NO_VOTERS: tuple[Voter, ...] = ()
 
 
 def _setting(default: T, kind: Kind, about: str, traits: Traits) -> T:
@@ -272,6 +288,19 @@ def _parse_address(value: str) -> Address:
     return Address(host or "0.0.0.0", int(port))  # noqa: S104 Kafka: no host means every one
 
 
+def _parse_voters(value: str) -> tuple[Voter, ...]:
+    """`1@host:port,2@host:port`, as Kafka writes it; nothing means this node alone."""
+    found = []
+    for item in value.split(",") if value else []:
+        number, at, where = item.strip().partition("@")
+        if not at or not number.isascii() or not number.isdigit() or int(number[:10]) > INT_MAX:
+            raise ValueError
+        found.append(Voter(int(number[:10]), _parse_address(where)))
+    if len({voter.node_id for voter in found}) < len(found) or len(found) > VOTERS_MAX:
+        raise ValueError
+    return tuple(found)
+
+
 def _parse_member_name(value: str) -> str:
     """`orders-0`: the name of a chain, and a node's number in it."""
     if len(value) > _MEMBER_NAME_SIZE_MAX or not _MEMBER_NAME.fullmatch(value):
@@ -286,6 +315,9 @@ def _either(words: Sequence[str]) -> str:
 ADDRESS: Final = Kind(
     SettingType.STRING, _parse_address,
     "one HOST:PORT (or PLAINTEXT://HOST:PORT) with a port from 0 to 65535")
+VOTERS: Final = Kind(
+    SettingType.LIST, _parse_voters,
+    f"a comma list of ID@HOST:PORT, each id once, {VOTERS_MAX} at most")
 MEMBER_NAME: Final = Kind(
     SettingType.STRING, _parse_member_name,
     "CHAIN-N: lower-case letters, digits and dashes, then a dash and a number, such as a-0")
