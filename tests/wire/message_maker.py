@@ -13,7 +13,7 @@ from uuid import UUID
 from quipu.model.errors import Code
 from quipu.wire.fields import BOOL, BYTES, RECORDS, STRING, UUID16
 from quipu.wire.layout import Slot, layout
-from quipu.wire.messages import REQUESTS, RESPONSES
+from quipu.wire.messages import OWN_KEY_FIRST, REQUESTS, RESPONSES
 from quipu.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -25,12 +25,14 @@ YEAR_2100_MS: Final = 4_102_444_800_000
 TEXTS: Final = ("", "a", "topic-1", "grüße", "トピック", "🦙" * 5, "x" * 127, "y" * 300)
 WIDTHS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
-APIS: Final = [
+ALL: Final = [
     (message, version)
     for pair in zip(REQUESTS.values(), RESPONSES.values(), strict=True)
     for message in pair
     for version in message.VERSIONS
 ]
+APIS: Final = [(message, version) for message, version in ALL if message.KEY < OWN_KEY_FIRST]
+OWN: Final = [(message, version) for message, version in ALL if message.KEY >= OWN_KEY_FIRST]
 PAYLOADS: Final = [
     (message, version)
     for message in (ConsumerProtocolSubscription, ConsumerProtocolAssignment)

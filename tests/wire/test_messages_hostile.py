@@ -12,14 +12,14 @@ from quipu.wire.messages.k03_metadata import MetadataRequest
 from quipu.wire.messages.k12_heartbeat import HeartbeatRequest
 from quipu.wire.messages.k75_describe_topic_partitions import DescribeTopicPartitionsRequest
 from quipu.wire.schema import Message
-from tests.wire.message_maker import APIS, PAYLOADS, messages, name_of
+from tests.wire.message_maker import ALL, PAYLOADS, messages, name_of
 from tests.wire.reference_codec import ReferenceEncoder
 
 MEMORY_MAX: Final = 1 << 20  # bytes, for messages of at most a few thousand
 CUTS_MAX: Final = 400  # per message: all of them, for all but the longest
 MUTATIONS: Final = 60
 
-every_message = pytest.mark.parametrize(("message", "version"), APIS + PAYLOADS, ids=name_of)
+every_message = pytest.mark.parametrize(("message", "version"), ALL + PAYLOADS, ids=name_of)
 
 
 @every_message

@@ -2,7 +2,8 @@
 
 Names are Kafka's.  Times and timeouts are milliseconds, error codes plain numbers (their names
 are in quipu.model.errors), "no UUID" is the one of zeros.  `consumer_protocol` is different: it
-holds what consumers tell each other inside the messages of a group.
+holds what consumers tell each other inside the messages of a group.  Keys from OWN_KEY_FIRST on
+are Quipu's own; clients of Kafka never hear of them.
 
 Definitions cover every version between the lowest and the highest of Kafka 4.2; which of them
 are served is for the broker to say (broker/handlers).
@@ -62,7 +63,15 @@ from quipu.wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from quipu.wire.messages.k10000_describe_chains import (
+    DescribeChainsRequest,
+    DescribeChainsResponse,
+)
+from quipu.wire.messages.k10001_create_chain import CreateChainRequest, CreateChainResponse
+from quipu.wire.messages.k10002_extend_chain import ExtendChainRequest, ExtendChainResponse
 from quipu.wire.schema import Request, Response
+
+OWN_KEY_FIRST: Final = 10_000
 
 REQUESTS: Final[dict[int, type[Request]]] = {
     request.KEY: request for request in (
@@ -97,6 +106,9 @@ REQUESTS: Final[dict[int, type[Request]]] = {
         GetTelemetrySubscriptionsRequest,
         PushTelemetryRequest,
         DescribeTopicPartitionsRequest,
+        DescribeChainsRequest,
+        CreateChainRequest,
+        ExtendChainRequest,
     )
 }
 
@@ -133,5 +145,8 @@ RESPONSES: Final[dict[int, type[Response]]] = {
         GetTelemetrySubscriptionsResponse,
         PushTelemetryResponse,
         DescribeTopicPartitionsResponse,
+        DescribeChainsResponse,
+        CreateChainResponse,
+        ExtendChainResponse,
     )
 }
