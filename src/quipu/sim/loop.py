@@ -1,0 +1,358 @@
+"""An asyncio loop in virtual time, whose work belongs to processes that can crash and pause.
+
+    SimLoop   runs one callback at a time; when nothing is ready, time jumps to the next timer
+    Process   one run of one simulated machine: its callbacks, tasks and timers are its own
+
+A callback belongs to the process in whose context it was scheduled; what it schedules belongs to
+the same process.  The world's own work (network, faults, checkers) belongs to nobody.
+
+Invariants
+    L1  callbacks run in the order of their time, and at one time in the order in which they were
+        scheduled: the same calls give the same run
+    L2  nothing of a dead process ever runs again; what a paused one has to do waits
+    L3  no socket and no thread of the real world is used while the loop runs
+    L4  between two moments of virtual time at most `STEPS_AT_ONCE_MAX` callbacks run
+
+A process sees its own time: `time()` drifts with its clock, and timers with it.
+"""
+
+import asyncio
+import heapq
+import math
+import socket
+import sys
+import threading  # noqa: TID251 only to forbid it
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import Context, ContextVar, copy_context
+from enum import Enum
+from itertools import count
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+STEPS_AT_ONCE_MAX: Final = 100_000
+EXECUTOR_SECONDS: Final = 0.001  # how long work takes that real nodes give to a thread
+TASKS_KEPT_MIN: Final = 64
+
+
+class Livelock(AssertionError):
+    """Callbacks run and time does not pass (L4)."""
+
+
+class Life(Enum):
+    """What a process is doing."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Process:
+    """One run of one simulated machine."""
+
+    def __init__(self, loop: "SimLoop", name: str, *, drift: float = 0.0) -> None:
+        self.name = name
+        self.life = Life.RUNNING
+        self.drift = drift  # how much faster its clock runs: 0.01 is one percent
+        self.context = copy_context()
+        self.context.run(OWNER.set, self)
+        self.held: list[SimHandle] = []  # what waits for the end of a pause
+        self._loop = loop
+        self._began = loop.now
+        self._tasks: list[asyncio.Task[Any]] = []  # strong: a dead one's must not be collected
+        self._tasks_max = TASKS_KEPT_MIN
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.life.value}>"
+
+    def local(self, now: float) -> float:
+        """What this process's monotonic clock shows at `now`."""
+        return now + (now - self._began) * self.drift
+
+    def universal(self, local: float) -> float:
+        """The first moment at which this process's clock shows `local` or more."""
+        when = (local + self._began * self.drift) / (1.0 + self.drift)
+        while self.local(when) < local:  # rounding: a timer must not come too early by a hair
+            when = math.nextafter(when, math.inf)
+        return when
+
+    def run(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Start a task that belongs to this process."""
+        return self._loop.create_task(coroutine, name=name, context=self.context.copy())
+
+    def pause(self) -> None:
+        """As SIGSTOP does: time goes on, and nothing here notices."""
+        assert self.life is Life.RUNNING, self
+        self.life = Life.PAUSED
+
+    def resume(self) -> None:
+        assert self.life is Life.PAUSED, self
+        self.life = Life.RUNNING
+        held, self.held = self.held, []
+        self._loop.take_back(held)
+
+    def kill(self) -> None:
+        """As SIGKILL does: nothing of it runs again (L2)."""
+        self.life = Life.DEAD
+        self.held = []
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold a task until it is done, or until the world ends."""
+        self._tasks.append(task)
+        if len(self._tasks) > self._tasks_max:
+            self._tasks = [each for each in self._tasks if not each.done()]
+            self._tasks_max = max(TASKS_KEPT_MIN, 2 * len(self._tasks))
+
+    def bury(self) -> list[asyncio.Task[Any]]:
+        """Let go of what a dead process left; gives the tasks that never ended."""
+        assert self.life is Life.DEAD, self
+        tasks = [task for task in self._tasks if not task.done()]
+        self._tasks = []
+        hook, sys.unraisablehook = sys.unraisablehook, _ignore
+        try:
+            for task in tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 it is gone on purpose
+                with suppress(BaseException):
+                    task.get_coro().close()
+        finally:
+            sys.unraisablehook = hook
+        return tasks
+
+
+OWNER: ContextVar[Process | None] = ContextVar("OWNER", default=None)
+
+
+class SimHandle(asyncio.TimerHandle):
+    """A callback, and the process that it belongs to."""
+
+    __slots__ = ("owner",)
+
+    owner: Process | None
+
+    def __lt__(self, other: object) -> bool:
+        raise TypeError("handles are ordered by the loop's heap, never by themselves")
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """Runs callbacks in virtual time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0  # seconds, of the world; `time` is a process's own
+        self.step_count = 0
+        self.after_step: Callable[[Process | None], None] = _no_step
+        self.failures: list[dict[str, Any]] = []  # what callbacks raised and nobody caught
+        self._ready: deque[SimHandle] = deque()
+        self._timers: list[tuple[float, int, SimHandle]] = []
+        self._number = count()
+        self._is_closed = False
+        self._steps_at_once = 0
+
+    # -- running
+
+    def run_until(self, deadline: float, *, done: Callable[[], bool] | None = None) -> bool:
+        """Run until `deadline`, or until `done`; tells whether it was `done`."""
+        asyncio._set_running_loop(self)  # noqa: SLF001 as every loop does
+        try:
+            with _no_real_world():
+                while done is None or not done():
+                    if not self._step(deadline):
+                        self.now = max(self.now, deadline)
+                        return done is not None and done()
+            return True
+        finally:
+            asyncio._set_running_loop(None)  # noqa: SLF001
+
+    def _step(self, deadline: float) -> bool:
+        """Run one callback that is due by `deadline`, if there is one."""
+        ready = self._ready
+        while True:
+            if not ready and not self._jump(deadline):
+                return False
+            handle = ready.popleft()
+            if handle._cancelled:  # noqa: SLF001 the loop's own business
+                continue
+            owner = handle.owner
+            if owner is not None and owner.life is not Life.RUNNING:
+                if owner.life is Life.PAUSED:
+                    owner.held.append(handle)
+                continue  # L2
+            self._steps_at_once += 1
+            if self._steps_at_once > STEPS_AT_ONCE_MAX:
+                raise Livelock(f"{owner} at {self.now:.6f}: {handle}")
+            self.step_count += 1
+            handle._run()  # noqa: SLF001
+            self.after_step(owner)
+            return True
+
+    def _jump(self, deadline: float) -> bool:
+        """Move on to the next timers; False if none is due by `deadline`."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:  # noqa: SLF001
+            heapq.heappop(timers)
+        if not timers or timers[0][0] > deadline:
+            return False
+        when = timers[0][0]
+        if when > self.now:
+            self.now = when
+            self._steps_at_once = 0
+        while timers and timers[0][0] <= self.now:
+            self._ready.append(heapq.heappop(timers)[2])
+        return True
+
+    def take_back(self, handles: list[SimHandle]) -> None:
+        """What waited for the end of a pause is ready."""
+        self._ready.extend(handles)
+
+    # -- scheduling
+
+    def time(self) -> float:
+        owner = OWNER.get()
+        return self.now if owner is None else owner.local(self.now)
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> SimHandle:
+        handle = self._handle(self.now, callback, args, context)
+        if handle.owner is None or handle.owner.life is not Life.DEAD:
+            self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts,
+        context: Context | None = None,
+    ) -> SimHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts,
+        context: Context | None = None,
+    ) -> SimHandle:
+        caller = OWNER.get()  # `when` is on the caller's clock, whoever the callback belongs to
+        universal = when if caller is None else caller.universal(when)
+        handle = self._handle(when, callback, args, context)
+        if handle.owner is None or handle.owner.life is not Life.DEAD:
+            heapq.heappush(self._timers, (max(universal, self.now), next(self._number), handle))
+        return handle
+
+    def _handle(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...],
+        context: Context | None,
+    ) -> SimHandle:
+        assert not self._is_closed, "the world has ended"
+        if context is None:
+            context = copy_context()
+        handle = SimHandle(when, callback, args, self, context)
+        handle.owner = context.get(OWNER)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Nothing: cancelled timers are left in the heap until their time."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]  # the standard library's stubs differ by version
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        if owner is not None:
+            owner.keep(task)
+        return task
+
+    def run_in_executor(
+        self, executor: object, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """No thread: `func` runs a moment later, on the loop (L3)."""
+        del executor
+        future: asyncio.Future[T] = self.create_future()
+
+        def work() -> None:
+            if not future.cancelled():
+                try:
+                    future.set_result(func(*args))
+                except Exception as error:  # noqa: BLE001 whoever waits deals with it
+                    future.set_exception(error)
+
+        self.call_later(EXECUTOR_SECONDS, work)
+        return future
+
+    async def create_server(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 as asyncio
+        """A server that nobody connects to: a node's pages of metrics."""
+        del args, kwargs
+        return NoServer()
+
+    # -- the rest of what asyncio asks of a loop
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    async def shutdown_asyncgens(self) -> None:
+        """There is nothing to shut down."""
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.failures.append(context)
+
+
+class NoServer:
+    """Stands for an HTTP server: it has an address, and nobody calls."""
+
+    def __init__(self) -> None:
+        self.sockets = [self]
+
+    def getsockname(self) -> tuple[str, int]:
+        return "sim", 80
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def close_clients(self) -> None:
+        """Nobody is there."""
+
+    async def wait_closed(self) -> None:
+        """At once."""
+
+
+def _no_step(owner: Process | None) -> None:
+    """Nobody watches."""
+
+
+def _ignore(unraisable: object) -> None:
+    """What dead coroutines say when they are closed interests nobody."""
+
+
+def _forbidden(*args: object, **kwargs: object) -> NoReturn:
+    del args, kwargs
+    raise RuntimeError("a simulated node used a socket or a thread of the real world (L3)")
+
+
+@contextmanager
+def _no_real_world() -> Iterator[None]:
+    """Refuse to open sockets and to start threads (L3)."""
+    start, connect, bind = threading.Thread.start, socket.socket.connect, socket.socket.bind
+    threading.Thread.start = _forbidden  # type: ignore[method-assign]
+    socket.socket.connect = _forbidden  # type: ignore[method-assign]
+    socket.socket.bind = _forbidden  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
+        socket.socket.connect = connect  # type: ignore[method-assign]
+        socket.socket.bind = bind  # type: ignore[method-assign]
