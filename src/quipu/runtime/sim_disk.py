@@ -22,6 +22,7 @@ BLOCK_SIZE: Final = 512  # what a torn write loses, it loses in such pieces
 
 Names = dict[str, "_Inode | None"]  # None: a directory
 Change = Callable[[Names], object]
+Worker = Callable[[Work, Done], Wait]
 
 
 class _Inode:
@@ -105,6 +106,7 @@ class SimDisk:
         self.capacity: int | None = None  # bytes that may still be appended
         self.sync_error: DiskError | None = None  # what every sync raises
         self.is_deferred = False  # does submitted work wait for `run_pending`?
+        self.worker: Worker | None = None  # runs submitted work in its own time, if set
         self.bytes_read: Counter[str] = Counter()  # by path; maps are not counted
         self.sync_counts: Counter[str] = Counter()
         self.locked: set[str] = set()
@@ -129,6 +131,11 @@ class SimDisk:
         self._pending = []
         self.locked = set()
 
+    def kill(self) -> None:
+        """The process ended and the machine did not: what was written stays, locks go."""
+        self._pending = []
+        self.locked = set()
+
     def flip(self, path: str, position: int, mask: int = 0x01) -> None:
         """Change bits of a stored byte."""
         inode = self._inode(path)
@@ -145,7 +152,7 @@ class SimDisk:
         """Run the work that waits; gives how much there was."""
         pending, self._pending = self._pending, []
         for work, done in pending:
-            done(_outcome(work))
+            done(outcome_of(work))
         return len(pending)
 
     def take_space(self, size: int, path: str) -> None:
@@ -262,8 +269,10 @@ class SimDisk:
     # --- work -------------------------------------------------------------------------------
 
     def submit(self, work: Work, done: Done) -> Wait:
+        if self.worker is not None:
+            return self.worker(work, done)
         if not self.is_deferred:
-            done(_outcome(work))
+            done(outcome_of(work))
             return _nothing
         self._pending.append((work, done))
         return self.run_pending
@@ -284,7 +293,7 @@ def _nothing() -> None:
     """There is nothing to wait for."""
 
 
-def _outcome(work: Work) -> QuipuError | None:
+def outcome_of(work: Work) -> QuipuError | None:
     try:
         work()
     except QuipuError as error:
