@@ -1,4 +1,4 @@
-"""Who holds a partition, and in which order: the words that chains, the controller and brokers share.
+"""Who holds a partition, and in which order: words that chains, controller and brokers share.
 
     head -> ... -> tail -> syncing ...        offline
 

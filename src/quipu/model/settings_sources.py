@@ -93,10 +93,30 @@ def check_together(settings: BrokerSettings) -> None:
         raise SettingError(
             f"advertised.listeners={advertised}: clients cannot connect to {advertised.host}; "
             "name a host that they can reach")
+    _check_peers(settings)
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         raise SettingError(
             f"group.min.session.timeout.ms={settings.group_min_session_timeout_ms} is more than "
             f"group.max.session.timeout.ms={settings.group_max_session_timeout_ms}")
+
+
+def _check_peers(settings: BrokerSettings) -> None:
+    """The same for what other nodes are told."""
+    listener, advertised = settings.peer_listener, settings.advertised_peer_listener
+    if listener is None and settings.controller_quorum_voters:
+        raise SettingError(
+            "controller.quorum.voters names other nodes, so they must be able to reach this one: "
+            "set peer.listener to a HOST:PORT")
+    told = advertised or listener
+    if told is not None and told.host in _EVERY_HOST:
+        raise SettingError(
+            f"peer.listener={listener} accepts connections on every address, so other nodes must "
+            "be told one: set advertised.peer.listener to a HOST:PORT that they can reach")
+    if settings.broker_session_timeout_ms < 2 * settings.broker_heartbeat_interval_ms:
+        raise SettingError(
+            f"broker.session.timeout.ms={settings.broker_session_timeout_ms} must be twice "
+            f"broker.heartbeat.interval.ms={settings.broker_heartbeat_interval_ms} at least, or "
+            "one late heartbeat takes a node for dead")
 
 
 def advertised_address(settings: BrokerSettings, bound_port: int) -> Address:
