@@ -69,6 +69,7 @@ class RunningNode:
         self.port = 0  # 0 until the first start; restarts keep the port
         self.start_seconds = 0.0  # from exec to the ready line, of the last start
         self._log_start = 0  # where the log of the last start begins in `log_path`
+        self._started = 0.0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -107,20 +108,28 @@ class RunningNode:
 
     def start(self, *, timeout: float = START_SECONDS_MAX) -> Self:
         """Start the process and wait until it serves."""
+        return self.launch().await_ready(timeout=timeout)
+
+    def launch(self) -> Self:
+        """Start the process; see `await_ready`."""
         assert self._process is None or self._process.poll() is not None, "it already runs"
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self._log_start = len(self.log_text())
-        started = time.monotonic()
+        self._started = time.monotonic()
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(), stdout=subprocess.PIPE, stderr=log, env=environment()
             )
+        return self
+
+    def await_ready(self, *, timeout: float = START_SECONDS_MAX) -> Self:
+        """Wait until the process that was launched serves."""
         try:
-            line = self._first_line(deadline=started + timeout)
+            line = self._first_line(deadline=self._started + timeout)
         except NodeFailed:
             self.kill()
             raise
-        self.start_seconds = time.monotonic() - started
+        self.start_seconds = time.monotonic() - self._started
         found = _READY.fullmatch(line)
         if found is None:
             self.kill()
@@ -147,6 +156,19 @@ class RunningNode:
             self._process.kill()
             self._process.wait()
             self._close()
+
+    @property
+    def runs(self) -> bool:
+        """Is there a process, paused or not?"""
+        return self._process is not None and self._process.poll() is None
+
+    def pause(self) -> None:
+        """Stop the process in its tracks (SIGSTOP); its connections stay open and silent."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on (SIGCONT)."""
+        self.process.send_signal(signal.SIGCONT)
 
     def restart(self) -> Self:
         """Stop cleanly and start on the same directory and port."""

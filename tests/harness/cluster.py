@@ -1,0 +1,206 @@
+"""A real cluster: every node a process of its own, on loopback, with its own directory.
+
+    with RunningCluster(tmp_path, nodes=3) as cluster:
+        cluster.create_topic("t", partitions=2)
+        cluster["a-1"].kill()
+        ...
+        cluster.await_serving("a")
+
+The first three nodes (or all, if there are fewer) elect the controller.  Peer ports are chosen
+before anything starts, since every node must know them; should one be taken meanwhile, the node
+says so and the test fails loudly.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.harness.command import run_quipu
+from tests.harness.node import NodeFailed, RunningNode, environment
+
+VOTERS_MAX = 3
+WAIT_SECONDS_MAX = 60.0
+QUICK = {  # so that tests need not wait for what people would
+    "broker.heartbeat.interval.ms": "100",
+    "broker.session.timeout.ms": "1500",
+    "controller.quorum.election.timeout.ms": "400",
+    "controller.quorum.heartbeat.interval.ms": "80",
+    "chain.heartbeat.interval.ms": "100",
+    "chain.cold.start.wait.ms": "3000",
+}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class RunningCluster:
+    """Nodes by name: `a-0`, `a-1`, ... of one chain or several."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        nodes: int = 3,
+        chains: Sequence[str] = ("a",),
+        settings: Mapping[str, str] | None = None,
+        racks: Sequence[str] = (),
+    ) -> None:
+        self.directory = directory
+        self.chains = {name: [f"{name}-{number}" for number in range(nodes)] for name in chains}
+        self._settings = {**QUICK, **(settings or {})}
+        self._bases = {name: 1 + 1000 * place for place, name in enumerate(chains)}
+        names = [node for members in self.chains.values() for node in members]
+        self._peer_ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self.nodes: dict[str, RunningNode] = {}
+        self._voters = ",".join(
+            f"{self.node_id(name)}@127.0.0.1:{self._peer_ports[name]}"
+            for name in names[:VOTERS_MAX])
+        for place, name in enumerate(names):
+            self._add(name, racks[place % len(racks)] if racks else None)
+
+    def _add(self, name: str, rack: str | None) -> None:
+        chain = name.rpartition("-")[0]
+        settings = {
+            **self._settings, "node.id.base": str(self._bases[chain]),
+            "peer.listener": f"127.0.0.1:{self._peer_ports[name]}",
+            "controller.quorum.voters": self._voters,
+        }
+        arguments = ["--name", name, *(["--rack", rack] if rack else [])]
+        self.nodes[name] = RunningNode(
+            self.directory / name, settings=settings, arguments=arguments)
+
+    def add(self, name: str) -> RunningNode:
+        """One more node, which is no voter and in no chain yet; not started."""
+        self._peer_ports[name] = free_ports(1)[0]
+        self._add(name, None)
+        return self.nodes[name]
+
+    def node_id(self, name: str) -> int:
+        chain, _, number = name.rpartition("-")
+        return self._bases[chain] + int(number)
+
+    def __getitem__(self, name: str) -> RunningNode:
+        return self.nodes[name]
+
+    @property
+    def bootstrap(self) -> str:
+        """Every node, so that a client finds one that lives."""
+        return ",".join(node.bootstrap for node in self.nodes.values() if node.port)
+
+    # -- life
+
+    def start(self) -> Self:
+        """Start every node, and make the chains."""
+        self.launch(self.nodes)
+        for chain, members in self.chains.items():
+            self.quipu("chain", "create", chain, *members, "--wait", "30")
+        return self
+
+    def launch(self, names: Sequence[str] | Mapping[str, RunningNode]) -> None:
+        """Start nodes that need each other: all of them first, then wait for each."""
+        for name in names:
+            self.nodes[name].launch()
+        for name in names:
+            self.nodes[name].await_ready(timeout=WAIT_SECONDS_MAX)
+
+    def kill(self) -> None:
+        """SIGKILL for all."""
+        for node in self.nodes.values():
+            node.kill()
+
+    def stop(self) -> None:
+        """SIGTERM for all, one after the other."""
+        for name, node in self.nodes.items():
+            if node.runs and (code := node.stop()) != 0:
+                raise NodeFailed(f"{name} stopped with {code}")
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.kill()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    # -- what people do with it
+
+    def quipu(self, *words: str) -> str:
+        """The command line, on a node that lives; gives what it prints."""
+        bootstrap = next(node.bootstrap for node in self.nodes.values() if node.runs and node.port)
+        done = run_quipu(*words, "--bootstrap", bootstrap)
+        assert done.code == 0, f"quipu {' '.join(words)}: {done.err}{self.logs()}"
+        return done.out
+
+    def chain(self, name: str) -> dict[str, Any]:
+        """What `quipu chain describe` says."""
+        described: dict[str, Any] = json.loads(self.quipu("chain", "describe", name, "--json"))
+        return described
+
+    def create_topic(self, topic: str, *, partitions: int = 1, **configs: str) -> None:
+        """A topic; returns when it was acknowledged.  Names of settings with _ for dots."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        new = NewTopic(topic, num_partitions=partitions,
+                       config={key.replace("_", "."): value for key, value in configs.items()})
+        admin.create_topics([new], request_timeout=20)[topic].result(30)
+
+    def states(self, chain: str) -> dict[str, str]:
+        """The members of a chain in their order, each with its state."""
+        return {each["name"]: each["state"] for each in self.chain(chain)["members"]}
+
+    def await_serving(self, chain: str, count: int | None = None) -> None:
+        """Wait until so many members serve; by default all."""
+        wanted = len(self.chains[chain]) if count is None else count
+        for _ in self.until(f"{wanted} members of {chain} serve"):
+            states = self.states(chain)
+            if sum(state == "serving" for state in states.values()) == wanted:
+                return
+
+    def until(self, what: str, seconds: float = WAIT_SECONDS_MAX) -> Iterator[None]:
+        """Try again and again; too late is a failure with everybody's logs."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            yield
+            time.sleep(0.1)
+        raise AssertionError(f"not within {seconds} s: {what}{self.logs()}")
+
+    def logs(self, size: int = 3000) -> str:
+        return "".join(f"\n--- {name}\n{node.log_text()[-size:]}"
+                       for name, node in self.nodes.items())
+
+    def differences(self, chain: str, topics: Sequence[str]) -> str:
+        """What `quipu log diff` says about the replicas of topics; empty if they are identical."""
+        found = []
+        first, *others = [self.directory / name for name in self.chains[chain]]
+        for log in sorted(first.iterdir()):
+            if log.name.rpartition("-")[0] not in topics or log.suffix:
+                continue
+            for other in others:
+                done = subprocess.run(
+                    [sys.executable, "-m", "quipu", "log", "diff", str(log),
+                     str(other / log.name)],
+                    env=environment(), capture_output=True, text=True, check=False)
+                if done.returncode != 0:
+                    found.append(f"{log} {other}: {done.stdout}{done.stderr}")
+        return "\n".join(found)
