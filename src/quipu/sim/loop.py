@@ -123,6 +123,7 @@ class Process:
 
 
 OWNER: ContextVar[Process | None] = ContextVar("OWNER", default=None)
+NOBODYS: Final = Context()  # the world's own: no process, and nothing that one has set
 
 
 class SimHandle(asyncio.TimerHandle):
@@ -233,11 +234,22 @@ class SimLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> SimHandle:
         caller = OWNER.get()  # `when` is on the caller's clock, whoever the callback belongs to
-        universal = when if caller is None else caller.universal(when)
         handle = self._handle(when, callback, args, context)
-        if handle.owner is None or handle.owner.life is not Life.DEAD:
-            heapq.heappush(self._timers, (max(universal, self.now), next(self._number), handle))
+        self._push(when if caller is None else caller.universal(when), handle)
         return handle
+
+    def universal_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts,
+        context: Context | None = None,
+    ) -> SimHandle:
+        """`call_at` in the world's time; without a context it is the world's own work."""
+        handle = self._handle(when, callback, args, NOBODYS if context is None else context)
+        self._push(when, handle)
+        return handle
+
+    def _push(self, when: float, handle: SimHandle) -> None:
+        if handle.owner is None or handle.owner.life is not Life.DEAD:
+            heapq.heappush(self._timers, (max(when, self.now), next(self._number), handle))
 
     def _handle(
         self, when: float, callback: Callable[..., object], args: tuple[Any, ...],

@@ -1,0 +1,52 @@
+"""Chance in a simulated world: one seed, and a child of it for everyone who needs chance.
+
+A child's chance depends on the seed and on its own name alone, so that one who throws more often
+than before does not change what the others get.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import TypeVar
+from uuid import UUID
+
+from quipu.runtime.rng import SeededRng
+
+T = TypeVar("T")
+
+
+class Dice:
+    """A source of chance that repeats itself; also a `runtime.rng.Rng`."""
+
+    def __init__(self, seed: int, name: str = "world") -> None:
+        self.seed = seed
+        self.name = name
+        digest = blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+        self._rng = SeededRng(int.from_bytes(digest, "big"))
+        self.random = self._rng.random
+        self.token = self._rng.token
+
+    def fork(self, name: str) -> "Dice":
+        """The child called `name`; the same name gives the same child."""
+        return Dice(self.seed, f"{self.name}/{name}")
+
+    def uuid(self) -> UUID:
+        return self._rng.uuid()
+
+    def flip(self, likelihood: float) -> bool:
+        """True so often."""
+        return self.random() < likelihood
+
+    def between(self, low: float, high: float) -> float:
+        return low + (high - low) * self.random()
+
+    def below(self, end: int) -> int:
+        """A whole number in [0, end)."""
+        assert end > 0, end
+        return int(self.random() * end)
+
+    def choose(self, values: Sequence[T]) -> T:
+        return values[self.below(len(values))]
+
+    def shuffled(self, values: Sequence[T]) -> list[T]:
+        rest = list(values)
+        return [rest.pop(self.below(len(rest))) for _ in range(len(values))]

@@ -1,0 +1,51 @@
+"""The time that simulated disks take: syncs that come back later, or much later.
+
+`SimDisk` (runtime) holds the bytes and loses them; `DiskWorker` is the thread beside it.  Work
+runs at some moment between its submission and its end, so that what was appended meanwhile may or
+may not be part of it, as with a real thread.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from quipu.model.errors import QuipuError
+from quipu.runtime.disk import Done, Wait, Work
+from quipu.runtime.sim_disk import outcome_of
+from quipu.sim.dice import Dice
+
+SYNC_SECONDS_MIN: Final = 0.0001
+SYNC_SECONDS_MAX: Final = 0.004
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    work: Work
+    done: Done
+    is_run: bool = False
+    outcome: QuipuError | None = None
+
+    def run(self) -> None:
+        if not self.is_run:
+            self.is_run = True
+            self.outcome = outcome_of(self.work)
+
+    def end(self) -> None:
+        self.run()
+        self.done(self.outcome)
+
+
+class DiskWorker:
+    """Runs what is submitted to one node's disk, on the loop of the world."""
+
+    def __init__(self, dice: Dice) -> None:
+        self.slowness = 1.0  # how many times longer everything takes
+        self._dice = dice
+
+    def __call__(self, work: Work, done: Done) -> Wait:
+        loop = asyncio.get_running_loop()
+        job = _Job(work, done)
+        seconds = self._dice.between(SYNC_SECONDS_MIN, SYNC_SECONDS_MAX) * self.slowness
+        loop.call_later(seconds * self._dice.random(), job.run)
+        loop.call_later(seconds, job.end)
+        return job.run

@@ -1,0 +1,189 @@
+"""A simulated network: hosts, the directed links between them, and what happens to messages.
+
+    Weather   how bad links are: delay, loss, duplicates, reordering, width
+    Link      one direction between two hosts
+    SimNet    all of them, who listens where, and the doors that processes get
+
+A link carries two kinds of traffic.  `datagram` may be lost, doubled or overtaken; it is what
+nodes send each other, worse than the TCP that they really use.  `stream` is TCP as clients see it:
+in order and without loss, but it stops while the link is cut and goes on when it heals.
+
+Invariants
+    W1  nothing arrives over a cut link, from the moment of the cut
+    W2  what a stream carries arrives in its order
+"""
+
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from quipu.model.settings import BrokerSettings
+from quipu.runtime.connection import NetLimits
+from quipu.runtime.network import Accept
+from quipu.runtime.peer_net import Identity
+from quipu.runtime.rng import Rng
+from quipu.sim.dice import Dice
+from quipu.sim.loop import Process, SimLoop
+from quipu.sim.trace import Trace
+
+if TYPE_CHECKING:  # they point back to the network that they are in
+    from quipu.sim.frames import SimFrameServer
+    from quipu.sim.peers import SimPeers
+
+FIRST_FREE_PORT: Final = 40_000
+
+Deliver = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weather:
+    """How bad a link is."""
+
+    delay_min: float = 0.0002  # seconds
+    delay_max: float = 0.002
+    loss: float = 0.0  # the likelihood of each ...
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    late_max: float = 0.3  # ... and how late the overtaken and the doubled come
+    bytes_per_second: float = 50e6
+
+
+CALM: Final = Weather()
+
+
+class Link:
+    """One direction between two hosts."""
+
+    def __init__(self, net: "SimNet", source: str, target: str) -> None:
+        self.weather = net.weather
+        self.is_cut = False
+        self._net = net
+        self._name = f"{source}>{target}"
+        self._dice = net.dice.fork(f"link/{self._name}")
+        self._free_at = 0.0  # when what was sent before has left
+        self._last_arrival = 0.0  # of a stream (W2)
+        self._held: list[tuple[Deliver, Context | None]] = []  # streams stop while it is cut
+
+    def datagram(self, size: int, deliver: Deliver, context: Context | None) -> None:
+        """Carry one message, or lose it."""
+        dice, weather = self._dice, self.weather
+        if self.is_cut or (weather.loss and dice.flip(weather.loss)):
+            return
+        self._at(self._arrival(size), deliver, context)
+        if weather.duplicate and dice.flip(weather.duplicate):
+            self._at(self._arrival(size) + dice.between(0, weather.late_max), deliver, context)
+
+    def _arrival(self, size: int) -> float:
+        dice, weather = self._dice, self.weather
+        now = self._net.loop.now
+        self._free_at = max(self._free_at, now) + size / weather.bytes_per_second
+        arrival = self._free_at + dice.between(weather.delay_min, weather.delay_max)
+        if weather.reorder and dice.flip(weather.reorder):
+            return arrival + dice.between(0, weather.late_max)
+        self._last_arrival = arrival = max(arrival, self._last_arrival)
+        return arrival
+
+    def _at(self, arrival: float, deliver: Deliver, context: Context | None) -> None:
+        def arrive() -> None:
+            if not self.is_cut:  # W1
+                deliver()
+
+        self._net.at(arrival, arrive, context)
+
+    def stream(self, size: int, deliver: Deliver, context: Context | None) -> None:
+        """Carry a piece of a stream; it waits while the link is cut (W2)."""
+        now, weather = self._net.loop.now, self.weather
+        self._free_at = max(self._free_at, now) + size / weather.bytes_per_second
+        arrival = self._free_at + self._dice.between(weather.delay_min, weather.delay_max)
+        self._last_arrival = arrival = max(arrival, self._last_arrival)
+
+        def arrive() -> None:
+            if self.is_cut or self._held:
+                self._held.append((deliver, context))
+            else:
+                deliver()
+
+        self._net.at(arrival, arrive, context)
+
+    def cut(self) -> None:
+        self.is_cut = True
+
+    def heal(self) -> None:
+        self.is_cut = False
+        held, self._held = self._held, []
+        for deliver, context in held:
+            self._net.at(self._net.loop.now, deliver, context)
+
+
+@dataclass(slots=True, eq=False)
+class SimNet:
+    """All hosts and the links between them."""
+
+    loop: SimLoop
+    dice: Dice
+    trace: Trace
+    weather: Weather = CALM
+    backlog_max: int = 1 << 20  # bytes that one node takes for another; less than in reality
+    clients_at: "dict[tuple[str, int], SimFrameServer]" = field(default_factory=dict)
+    peers_at: "dict[tuple[str, int], SimPeers]" = field(default_factory=dict)
+    _links: dict[tuple[str, str], Link] = field(default_factory=dict)
+    _next_port: int = FIRST_FREE_PORT
+
+    def at(self, when: float, deliver: Deliver, context: Context | None) -> None:
+        """Have something arrive; with a context, at the process that it belongs to."""
+        self.loop.universal_at(when, deliver, context=context)
+
+    def link(self, source: str, target: str) -> Link:
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link(self, source, target)
+        return link
+
+    def is_open(self, source: str, target: str) -> bool:
+        """Can a connection be made?  That takes both directions."""
+        return not (self.link(source, target).is_cut or self.link(target, source).is_cut)
+
+    def cut(self, source: str, target: str) -> None:
+        """One direction; what is under way is lost."""
+        self.trace.add(self.loop.now, "net", "cut", f"{source} > {target}")
+        self.link(source, target).cut()
+
+    def heal(self) -> None:
+        """Every link, and fine weather from now on."""
+        self.trace.add(self.loop.now, "net", "heal")
+        for link in self._links.values():
+            link.heal()
+
+    def set_weather(self, weather: Weather) -> None:
+        """On all links, and on those to come."""
+        self.weather = weather
+        for link in self._links.values():
+            link.weather = weather
+
+    def free_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+    def door(self, process: Process, host: str) -> "Door":
+        """What a process gets for its network."""
+        return Door(self, process, host)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A `runtime.network.Net` of one process."""
+
+    net: SimNet
+    process: Process
+    host: str
+
+    def frame_server(self, accept: Accept, limits: NetLimits) -> "SimFrameServer":
+        from quipu.sim.frames import SimFrameServer  # noqa: PLC0415 it points back to the network
+
+        return SimFrameServer(self, accept, limits)
+
+    def peers(self, identity: Identity, settings: BrokerSettings, rng: Rng) -> "SimPeers":
+        from quipu.sim.peers import SimPeers  # noqa: PLC0415 it points back to the network
+
+        return SimPeers(self, identity, settings, rng)
