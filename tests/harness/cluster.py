@@ -11,6 +11,7 @@ before anything starts, since every node must know them; should one be taken mea
 says so and the test fails loudly.
 """
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -21,10 +22,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.harness.command import run_quipu
 from tests.harness.node import NodeFailed, RunningNode, environment
+from tests.harness.proxy import PeerProxy
 
 VOTERS_MAX = 3
 WAIT_SECONDS_MAX = 60.0
@@ -61,6 +64,7 @@ class RunningCluster:
         chains: Sequence[str] = ("a",),
         settings: Mapping[str, str] | None = None,
         racks: Sequence[str] = (),
+        proxied: bool = False,
     ) -> None:
         self.directory = directory
         self.chains = {name: [f"{name}-{number}" for number in range(nodes)] for name in chains}
@@ -69,8 +73,12 @@ class RunningCluster:
         names = [node for members in self.chains.values() for node in members]
         self._peer_ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.nodes: dict[str, RunningNode] = {}
+        self.proxy = PeerProxy({self.node_id(name): port for name, port
+                                in self._peer_ports.items()}) if proxied else None
+        if self.proxy is not None:
+            self.proxy.__enter__()
         self._voters = ",".join(
-            f"{self.node_id(name)}@127.0.0.1:{self._peer_ports[name]}"
+            f"{self.node_id(name)}@127.0.0.1:{self._told_port(name)}"
             for name in names[:VOTERS_MAX])
         for place, name in enumerate(names):
             self._add(name, racks[place % len(racks)] if racks else None)
@@ -80,11 +88,18 @@ class RunningCluster:
         settings = {
             **self._settings, "node.id.base": str(self._bases[chain]),
             "peer.listener": f"127.0.0.1:{self._peer_ports[name]}",
+            "advertised.peer.listener": f"127.0.0.1:{self._told_port(name)}",
             "controller.quorum.voters": self._voters,
         }
         arguments = ["--name", name, *(["--rack", rack] if rack else [])]
         self.nodes[name] = RunningNode(
             self.directory / name, settings=settings, arguments=arguments)
+
+    def _told_port(self, name: str) -> int:
+        """Where other nodes are told to find this one."""
+        if self.proxy is not None:
+            return self.proxy.ports[self.node_id(name)]
+        return self._peer_ports[name]
 
     def add(self, name: str) -> RunningNode:
         """One more node, which is no voter and in no chain yet; not started."""
@@ -134,15 +149,18 @@ class RunningCluster:
     def __enter__(self) -> Self:
         try:
             return self.start()
-        except BaseException:
-            self.kill()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.kill()
+        for node in self.nodes.values():
+            node.kill()
+        if self.proxy is not None:
+            self.proxy.__exit__(kind, error, trace)
 
     # -- what people do with it
 
@@ -157,6 +175,16 @@ class RunningCluster:
         """What `quipu chain describe` says."""
         described: dict[str, Any] = json.loads(self.quipu("chain", "describe", name, "--json"))
         return described
+
+    def controller(self) -> str:
+        """The node that decides now, as far as the cluster tells."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for _ in self.until("there is a controller"):
+            with contextlib.suppress(KafkaException):
+                found = admin.describe_cluster(request_timeout=5).result(10).controller
+                if found is not None:
+                    return next(name for name in self.nodes if self.node_id(name) == found.id)
+        raise AssertionError
 
     def create_topic(self, topic: str, *, partitions: int = 1, **configs: str) -> None:
         """A topic; returns when it was acknowledged.  Names of settings with _ for dots."""

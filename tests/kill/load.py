@@ -45,20 +45,24 @@ class Load:
         """Send for a while; never more than a bounded number is on its way."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if len(self._producer) < IN_FLIGHT_MAX:
-                self._send()
-            self._producer.poll(0.0005)
+            self.step()
+
+    def step(self) -> None:
+        """Send one value if there is room, and hear what became of others."""
+        if len(self._producer) < IN_FLIGHT_MAX:
+            self._send()
+        self._producer.poll(0.0005)
 
     def finish(self) -> None:
         """Wait until every value has an answer."""
         left = self._producer.flush(FLUSH_SECONDS_MAX)
         assert left == 0, f"{left} values without an answer"
 
-    def anomalies(self, reads: list[Read]) -> list[Anomaly]:
-        """What the history of this load breaks."""
+    def anomalies(self, *readers: list[Read]) -> list[Anomaly]:
+        """What the history of this load, and of those who read it, breaks."""
         sent = [Sent("load", partition, value, *self._answers.get(value, (Outcome.UNKNOWN, None)))
                 for partition, value in self._order]
-        return check(sent, [reads])
+        return check(sent, readers)
 
     def _send(self) -> None:
         partition = self._rng.randrange(PARTITIONS)
