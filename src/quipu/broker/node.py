@@ -32,7 +32,7 @@ from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
 from quipu.runtime.connection import NetLimits
 from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
-from quipu.runtime.net import FrameServer
+from quipu.runtime.network import FrameListener, Net, RealNet
 from quipu.runtime.rng import Rng, SystemRng
 from quipu.runtime.spawn import spawn
 from quipu.storage.data_directory import DataDirectory
@@ -56,6 +56,8 @@ class Node:
         clock: Clock | None = None,
         rng: Rng | None = None,
         disk: Disk | None = None,
+        net: Net | None = None,
+        with_http: bool = True,
     ) -> None:
         self.settings = settings
         self.health = Health()
@@ -65,22 +67,25 @@ class Node:
         real_disk = RealDisk()
         self._sync_seconds = real_disk.sync_seconds
         self._disk: Disk = disk or real_disk
+        self._net = net or RealNet()
+        self._with_http = with_http  # not in a simulated world, which nobody scrapes
         self._http: http.HttpServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.broker: Broker
-        self._frames: FrameServer
+        self._frames: FrameListener
         self._directory: DataDirectory | None = None
 
     async def start(self) -> tuple[str, int]:
         """Serve; returns the address that clients connect to."""
         started = self._clock.monotonic()
         raise_file_limit()
-        self._frames = FrameServer(
-            accept=lambda connection: Session(self.broker, connection), limits=self._limits())
+        self._frames = self._net.frame_server(
+            lambda connection: Session(self.broker, connection), self._limits())
         listener = self.settings.listeners
         host, port = self._frames.bind(listener.host, listener.port)
         try:
-            await self._start_http()
+            if self._with_http:
+                await self._start_http()
             await self._start_parts(host, port)
         except BaseException:
             self._frames.stop_accepting()

@@ -73,7 +73,7 @@ class Session:
 
     __slots__ = ("_broker", "_connection", "_held", "_loop_time", "_observe", "_replies", "_waits")
 
-    def __init__(self, broker: Broker, connection: Connection) -> None:
+    def __init__(self, broker: Broker, connection: FrameConnection) -> None:
         self._broker = broker
         self._connection = connection
         self._loop_time = broker.clock.monotonic
