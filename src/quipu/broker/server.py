@@ -25,7 +25,8 @@ from quipu.broker.context import Broker, Context
 from quipu.broker.handlers import k00_produce, k01_fetch
 from quipu.broker.handlers.k18_api_versions import unsupported_version_response
 from quipu.model.errors import Code, MalformedBytes, QuipuError
-from quipu.runtime.connection import Buffer, Connection
+from quipu.runtime.connection import Buffer
+from quipu.runtime.network import FrameConnection
 from quipu.runtime.spawn import spawn
 from quipu.wire.frame import decode_request_header, encode_response
 from quipu.wire.messages import REQUESTS, RESPONSES
