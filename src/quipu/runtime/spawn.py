@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 _log = logging.getLogger(__name__)
@@ -21,3 +21,8 @@ def _finished(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("task %s failed", task.get_name(), exc_info=error)
+
+
+def disown(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Keep `tasks` no longer: they belong to a simulated process that is gone."""
+    _running.difference_update(tasks)

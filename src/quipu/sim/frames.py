@@ -170,7 +170,7 @@ class SimFrameServer:
             connection.close(after_sending=True)
 
     def died(self) -> None:
-        """The process is gone and the machine is not: its connections are reset."""
+        """The process is gone: its connections are reset."""
         for connection in list(self._connections):
             connection.closed = True
             self.carry(connection._client, None)  # noqa: SLF001 of one piece with its server

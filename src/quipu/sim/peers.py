@@ -347,9 +347,10 @@ class SimPeers:
             for listener in self._listeners:
                 listener.drained(session.target.identity.node_id)
 
-    def died(self) -> None:
-        """The process is gone and the machine is not: others see their connections reset."""
+    def died(self, *, is_silent: bool) -> None:
+        """The process is gone; if its machine is not, others see their connections reset."""
         self.unlisten()
         for session in list(self.accepted):
-            session.end()
+            if not is_silent:
+                session.end()
         self.accepted.clear()
