@@ -7,6 +7,7 @@
     P5   fetch at the tail       throughput / bare fan-out, many consumers
     P6   1000 requests a second  produce p99 / echo p99
     P7   fsync before answering  batches / (fdatasync rate * batches that wait for one)
+    P8   chain of 3, acks=all    throughput / (the single node's / 3): the same cores do it all
     P15  many partitions, many connections: CPU per request, against few
 
 Broker and limit take turns, ROUNDS times, and of each the best round counts: a neighbour on the
@@ -28,7 +29,7 @@ from quipu.cli.bench.processes import in_child
 from quipu.cli.bench.report import Ratio, ratio
 from quipu.cli.bench.runs import Load, Session
 from quipu.cli.bench.tail import run_tail
-from quipu.cli.bench.target import Target
+from quipu.cli.bench.target import Target, temporary_chain
 
 ROUNDS: Final = 3
 SIZE_MAX: Final = 384 << 20
@@ -40,6 +41,7 @@ FSYNC_IN_FLIGHT: Final = 32
 CACHE_ONLY: Final = {"flush.ms": str(2**63 - 1)}  # leave writing to the kernel, as the limits do
 FSYNC_GROUP: Final = FSYNC_IN_FLIGHT // 2  # the other half comes in while a sync runs
 RATE_ROUNDS: Final = 2
+CHAIN_LENGTH: Final = 3
 
 
 @dataclass(slots=True)
@@ -67,6 +69,10 @@ class Series:
     @property
     def p99_us(self) -> float | None:
         return _least([each.latency.p99_us for each in self.rounds if each.latency])
+
+    @property
+    def p50_us(self) -> float:
+        return min(each.latency.p50_us for each in self.rounds if each.latency)
 
     @property
     def best(self) -> Measured:
@@ -225,6 +231,34 @@ def p7(target: Target, directory: str) -> Line:
               value=ratio(found.requests, limited.requests), aim=0.8)])
 
 
+def p8(target: Target, _directory: str) -> Line:
+    """Three nodes on the cores of one; and what waiting for each batch would cost."""
+    load = Load(seconds=2.0, batch_size=64 << 10, acks=-1, pipeline=16, size_max=SIZE_MAX,
+                configs=CACHE_ONLY)
+    slow = replace(load, pipeline=1)
+    rate = Load(seconds=2.0, record_size=100, batch_size=1, acks=-1, rate=300.0)
+    alone, chained, waiting = Series(), Series(), Series()
+    latency_alone, latency_chained = Series(), Series()
+    with temporary_chain(CHAIN_LENGTH) as chain:
+        for _ in range(ROUNDS):
+            for broker, one_load, series in (
+                    (target, load, alone), (chain, load, chained), (chain, slow, waiting)):
+                with runs.session(broker, one_load) as run:
+                    series.rounds.append(runs.broker_produce(run))
+        for broker, series in ((target, latency_alone), (chain, latency_chained)):
+            with runs.session(broker, rate) as run:
+                series.rounds.append(runs.broker_latency(run).produce)
+    steps = CHAIN_LENGTH - 1
+    added = (latency_chained.p50_us - latency_alone.p50_us) / steps
+    return Line(f"chain of {CHAIN_LENGTH}, acks=all, 64 KiB batches", chained, alone, [
+        Ratio(number="P8", about="chain of 3, acks=all / a single node's third", aim=0.8,
+              value=ratio(chained.megabytes, alone.megabytes / CHAIN_LENGTH)),
+        Ratio(number="", about="the same / one batch in flight at a time",
+              value=ratio(chained.megabytes, waiting.megabytes)),
+        Ratio(number="", about="latency that each further node adds / that of a single node",
+              value=ratio(added, latency_alone.p50_us), better="lower")])
+
+
 def p15_partitions(target: Target, _directory: str) -> Line:
     """CPU of a request to one of many partitions, against the only one."""
     few = Load(seconds=1.5, record_size=100, batch_size=1000, pipeline=16, connections=1,
@@ -265,5 +299,5 @@ def _p1_1m(target: Target, directory: str) -> Line:
 
 LINES: Final[dict[str, tuple[Measure, ...]]] = {
     "P1": (_p1_64k, _p1_1m), "P2": (p2,), "P3": (p3,), "P4": (p4,), "P5": (p5,), "P6": (p6,),
-    "P7": (p7,), "P15": (p15_partitions, p15_connections),
+    "P7": (p7,), "P8": (p8,), "P15": (p15_partitions, p15_connections),
 }

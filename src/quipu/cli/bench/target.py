@@ -19,6 +19,7 @@ from quipu.cli.bench.processes import listening_pid
 
 START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
+LOG_NAME: Final = "node.stderr"
 LOG_TAIL_SIZE: Final = 2_000
 
 _READY: Final = re.compile(r"quipu ready (?P<host>\S+):(?P<port>\d+)\s*")
@@ -52,20 +53,57 @@ def target(
 def temporary_node(settings: Mapping[str, str]) -> Iterator[Target]:
     """A node on a free port, with a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="quipu-bench-node-") as directory:
-        log_path = Path(directory) / "node.stderr"
-        command = [sys.executable, "-m", "quipu", "start", "--listen", "127.0.0.1:0",
-                   "--dir", f"{directory}/data", "--set", "metrics.listener=127.0.0.1:0"]
-        for name, value in settings.items():
-            command += ["--set", f"{name}={value}"]
-        with log_path.open("wb") as log:
-            node = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)  # noqa: S603 ours
+        node = _launch(directory, settings)
         try:
-            yield Target(_ready(node, log_path), node.pid, directory, is_temporary=True)
+            yield Target(_ready(node, directory), node.pid, directory, is_temporary=True)
         finally:
             _stop(node)
 
 
-def _ready(node: subprocess.Popen[bytes], log_path: Path) -> Address:
+@contextlib.contextmanager
+def temporary_chain(count: int) -> Iterator[Target]:
+    """A chain of `count` nodes, each a process of its own; the target is its head."""
+    ports = _free_ports(count)
+    voters = ",".join(f"{number + 1}@127.0.0.1:{port}" for number, port in enumerate(ports))
+    nodes: list[subprocess.Popen[bytes]] = []
+    with tempfile.TemporaryDirectory(prefix="quipu-bench-chain-") as parent:
+        try:
+            for number, port in enumerate(ports):
+                directory = f"{parent}/{number}"
+                Path(directory).mkdir()
+                nodes.append(_launch(directory, {
+                    "node.name": f"bench-{number}", "peer.listener": f"127.0.0.1:{port}",
+                    "controller.quorum.voters": voters}))
+            head, *_ = [_ready(node, f"{parent}/{number}") for number, node in enumerate(nodes)]
+            names = [f"bench-{number}" for number in range(count)]
+            subprocess.run(  # noqa: S603 ours
+                [sys.executable, "-m", "quipu", "chain", "create", "bench", *names, "--wait", "30",
+                 "--bootstrap", str(head)], check=True, stdout=subprocess.DEVNULL)
+            yield Target(head, nodes[0].pid, parent, is_temporary=True)
+        finally:
+            for node in nodes:
+                _stop(node)
+
+
+def _launch(directory: str, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "quipu", "start", "--listen", "127.0.0.1:0",
+               "--dir", f"{directory}/data", "--set", "metrics.listener=127.0.0.1:0"]
+    for name, value in settings.items():
+        command += ["--set", f"{name}={value}"]
+    with (Path(directory) / LOG_NAME).open("wb") as log:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)  # noqa: S603 ours
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now: nodes of a chain must know each other's beforehand."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _ready(node: subprocess.Popen[bytes], directory: str) -> Address:
     """Wait for the line that says where the node listens."""
     assert node.stdout is not None
     deadline = time.monotonic() + START_SECONDS_MAX
@@ -77,6 +115,7 @@ def _ready(node: subprocess.Popen[bytes], log_path: Path) -> Address:
             if selector.select(max(0.0, deadline - time.monotonic())):
                 part = os.read(node.stdout.fileno(), 4096)
             if not part:
+                log_path = Path(directory) / LOG_NAME
                 told = log_path.read_text(errors="replace")[-LOG_TAIL_SIZE:]
                 raise BenchError(f"the temporary node did not start; it logged:\n{told}")
             line += part
