@@ -12,11 +12,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 from quipu.broker.cluster import LOG_CONFIG, LOG_NAME, Cluster, CommandLog
+from quipu.broker.cluster.alone import Alone
 from quipu.broker.context import Broker, Context
 from quipu.controller.state import Topic
 from quipu.controller.topics import NewTopic
 from quipu.model.batch_types import CONTROLLER
 from quipu.model.errors import Code, QuipuError
+from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import ManualClock
 from quipu.runtime.disk import RealDisk
@@ -77,6 +79,12 @@ class FollowedPartitions:
     def on_config_changed(self, topic: Topic) -> None:
         self.told.append(("changed", topic.name, dict(topic.configs)))
 
+    def on_replicas_changed(self, topic: Topic) -> None:
+        self.told.append(("replicas", topic.name))
+
+    def on_brokers_changed(self) -> None:
+        self.told.append(("brokers",))
+
 
 @dataclass(kw_only=True)
 class ABroker:
@@ -98,9 +106,11 @@ async def a_cluster(
     settings: BrokerSettings | None = None, *, log: CommandLog | None = None, seed: int = 1
 ) -> Cluster:
     """A registered broker 1 at kafka.test:9092, on a log in memory unless one is given."""
-    if log is None:
-        log = MemoryLog()
-    cluster = Cluster(log, settings or BrokerSettings(), SeededRng(seed))
+    kept = MemoryLog() if log is None else log
+    cluster = Cluster(
+        settings or BrokerSettings(), SeededRng(seed),
+        lambda machine: Alone(machine, kept, NodeId(1)))
+    await cluster.start()
     await cluster.register("kafka.test", 9092)
     return cluster
 

@@ -11,7 +11,7 @@ from quipu.wire.messages.k32_describe_configs import (
     DescribeConfigsResource,
 )
 from tests.broker.clusters import ABroker, a_broker, ask, versions
-from tests.broker.test_cluster import set_to
+from tests.broker.cluster.test_driver import set_to
 from tests.looped import looped
 
 A_TOPIC = NewTopic("a", configs=[("retention.ms", "5")])

@@ -1,0 +1,74 @@
+"""A quorum of one over a log of commands: decides at once, and waits for nothing but the disk."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from quipu.broker.quorum.contract import StateMachine
+from quipu.model.errors import QuipuError
+from quipu.model.ids import NodeId, RaftIndex
+
+_log = logging.getLogger(__name__)
+
+SNAPSHOT_SIZE: Final = 4 << 20  # bytes of commands after which a snapshot is worth its while
+
+
+class CommandLog(Protocol):
+    """What is asked of the metadata log; see `StateLog`."""
+
+    commands_size: int
+
+    def replay(self, apply: Callable[[bytes], None]) -> None: ...
+    async def append(self, commands: Sequence[bytes]) -> None: ...
+    async def snapshot(self, commands: Iterable[bytes]) -> None: ...
+
+
+class Alone:
+    """See `Consensus`."""
+
+    def __init__(self, machine: StateMachine, log: CommandLog, node_id: NodeId) -> None:
+        self._machine = machine
+        self._log = log
+        self._lock = asyncio.Lock()
+        self._image_size = 0  # of the last snapshot
+        self.leader: NodeId | None = node_id
+        self.is_leader = False
+        self.applied = RaftIndex(0)
+
+    async def start(self) -> None:
+        self._log.replay(lambda command: self._apply([command]))
+        self.is_leader = True
+        self._machine.leadership(True)  # noqa: FBT003 a fact that is told, not a flag
+
+    async def stop(self, *, transfer: bool = False) -> None:
+        del transfer
+
+    async def propose(self, commands: Sequence[bytes]) -> RaftIndex:
+        async with self._lock:
+            await self._log.append(commands)
+            self._apply(commands)
+            await self._snapshot_if_due()
+            return self.applied
+
+    async def barrier(self) -> None:
+        return
+
+    async def wait_applied(self, index: RaftIndex, timeout_seconds: float) -> None:
+        del timeout_seconds
+        assert index <= self.applied, index
+
+    def _apply(self, commands: Sequence[bytes]) -> None:
+        self.applied = RaftIndex(self.applied + 1)
+        self._machine.apply(self.applied, commands)
+
+    async def _snapshot_if_due(self) -> None:
+        """Keep the log bounded: by the state's own size or SNAPSHOT_SIZE, whichever is more."""
+        if self._log.commands_size < max(SNAPSHOT_SIZE, self._image_size):
+            return
+        image = list(self._machine.snapshot())
+        self._image_size = sum(map(len, image))
+        try:
+            await self._log.snapshot(image)
+        except QuipuError:  # nothing is lost: the commands are still there
+            _log.exception("no snapshot of the metadata could be written")

@@ -1,0 +1,38 @@
+"""What the cluster asks of the quorum; see broker/quorum, which gives it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from quipu.model.ids import NodeId, RaftIndex
+
+
+class Consensus(Protocol):
+    """A log of commands that all nodes agree on, and apply to their `StateMachine` in order."""
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads, as far as this node knows."""
+        ...
+
+    @property
+    def is_leader(self) -> bool:
+        """Does this node lead, with everything applied that was decided before its reign?"""
+        ...
+
+    @property
+    def applied(self) -> RaftIndex: ...
+
+    async def start(self) -> None: ...
+    async def stop(self, *, transfer: bool = False) -> None: ...
+
+    async def propose(self, commands: Sequence[bytes]) -> RaftIndex:
+        """Returns when `commands` are applied here; raises NotController if that is not known."""
+        ...
+
+    async def barrier(self) -> None:
+        """Returns if this node still led after the call was made; else raises NotController."""
+        ...
+
+    async def wait_applied(self, index: RaftIndex, timeout_seconds: float) -> None:
+        """Returns when the entry at `index` is applied here; raises TimeoutError."""
+        ...

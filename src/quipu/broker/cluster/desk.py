@@ -1,0 +1,49 @@
+"""The controller's desk: where requests of all nodes, its own included, arrive and are answered.
+
+Every node has a desk; it is open while the node is the controller.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from quipu.broker.cluster.consensus import Consensus
+from quipu.broker.cluster.decisions import not_controller
+from quipu.broker.cluster.requests import PAIRS, decode_call, encode_answer
+from quipu.model.ids import NodeId
+from quipu.runtime.peer_net import PeerNet
+from quipu.wire.schema import Message
+
+CALL_KIND: Final = 1  # of calls between nodes: those to the controller
+
+Asked = TypeVar("Asked", bound=Message)
+Handler = Callable[[NodeId, Asked], Awaitable[Message]]  # who asks, and what
+
+
+class Desk:
+    """Who answers which request."""
+
+    def __init__(self, quorum: Consensus) -> None:
+        self._quorum = quorum
+        self._handlers: dict[int, Handler[Any]] = {}
+
+    def on(self, request: type[Asked], handler: Handler[Asked]) -> None:
+        """Have `handler` answer requests of this type."""
+        assert request.KEY in PAIRS, request
+        self._handlers[request.KEY] = handler
+
+    def open(self, net: PeerNet) -> None:
+        """Answer other nodes."""
+        net.serve(CALL_KIND, self._serve)
+
+    async def answer(self, sender: NodeId, request: Message) -> Message:
+        """Raises NotController if this node is not the controller, or no longer."""
+        if not self._quorum.is_leader:
+            raise not_controller(self._quorum.leader)
+        answer = await self._handlers[request.KEY](sender, request)
+        assert type(answer) is PAIRS[request.KEY].answer, answer
+        return answer
+
+    async def _serve(self, sender: NodeId, body: bytes) -> bytes:
+        request, version = decode_call(body)
+        answer = await self.answer(sender, request)
+        return encode_answer(self._quorum.applied, answer, version)
