@@ -1,0 +1,215 @@
+"""Messages of chains as bytes: fixed layouts, big endian; several may follow each other.
+
+    all         kind u8 | topic id 16 | partition i32 | epoch i32
+    1 Describe  nothing more
+    2 Described why u8 | session i64 | log start i64 | log end i64 | committed log i64 |
+                count u16, and per epoch: epoch i32 | start i64
+    3 Replicate version i32 | flags u8 | session i64 | prev end i64 | prev epoch i32 |
+                durable log i64, offset i64 | committed log i64, offset i64 | sender end i64 |
+                count u16, and per entry: size u32; then the entries, back to back
+    4 Ack       session i64 | acked log i64, offset i64 | end log i64 | committed log i64
+    5 Fenced    nothing more
+
+A message tells its own size, so one frame may hold many: acknowledgements of many partitions cost
+one write.  Entries are neither copied on the way out nor on the way in: what is decoded are views
+of the frame.
+
+Not here: what a message means (messages.py), whether an entry is a batch (storage checks it).
+"""
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+from quipu.chain.messages import (
+    ENTRIES_MAX,
+    EPOCHS_MAX,
+    Ack,
+    Buffer,
+    Describe,
+    Described,
+    Fenced,
+    Flag,
+    Mark,
+    Message,
+    Replicate,
+    Why,
+)
+from quipu.model.errors import MalformedBytes
+from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, Offset
+
+DESCRIBE, DESCRIBED, REPLICATE, ACK, FENCED = range(1, 6)
+
+_PLAIN: Final = Struct(">B16sii")
+_DESCRIBED: Final = Struct(">B16siiBqqqqH")
+_REPLICATE: Final = Struct(">B16siiiBqqiqqqqqH")
+_ACK: Final = Struct(">B16siiqqqqq")
+_EPOCH: Final = Struct(">iq")
+_SIZE: Final = Struct(">I")
+
+_FLAGS_KNOWN: Final = int(Flag.OPEN | Flag.CUT | Flag.RESTART | Flag.COUNTED)
+_HOW: Final = int(Flag.OPEN | Flag.CUT | Flag.RESTART)
+_HOW_ALLOWED: Final = frozenset(
+    int(how) for how in (0, Flag.OPEN, Flag.OPEN | Flag.CUT, Flag.OPEN | Flag.RESTART))
+
+
+class Addressed(NamedTuple):
+    """A message, and the partition it is about."""
+
+    topic_id: bytes  # 16 bytes
+    partition: int
+    message: Message
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def encode(topic_id: bytes, partition: int, message: Message) -> list[Buffer]:
+    """The buffers to send: a head, then the entries as they are."""
+    assert len(topic_id) == 16, topic_id
+    match message:
+        case Replicate():
+            return encode_replicate(topic_id, partition, message, message.entries)
+        case Ack(epoch, session, acked, end_log, committed_log):
+            return [_ACK.pack(ACK, topic_id, partition, epoch, session, acked[0], acked[1],
+                              end_log, committed_log)]
+        case Described():
+            return [_encode_described(topic_id, partition, message)]
+        case Describe(epoch):
+            return [_PLAIN.pack(DESCRIBE, topic_id, partition, epoch)]
+        case Fenced(epoch):
+            return [_PLAIN.pack(FENCED, topic_id, partition, epoch)]
+
+
+def encode_replicate(
+    topic_id: bytes, partition: int, message: Replicate, entries: Sequence[Buffer]
+) -> list[Buffer]:
+    """`message` with `entries` instead of its own: what `SendEntries` asks for."""
+    assert len(entries) <= ENTRIES_MAX, len(entries)
+    epoch, version, flags, session, prev_end, prev_epoch, durable, committed, end, _ = message
+    head = _REPLICATE.pack(
+        REPLICATE, topic_id, partition, epoch, version, flags, session, prev_end, prev_epoch,
+        durable[0], durable[1], committed[0], committed[1], end, len(entries))
+    return [head + b"".join([_SIZE.pack(len(entry)) for entry in entries]), *entries]
+
+
+def _encode_described(topic_id: bytes, partition: int, message: Described) -> bytes:
+    assert len(message.epochs) <= EPOCHS_MAX, len(message.epochs)
+    head = _DESCRIBED.pack(
+        DESCRIBED, topic_id, partition, message.epoch, message.why, message.session,
+        message.log_start, message.log_end, message.committed_log, len(message.epochs))
+    return head + b"".join([_EPOCH.pack(*entry) for entry in message.epochs])
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def decode_all(frame: memoryview) -> Iterator[Addressed]:
+    """Every message in `frame`; raises `MalformedBytes` where it stops making sense."""
+    position = 0
+    while position < len(frame):
+        addressed, position = decode(frame, position)
+        yield addressed
+
+
+def decode(frame: memoryview, position: int = 0) -> tuple[Addressed, int]:
+    """The message at `position`, and the position after it; raises `MalformedBytes`."""
+    try:
+        kind = frame[position]
+        if kind == REPLICATE:
+            return _decode_replicate(frame, position)
+        if kind == ACK:
+            return _decode_ack(frame, position)
+        if kind == DESCRIBED:
+            return _decode_described(frame, position)
+        if kind in {DESCRIBE, FENCED}:
+            _, topic_id, partition, epoch = _PLAIN.unpack_from(frame, position)
+            _check_address(partition, epoch)
+            message = (Describe if kind == DESCRIBE else Fenced)(Epoch(epoch))
+            return Addressed(topic_id, partition, message), position + _PLAIN.size
+    except (IndexError, StructError) as error:
+        raise MalformedBytes(f"chain message at {position} is cut short: {error}") from error
+    raise MalformedBytes(f"chain message of unknown kind {kind} at {position}")
+
+
+def _decode_replicate(frame: memoryview, position: int) -> tuple[Addressed, int]:
+    (_, topic_id, partition, epoch, version, flags, session, prev_end, prev_epoch, durable_log,
+     durable_offset, committed_log, committed_offset, sender_end, count,
+     ) = _REPLICATE.unpack_from(frame, position)
+    _check_address(partition, epoch)
+    if (session <= 0 or version < 0 or prev_epoch < NO_EPOCH
+            or not 0 <= prev_end <= sender_end
+            or not 0 <= durable_offset <= durable_log
+            or not 0 <= committed_offset <= committed_log
+            or flags & ~_FLAGS_KNOWN or flags & _HOW not in _HOW_ALLOWED):
+        raise MalformedBytes(f"replicate with flags {flags}, session {session}, version "
+                             f"{version}: numbers that cannot be")
+    if (flags & Flag.CUT and count) or (flags & Flag.RESTART and not count):
+        raise MalformedBytes(f"replicate with flags {flags} and {count} entries")
+    entries, position = _decode_entries(frame, position + _REPLICATE.size, count)
+    return Addressed(topic_id, partition, Replicate(
+        Epoch(epoch), version, flags, session, LogOffset(prev_end), Epoch(prev_epoch),
+        Mark(LogOffset(durable_log), Offset(durable_offset)),
+        Mark(LogOffset(committed_log), Offset(committed_offset)),
+        LogOffset(sender_end), entries)), position
+
+
+def _decode_entries(
+    frame: memoryview, position: int, count: int
+) -> tuple[tuple[memoryview, ...], int]:
+    if count == 0:
+        return (), position
+    if count > ENTRIES_MAX:
+        raise MalformedBytes(f"replicate with {count} entries; at most {ENTRIES_MAX}")
+    start = position + _SIZE.size * count
+    entries = []
+    for index in range(count):
+        size, = _SIZE.unpack_from(frame, position + _SIZE.size * index)
+        if not 0 < size <= len(frame) - start:
+            raise MalformedBytes(f"entry of {size} bytes at {start}, "
+                                 f"but {max(len(frame) - start, 0)} are left")
+        entries.append(frame[start : start + size])
+        start += size
+    return tuple(entries), start
+
+
+def _decode_ack(frame: memoryview, position: int) -> tuple[Addressed, int]:
+    (_, topic_id, partition, epoch, session, acked_log, acked_offset, end_log, committed_log,
+     ) = _ACK.unpack_from(frame, position)
+    _check_address(partition, epoch)
+    if (session <= 0 or not 0 <= acked_offset <= acked_log or end_log < acked_log
+            or committed_log < 0):
+        raise MalformedBytes(f"ack of {acked_log} (offset {acked_offset}), end {end_log}, "
+                             f"session {session}: numbers that cannot be")
+    return Addressed(topic_id, partition, Ack(
+        Epoch(epoch), session, Mark(LogOffset(acked_log), Offset(acked_offset)),
+        LogOffset(end_log), LogOffset(committed_log))), position + _ACK.size
+
+
+def _decode_described(frame: memoryview, position: int) -> tuple[Addressed, int]:
+    (_, topic_id, partition, epoch, why, session, log_start, log_end, committed_log, count,
+     ) = _DESCRIBED.unpack_from(frame, position)
+    _check_address(partition, epoch)
+    if (why > max(Why) or session < 0 or not 0 <= log_start <= log_end
+            or committed_log < 0 or count > EPOCHS_MAX):
+        raise MalformedBytes(f"described: reason {why}, session {session}, log {log_start} to "
+                             f"{log_end}, {count} epochs: numbers that cannot be")
+    position += _DESCRIBED.size
+    epochs = []
+    previous = (int(NO_EPOCH), -1)
+    for _ in range(count):
+        entry, start = _EPOCH.unpack_from(frame, position)
+        if entry <= previous[0] or start <= previous[1] or start >= log_end:
+            raise MalformedBytes(f"epoch {entry} at {start} after {previous}, log end {log_end}")
+        previous = (entry, start)
+        epochs.append((Epoch(entry), LogOffset(start)))
+        position += _EPOCH.size
+    return Addressed(topic_id, partition, Described(
+        Epoch(epoch), Why(why), session, LogOffset(log_start), LogOffset(log_end),
+        LogOffset(committed_log), tuple(epochs))), position
+
+
+def _check_address(partition: int, epoch: int) -> None:
+    if partition < 0 or epoch < 0:
+        raise MalformedBytes(f"chain message for partition {partition}, epoch {epoch}")

@@ -1,0 +1,97 @@
+"""What the parts of a replica share: its log, its place in the chain, and what is committed.
+
+Invariants
+    N1  `committed` never shrinks, and never passes the end of the log
+    N2  `claimed` never shrinks within an epoch: what was acknowledged stays acknowledged
+    N3  a session number is used once, over all lives of a node
+"""
+
+from typing import Final, Protocol
+
+from quipu.chain.messages import BEGIN, EPOCHS_MAX, Described, Mark, Why
+from quipu.model.chains import MemberState, ReplicaSet
+from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, NodeId, Offset
+
+LIFE_MAX: Final = (1 << 31) - 1
+_SESSIONS_PER_LIFE: Final = 1 << 32
+
+
+class LogView(Protocol):
+    """A partition's log, as far as replication must see it.  Everything is as of now."""
+
+    @property
+    def log_start(self) -> LogOffset:
+        """Of the first segment; equal to `log_end` only in a log without any batch."""
+        ...
+
+    @property
+    def log_end(self) -> LogOffset: ...
+
+    @property
+    def end_offset(self) -> Offset: ...
+
+    @property
+    def durable_end(self) -> LogOffset:
+        """What may be acknowledged: the flushed end if flush.messages is 1, else `log_end`."""
+        ...
+
+    @property
+    def durable_offset(self) -> Offset: ...
+
+    @property
+    def last_epoch(self) -> Epoch:
+        """Of the last batch; NO_EPOCH if none has one.  Cheap: asked for every message."""
+        ...
+
+    def epochs(self) -> list[tuple[Epoch, LogOffset]]:
+        """Every epoch in the log and where it begins, oldest first."""
+        ...
+
+
+class Standing:
+    """One replica's log and place; its parts hold on to it."""
+
+    __slots__ = ("_session", "claimed", "committed", "epoch", "log", "node_id", "replica_set",
+                 "state", "window_size")
+
+    def __init__(
+        self, node_id: NodeId, log: LogView, *, committed: Mark, life: int, window_size: int
+    ) -> None:
+        assert 0 <= life <= LIFE_MAX, life
+        assert window_size > 0, window_size
+        self.node_id = node_id
+        self.log = log
+        self.window_size = window_size
+        self.replica_set: ReplicaSet | None = None
+        self.epoch = NO_EPOCH
+        self.state: MemberState | None = None  # of this node, in `replica_set`
+        self.committed = min(committed, self.end)  # N1: a crash may have taken more than was said
+        self.claimed = BEGIN
+        self._session = life * _SESSIONS_PER_LIFE
+
+    @property
+    def end(self) -> Mark:
+        return Mark(self.log.log_end, self.log.end_offset)
+
+    @property
+    def durable(self) -> Mark:
+        return Mark(self.log.durable_end, self.log.durable_offset)
+
+    @property
+    def is_current(self) -> bool:
+        """Does the log hold this epoch's configuration, and so everything committed before it?"""
+        return self.log.last_epoch == self.epoch
+
+    @property
+    def members(self) -> ReplicaSet:
+        assert self.replica_set is not None
+        return self.replica_set
+
+    def next_session(self) -> int:
+        self._session += 1  # N3
+        return self._session
+
+    def describe(self, why: Why, session: int = 0) -> Described:
+        log = self.log
+        return Described(self.epoch, why, session, log.log_start, log.log_end,
+                         self.committed.log, tuple(log.epochs()[-EPOCHS_MAX:]))
