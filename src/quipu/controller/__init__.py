@@ -1,12 +1,17 @@
 """Cluster metadata: what exists, and how it may change.  Decides; does nothing.
 
-    state         what is known: brokers, topics, settings, producer ids
+    state         what is known: brokers, chains, topics, settings, producer ids
+    members       the values it is made of, and how a partition follows from its chain
     records       the changes, as they are written to the metadata log
-    topics        create, delete and extend topics     (state, request) -> Decision
-    configs       alter settings                       (state, request) -> Decision
-    producer_ids  hand out blocks of producer ids      (state, request) -> Decision
+    brokers       register, fence, unfence, stop, unregister   (state, request) -> Decision
+    chains        create, extend, promote; review              (state, request) -> Decision
+    elections     preferred heads, and unclean ones            (state, request) -> Decision
+    reassignment  partitions that move between chains          (state, request) -> Decision
+    topics        create, delete and extend topics             (state, request) -> Decision
+    configs       alter settings                               (state, request) -> Decision
+    producer_ids  hand out blocks of producer ids              (state, request) -> Decision
     describe      settings as clients see them, with where each value comes from
-    placement     which brokers hold a partition
+    placement     which chain holds a topic
 
 A decision is a list of records and an answer.  Whoever drives this room makes the records durable,
 applies them to the state, and only then gives the answer.  `ClusterState.apply` is the only writer

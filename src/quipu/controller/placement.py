@@ -1,17 +1,67 @@
-"""Which brokers hold a new partition.
+"""Which chain holds a new topic (V8).
 
-Brokers are taken in turn, in the order of their numbers, beginning one further for each partition,
-so that leaders and replicas spread evenly.  Placement by rack builds on this when there are racks.
+A topic goes to a chain of the lowest weight, drawn at random among equals.  Weight is the number
+of topics, unless another measure is passed in.  Chains that can take writes come before those
+that cannot.  The cluster's own topics are spread over all chains, partition by partition.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from quipu.model.ids import NodeId
+from quipu.controller.members import Chain
+from quipu.controller.state import ClusterState
+from quipu.model.ids import NO_NODE
+
+Chance = Callable[[], float]  # a number in [0, 1)
 
 
-def place(brokers: Sequence[NodeId], *, partition: int, replicas: int) -> list[NodeId]:
-    """The `replicas` brokers of a partition; the first one leads."""
-    assert 1 <= replicas <= len(brokers), (replicas, len(brokers))
-    assert partition >= 0, partition
-    ordered = sorted(brokers)
-    return [ordered[(partition + step) % len(ordered)] for step in range(replicas)]
+class Weigh(Protocol):
+    """A measure of a chain's load."""
+
+    def __call__(self, state: ClusterState, chain: Chain, planned: int) -> float:
+        """`planned`: topics that the same decision puts there, and that the state has not yet."""
+        ...
+
+
+def topic_count(state: ClusterState, chain: Chain, planned: int) -> float:
+    """The number of topics."""
+    return state.topic_count(chain.name) + planned
+
+
+def no_chance() -> float:
+    """The first among equals, always."""
+    return 0.0
+
+
+class Placing:
+    """The placement of the topics of one decision."""
+
+    def __init__(
+        self, state: ClusterState, chance: Chance = no_chance, weigh: Weigh = topic_count
+    ) -> None:
+        self._state = state
+        self._chance = chance
+        self._weigh = weigh
+        self._planned: Counter[str] = Counter()
+
+    def choose(self, chains: Sequence[Chain]) -> Chain:
+        """The chain, out of these, that a new topic goes to."""
+        assert chains, "there must be a chain to choose"
+        ready = [chain for chain in chains if self._state.leader_of(chain) != NO_NODE] or chains
+        weights = {chain.name: self._weigh(self._state, chain, self._planned[chain.name])
+                   for chain in ready}
+        lowest = min(weights.values())
+        equals = sorted((chain for chain in ready if weights[chain.name] == lowest),
+                        key=lambda chain: chain.name)
+        return equals[min(int(self._chance() * len(equals)), len(equals) - 1)]
+
+    def took(self, chains: set[str]) -> None:
+        """A topic of this decision will be on these chains."""
+        self._planned.update(chains)
+
+
+def spread(chains: Sequence[Chain], count: int) -> list[Chain]:
+    """The chains of `count` partitions of one of the cluster's own topics."""
+    ordered = sorted(chains, key=lambda chain: chain.name)
+    return [ordered[index % len(ordered)] for index in range(count)]

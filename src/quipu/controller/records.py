@@ -16,7 +16,7 @@ from typing import Final
 from uuid import UUID
 
 from quipu.model.errors import Code, Kind, MalformedBytes, QuipuError
-from quipu.wire.fields import INT32, array, int8, int32, int64, string, uuid
+from quipu.wire.fields import INT32, array, boolean, int8, int32, int64, string, uuid
 from quipu.wire.schema import Message, Struct
 
 _HEAD: Final = struct.Struct(">HH")
@@ -29,22 +29,36 @@ class ClusterCreated(Message, key=1, versions="0", flexible="0+"):
 
 
 class BrokerRegistered(Message, key=2, versions="0", flexible="0+"):
-    """A broker came, or came back with another address."""
+    """A broker came, or came back: with another address, or as another process."""
 
     node_id: int = int32()
     host: str = string()
     port: int = int32()
     rack: str | None = string(nullable="0+", default=None)
+    name: str = string(tag=0)
+    peer_host: str = string(tag=1)
+    peer_port: int = int32(tag=2)
+    incarnation: UUID = uuid(tag=3)
+    epoch: int = int64(tag=4)
+    fenced: bool = boolean(tag=5)  # a broker registered before there was fencing never is
+    stopping: bool = boolean(tag=6)
 
 
 class PartitionRecord(Struct):
-    """One partition, within a record about its topic."""
+    """One partition, within a record about its topic.
+
+    With a chain, its leader and replicas are the chain's, and the epochs are the least that it
+    has.  Without one (written before there were chains) all of it counts as it stands.
+    """
 
     replicas: list[int] = array(INT32)
     isr: list[int] = array(INT32)
     leader: int = int32()
     leader_epoch: int = int32()
     partition_epoch: int = int32()
+    chain: str = string(tag=0)
+    moving_to: str | None = string(nullable="0+", default=None, tag=1)
+    joined: bool = boolean(tag=2)
 
 
 class ConfigRecord(Struct):
@@ -92,17 +106,69 @@ class ProducerIdsReserved(Message, key=7, versions="0", flexible="0+"):
     next_producer_id: int = int64()
 
 
+class BrokerFencingChanged(Message, key=8, versions="0", flexible="0+"):
+    """A broker may serve, or may not: it is not heard of, not ready, or stopping."""
+
+    node_id: int = int32()
+    fenced: bool = boolean()
+    stopping: bool = boolean()
+
+
+class BrokerUnregistered(Message, key=9, versions="0", flexible="0+"):
+    """A broker is gone for good."""
+
+    node_id: int = int32()
+
+
+class ChainMemberRecord(Struct):
+    """One node's part in a chain."""
+
+    node_id: int = int32()
+    state: int = int8()
+    incarnation: UUID = uuid()
+
+
+class ChainChanged(Message, key=10, versions="0", flexible="0+"):
+    """A chain as it is from now on, whole; the first one of its name makes it."""
+
+    name: str = string()
+    epoch: int = int32()
+    version: int = int32()
+    members: list[ChainMemberRecord] = array(ChainMemberRecord)
+
+
+class PartitionsMoved(Message, key=11, versions="0", flexible="0+"):
+    """Some partitions of a topic are on another chain, or on their way to one, or are back."""
+
+    topic_id: UUID = uuid()
+    partitions: list[int] = array(INT32)
+    chain: str = string()
+    moving_to: str | None = string(nullable="0+", default=None)
+    joined: bool = boolean()
+    epoch: int = int32()
+    version: int = int32()
+
+
+class NumbersUsed(Message, key=12, versions="0", flexible="0+"):
+    """Epochs and versions below these have been given to something, perhaps since deleted."""
+
+    next_epoch: int = int32()
+    next_version: int = int32()
+
+
 Record = (
     ClusterCreated | BrokerRegistered | TopicCreated | TopicDeleted | PartitionsAdded
-    | ConfigChanged | ProducerIdsReserved
+    | ConfigChanged | ProducerIdsReserved | BrokerFencingChanged | BrokerUnregistered
+    | ChainChanged | PartitionsMoved | NumbersUsed
 )
 
 TYPES: Final[dict[int, type[Record]]] = {
     kind.KEY: kind
     for kind in (ClusterCreated, BrokerRegistered, TopicCreated, TopicDeleted, PartitionsAdded,
-                 ConfigChanged, ProducerIdsReserved)
+                 ConfigChanged, ProducerIdsReserved, BrokerFencingChanged, BrokerUnregistered,
+                 ChainChanged, PartitionsMoved, NumbersUsed)
 }
-assert len(TYPES) == 7  # R1: no number twice
+assert len(TYPES) == 12  # R1: no number twice
 
 
 class UnknownRecord(QuipuError):

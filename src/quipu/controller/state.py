@@ -6,32 +6,61 @@ Invariants
     S3  partitions are dense: a topic of n partitions has 0 to n-1
     S4  producer ids only grow: an id that was reserved is never reserved again
     S5  applying `records_of(state)` to an empty state gives the same state
+    S6  epochs and versions come from two counters of the cluster: what is decided later has
+        higher ones, whatever it is about
+    S7  a node is a member of one chain at most, and is registered as long as it is one
 
 Values are frozen and replaced as a whole: whoever holds a `Topic` holds a consistent one, and can
-tell by identity whether it has changed.
+tell by identity whether it has changed.  A change of a chain replaces the topics that are on it,
+and no others.
+
+Not here: the values, and how a partition follows from its chain (members.py).
 """
 
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 from uuid import UUID
 
+from quipu.controller.members import (
+    NO_CHAIN,
+    BrokerState,
+    Chain,
+    ChainMember,
+    PartitionState,
+    Place,
+    Topic,
+    broker_record,
+    chain_record,
+    partition_at,
+    partition_record,
+    replica_set_at,
+)
 from quipu.controller.records import (
+    BrokerFencingChanged,
     BrokerRegistered,
+    BrokerUnregistered,
+    ChainChanged,
     ClusterCreated,
     ConfigChanged,
     ConfigRecord,
+    NumbersUsed,
     PartitionRecord,
     PartitionsAdded,
+    PartitionsMoved,
     ProducerIdsReserved,
     Record,
     TopicCreated,
     TopicDeleted,
 )
-from quipu.model.ids import ZERO_UUID, Epoch, NodeId, ProducerId
-from quipu.model.topics import clash_key, is_internal
+from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.model.ids import NO_NODE, ZERO_UUID, Epoch, NodeId, ProducerId
+from quipu.model.topics import clash_key
+
+__all__ = ["CLUSTER_DEFAULT", "FIRST_PRODUCER_ID", "BrokerState", "Chain", "ChainMember",
+           "ClusterState", "PartitionState", "Place", "ResourceType", "Topic", "records_of"]
 
 
 class ResourceType(IntEnum):
@@ -42,45 +71,9 @@ class ResourceType(IntEnum):
 
 
 FIRST_PRODUCER_ID: Final = ProducerId(0)
+FIRST_EPOCH: Final = Epoch(1)  # partitions from before there were chains have 0
+FIRST_VERSION: Final = 1
 CLUSTER_DEFAULT: Final = ""  # the "broker" whose settings apply to every broker
-
-
-class PartitionState(NamedTuple):
-    """Who holds one partition, and who leads it."""
-
-    leader: NodeId
-    replicas: tuple[NodeId, ...]
-    isr: tuple[NodeId, ...]
-    leader_epoch: Epoch
-    partition_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """A topic: its partitions by number, and its own settings."""
-
-    name: str
-    topic_id: UUID
-    partitions: tuple[PartitionState, ...]
-    configs: Mapping[str, str]
-
-    @property
-    def is_internal(self) -> bool:
-        return is_internal(self.name)
-
-    @property
-    def replication_factor(self) -> int:
-        return len(self.partitions[0].replicas)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerState:
-    """A broker that has registered."""
-
-    node_id: NodeId
-    host: str
-    port: int
-    rack: str | None
 
 
 @dataclass(slots=True)
@@ -89,11 +82,18 @@ class ClusterState:
 
     cluster_id: str = ""
     brokers: dict[NodeId, BrokerState] = field(default_factory=dict)
+    chains: dict[str, Chain] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)  # by node id or ""
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
+    next_epoch: Epoch = FIRST_EPOCH  # of chains and partitions
+    next_version: int = FIRST_VERSION  # of chains, partitions and registrations of brokers
     _names_by_clash: dict[str, str] = field(default_factory=dict)
+    _chain_by_node: dict[NodeId, str] = field(default_factory=dict)
+    _topics_on: dict[str, dict[UUID, None]] = field(default_factory=dict)  # ordered, by chain
+
+    # -- topics and settings
 
     def find_topic(self, name: str | None, topic_id: UUID = ZERO_UUID) -> Topic | None:
         """The topic with this id if one is given, else with this name."""
@@ -112,34 +112,113 @@ class ClusterState:
             return self.topics[name].configs
         return self.broker_configs.get(name, {})
 
-    def apply(self, record: Record) -> None:
-        """Take in one change.  It was decided on this very state, so it fits, or it is a bug."""
+    def replica_set(self, topic: str, partition: int) -> ReplicaSet:
+        """Who holds a partition, and in which order."""
+        return self.topics[topic].partitions[partition].replica_set
+
+    # -- brokers and chains
+
+    def up(self) -> dict[NodeId, UUID]:
+        """Brokers that are counted on, and the process of each."""
+        return {broker.node_id: broker.incarnation for broker in self.brokers.values()
+                if not broker.fenced}
+
+    def is_live(self, member: ChainMember) -> bool:
+        """Whether the very process that has this part in a chain is up."""
+        broker = self.brokers.get(member.node_id)
+        return (broker is not None and not broker.fenced
+                and broker.incarnation == member.incarnation)
+
+    def is_part(self, node_id: NodeId, incarnation: UUID) -> bool:
+        """Whether a process may act on the replica sets that name its node.
+
+        A node that has just started must not: they speak of the process before it, which may have
+        written more than what is left.
+        """
+        chain = self.chain_of(node_id)
+        member = chain.find(node_id) if chain is not None else None
+        return member is not None and member.incarnation == incarnation and self.is_live(member)
+
+    def find_broker(self, name: str) -> BrokerState | None:
+        """The broker of this name."""
+        return next((broker for broker in self.brokers.values() if broker.name == name), None)
+
+    def chain_of(self, node_id: NodeId) -> Chain | None:
+        """The chain that a node is a member of."""
+        name = self._chain_by_node.get(node_id)
+        return self.chains[name] if name is not None else None
+
+    def leader_of(self, chain: Chain) -> NodeId:
+        """Who takes a chain's writes: its head, or nobody (D2)."""
+        return chain.head.node_id if self.is_live(chain.head) else NO_NODE
+
+    def topics_on(self, chain: str) -> list[Topic]:
+        """Topics of which some partition is on `chain`, or moves to it."""
+        return [self.topics_by_id[topic_id] for topic_id in self._topics_on.get(chain, ())]
+
+    def topic_count(self, chain: str) -> int:
+        """How many those are."""
+        return len(self._topics_on.get(chain, ()))
+
+    def partitions_on(self, chain: str) -> Iterator[tuple[Topic, int]]:
+        """Partitions that are served by whoever serves in `chain`."""
+        for topic in self.topics_on(chain):
+            for index, partition in enumerate(topic.partitions):
+                place = partition.place
+                if place.chain == chain or (place.joined and place.moving_to == chain):
+                    yield topic, index
+
+    def chain_mark(self, chain: str) -> int:
+        """A number that grows with every change to `chain` and to the partitions that it serves."""
+        return max([self.chains[chain].version,
+                    *(topic.partitions[index].partition_epoch
+                      for topic, index in self.partitions_on(chain))])
+
+    def topic_of(self, record: TopicCreated) -> Topic:
+        """The topic that `record` makes."""
+        return Topic(
+            name=record.name,
+            topic_id=record.topic_id,
+            partitions=self._partitions(record.partitions),
+            configs={config.name: config.value for config in record.configs},
+        )
+
+    # -- the only writer
+
+    def apply(self, record: Record) -> list[Topic]:
+        """Take in one change.  It was decided on this very state, so it fits, or it is a bug.
+
+        The answer is the topics that were there before and whose partitions are held or led by
+        others now.
+        """
         match record:
             case ClusterCreated():
                 assert not self.cluster_id, "a cluster is created once"
                 self.cluster_id = record.cluster_id
-            case BrokerRegistered():
-                node_id = NodeId(record.node_id)
-                self.brokers[node_id] = BrokerState(
-                    node_id=node_id, host=record.host, port=record.port, rack=record.rack)
             case TopicCreated():
                 self._create(record)
             case TopicDeleted():
-                topic = self.topics_by_id.pop(record.topic_id)
-                del self.topics[topic.name]
-                del self._names_by_clash[clash_key(topic.name)]
+                self._delete(record)
             case PartitionsAdded():
                 topic = self.topics_by_id[record.topic_id]
-                added = tuple(map(_partition, record.partitions))
-                self._replace(
-                    dataclasses.replace(topic, partitions=topic.partitions + added))
+                added = self._partitions(record.partitions)
+                self._place(dataclasses.replace(topic, partitions=topic.partitions + added))
             case ConfigChanged():
                 self._configure(record)
             case ProducerIdsReserved():
                 assert record.next_producer_id > self.next_producer_id, record  # S4
                 self.next_producer_id = ProducerId(record.next_producer_id)
+            case BrokerRegistered() | BrokerFencingChanged() | BrokerUnregistered():
+                return self._apply_broker(record)
+            case ChainChanged():
+                return self._change_chain(record)
+            case PartitionsMoved():
+                return self._move(record)
+            case NumbersUsed():
+                self._use(record.next_epoch - 1, record.next_version - 1)
             case _:
                 assert_never(record)
+        return []
 
     def _create(self, record: TopicCreated) -> None:
         assert record.name not in self.topics, record.name
@@ -147,7 +226,14 @@ class ClusterState:
         assert record.topic_id != ZERO_UUID, record.name
         assert record.partitions, record.name
         self._names_by_clash[clash_key(record.name)] = record.name
-        self._replace(topic_of(record))
+        self._place(self.topic_of(record))
+
+    def _delete(self, record: TopicDeleted) -> None:
+        topic = self.topics_by_id.pop(record.topic_id)
+        del self.topics[topic.name]
+        del self._names_by_clash[clash_key(topic.name)]
+        for chain in topic.chains:
+            del self._topics_on[chain][topic.topic_id]
 
     def _configure(self, record: ConfigChanged) -> None:
         kind = ResourceType(record.resource_type)
@@ -163,33 +249,148 @@ class ClusterState:
         else:
             self.broker_configs.pop(record.resource_name, None)
 
+    def _apply_broker(
+        self, record: BrokerRegistered | BrokerFencingChanged | BrokerUnregistered
+    ) -> list[Topic]:
+        node_id = NodeId(record.node_id)
+        chain = self.chain_of(node_id)
+        led = chain is not None and self.leader_of(chain) == node_id
+        match record:
+            case BrokerRegistered():
+                self._use(0, record.epoch)
+                self.brokers[node_id] = BrokerState(
+                    node_id=node_id, host=record.host, port=record.port, rack=record.rack,
+                    name=record.name, peer_host=record.peer_host, peer_port=record.peer_port,
+                    incarnation=record.incarnation, epoch=record.epoch, fenced=record.fenced,
+                    stopping=record.stopping)
+            case BrokerFencingChanged():
+                self.brokers[node_id] = dataclasses.replace(
+                    self.brokers[node_id], fenced=record.fenced, stopping=record.stopping)
+            case BrokerUnregistered():
+                assert chain is None, record  # S7
+                del self.brokers[node_id]
+                self.broker_configs.pop(str(node_id), None)
+            case _:
+                assert_never(record)
+        if chain is None or (self.leader_of(chain) == node_id) == led:
+            return []
+        return self._derive(chain.name)
+
+    def _change_chain(self, record: ChainChanged) -> list[Topic]:
+        chain = Chain(
+            name=record.name, epoch=Epoch(record.epoch), version=record.version,
+            members=tuple(
+                ChainMember(NodeId(member.node_id), MemberState(member.state), member.incarnation)
+                for member in record.members))
+        old = self.chains.get(chain.name)
+        assert chain.name != NO_CHAIN, record
+        assert old is None or chain.version > old.version, (old, chain)
+        assert old is None or chain.epoch >= old.epoch, (old, chain)
+        assert set(chain.nodes) <= self.brokers.keys(), (chain, self.brokers)  # S7
+        for node_id in old.nodes if old is not None else ():
+            del self._chain_by_node[node_id]
+        for node_id in chain.nodes:
+            assert node_id not in self._chain_by_node, (node_id, chain)  # S7
+            self._chain_by_node[node_id] = chain.name
+        self.chains[chain.name] = chain
+        self._topics_on.setdefault(chain.name, {})
+        self._use(chain.epoch, chain.version)
+        return self._derive(chain.name)
+
+    def _move(self, record: PartitionsMoved) -> list[Topic]:
+        topic = self.topics_by_id[record.topic_id]
+        place = Place(chain=record.chain, moving_to=record.moving_to, joined=record.joined,
+                      epoch=Epoch(record.epoch), version=record.version)
+        partitions = list(topic.partitions)
+        moved = self._at(place)
+        for index in record.partitions:
+            assert moved.partition_epoch > partitions[index].partition_epoch, (topic, record)  # D1
+            assert moved.leader_epoch >= partitions[index].leader_epoch, (topic, record)
+            partitions[index] = moved
+        self._use(place.epoch, place.version)
+        for chain in topic.chains:
+            del self._topics_on[chain][topic.topic_id]
+        topic = dataclasses.replace(topic, partitions=tuple(partitions))
+        self._place(topic)
+        return [topic]
+
+    # -- what follows from it
+
+    def _derive(self, chain: str) -> list[Topic]:
+        """Bring every partition of `chain` up to date."""
+        known: dict[Place, PartitionState] = {}
+        topics = self.topics_on(chain)
+        for position, topic in enumerate(topics):
+            partitions = list(topic.partitions)
+            for index, partition in enumerate(partitions):
+                place = partition.place
+                if chain in (place.chain, place.moving_to):
+                    partitions[index] = known.get(place) or known.setdefault(place, self._at(place))
+            topics[position] = dataclasses.replace(topic, partitions=tuple(partitions))
+            self._replace(topics[position])
+        return topics
+
+    def _partitions(self, records: list[PartitionRecord]) -> tuple[PartitionState, ...]:
+        """The partitions that a record tells of; those at one place are one value."""
+        known: dict[Place, PartitionState] = {}
+        partitions = []
+        for record in records:
+            if record.chain == NO_CHAIN:
+                partitions.append(_chainless(record))
+                continue
+            place = Place(record.chain, record.moving_to, record.joined,
+                          Epoch(record.leader_epoch), record.partition_epoch)
+            partitions.append(known.get(place) or known.setdefault(place, self._at(place)))
+        return tuple(partitions)
+
+    def _at(self, place: Place) -> PartitionState:
+        return partition_at(
+            place, replica_set_at(place, self.chains), self.leader_of(self.chains[place.chain]))
+
+    def _place(self, topic: Topic) -> None:
+        """Keep a topic that is new, or has partitions at other places."""
+        self._replace(topic)
+        for chain in topic.chains:
+            self._topics_on[chain][topic.topic_id] = None
+        self._use(0, max(partition.place.version for partition in topic.partitions))
+
     def _replace(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic  # S2
 
+    def _use(self, epoch: int, version: int) -> None:
+        """S6: numbers that were given are not given again."""
+        self.next_epoch = Epoch(max(self.next_epoch, epoch + 1))
+        self.next_version = max(self.next_version, version + 1)
 
-def topic_of(record: TopicCreated) -> Topic:
-    """The topic that `record` makes."""
-    return Topic(
-        name=record.name,
-        topic_id=record.topic_id,
-        partitions=tuple(map(_partition, record.partitions)),
-        configs={config.name: config.value for config in record.configs},
-    )
+
+def _chainless(record: PartitionRecord) -> PartitionState:
+    """A partition from before there were chains: as the record says."""
+    assert record.leader in record.isr, record
+    replicas, isr = tuple(map(NodeId, record.replicas)), tuple(map(NodeId, record.isr))
+    serving = sorted(isr, key=lambda node_id: node_id != record.leader)
+    rest = [node_id for node_id in replicas if node_id not in isr]
+    members = [*(Member(node_id, MemberState.SERVING) for node_id in serving),
+               *(Member(node_id, MemberState.OFFLINE) for node_id in rest)]
+    return PartitionState(
+        leader=NodeId(record.leader), replicas=replicas, isr=isr,
+        leader_epoch=Epoch(record.leader_epoch), partition_epoch=record.partition_epoch,
+        place=Place(NO_CHAIN, epoch=Epoch(record.leader_epoch), version=record.partition_epoch),
+        replica_set=ReplicaSet(epoch=Epoch(record.leader_epoch), version=record.partition_epoch,
+                               members=tuple(members)))
 
 
 def records_of(state: ClusterState) -> Iterator[Record]:
     """Records that build `state` from nothing (S5): a snapshot."""
     if state.cluster_id:
         yield ClusterCreated(cluster_id=state.cluster_id)
-    for broker in state.brokers.values():
-        yield BrokerRegistered(
-            node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+    yield from map(broker_record, state.brokers.values())
+    yield from map(chain_record, state.chains.values())
     for topic in state.topics.values():
         yield TopicCreated(
             name=topic.name,
             topic_id=topic.topic_id,
-            partitions=[_partition_record(partition) for partition in topic.partitions],
+            partitions=[partition_record(partition) for partition in topic.partitions],
             configs=[ConfigRecord(name=name, value=value) for name, value in topic.configs.items()],
         )
     for resource, configs in state.broker_configs.items():
@@ -197,25 +398,6 @@ def records_of(state: ClusterState) -> Iterator[Record]:
             yield ConfigChanged(resource_type=ResourceType.BROKER, resource_name=resource,
                                 name=name, value=value)
     if state.next_producer_id > FIRST_PRODUCER_ID:
-        yield ProducerIdsReserved(node_id=-1, next_producer_id=state.next_producer_id)
-
-
-def _partition(record: PartitionRecord) -> PartitionState:
-    assert record.leader in record.replicas, record
-    return PartitionState(
-        leader=NodeId(record.leader),
-        replicas=tuple(map(NodeId, record.replicas)),
-        isr=tuple(map(NodeId, record.isr)),
-        leader_epoch=Epoch(record.leader_epoch),
-        partition_epoch=record.partition_epoch,
-    )
-
-
-def _partition_record(partition: PartitionState) -> PartitionRecord:
-    return PartitionRecord(
-        replicas=list(partition.replicas),
-        isr=list(partition.isr),
-        leader=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        partition_epoch=partition.partition_epoch,
-    )
+        yield ProducerIdsReserved(node_id=NO_NODE, next_producer_id=state.next_producer_id)
+    if (state.next_epoch, state.next_version) != (FIRST_EPOCH, FIRST_VERSION):
+        yield NumbersUsed(next_epoch=state.next_epoch, next_version=state.next_version)

@@ -4,7 +4,10 @@ Each function looks at the state, answers every topic asked for, and writes reco
 that may go on: one bad topic does not fail the others.  A refusal is a `RequestError` inside this
 module, and an answer with its code outside.
 
-Not here: legal names (model/topics), settings of topics (configs), which broker gets a partition
+A topic's partitions are on one chain, and have as many replicas as that has nodes; an assignment
+by hand must name the nodes of a chain.  The cluster's own topics are spread over all chains.
+
+Not here: legal names (model/topics), settings of topics (configs), which chain gets a topic
 (placement).
 """
 
@@ -13,8 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from quipu.controller.decision import Decision
-from quipu.controller.placement import place
+from quipu.controller.decision import Decision, Numbers
+from quipu.controller.members import NO_CHAIN, Chain
+from quipu.controller.placement import Chance, Placing, Weigh, no_chance, spread, topic_count
 from quipu.controller.records import (
     ConfigRecord,
     PartitionRecord,
@@ -23,16 +27,16 @@ from quipu.controller.records import (
     TopicCreated,
     TopicDeleted,
 )
-from quipu.controller.state import ClusterState, Topic, topic_of
+from quipu.controller.state import ClusterState, Topic
 from quipu.model.errors import Code, QuipuError, RequestError
-from quipu.model.ids import ZERO_UUID
+from quipu.model.ids import NO_NODE, ZERO_UUID
 from quipu.model.settings import BrokerSettings, topic_settings
 from quipu.model.topics import PARTITION_COUNT_MAX, check_topic_name, clash_key, is_internal
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 USE_DEFAULT: Final = -1
 
-Assignment = Sequence[int]  # the brokers of one partition, the leader first
+Assignment = Sequence[int]  # the brokers of one partition
 
 
 class NewTopic(NamedTuple):
@@ -68,41 +72,58 @@ def create_topics(
     wanted: Sequence[NewTopic],
     settings: BrokerSettings,
     new_id: Callable[[], UUID],
+    *,
+    chance: Chance = no_chance,
+    weigh: Weigh = topic_count,
 ) -> Decision[TopicAnswer]:
     """Topics that clients asked for; the cluster's own are refused."""
     repeated = _repeated(topic.name for topic in wanted)
+    placing, version = Placing(state, chance, weigh), Numbers(state).version()
     budget = _Budget()
     records: list[Record] = []
     answers: list[TopicAnswer] = []
     for topic in {topic.name: topic for topic in wanted}.values():
         try:
             _check_new_name(state, topic.name, repeated, records)
-            record = plan_topic(state, topic, settings, new_id)
+            record = _plan(state, topic, settings, placing)
             budget.take(len(record.partitions))
         except QuipuError as error:
             answers.append(TopicAnswer(topic.name, code=error.code, message=str(error)))
         else:
+            record.topic_id = new_id()
+            _stamp(record.partitions, version)
             records.append(record)
-            made = topic_of(record)
+            made = state.topic_of(record)
+            placing.took(made.chains)
             answers.append(TopicAnswer(topic.name, made.topic_id, topic=made))
     return Decision(records, answers)
 
 
 def plan_topic(
-    state: ClusterState, wanted: NewTopic, settings: BrokerSettings, new_id: Callable[[], UUID]
+    state: ClusterState,
+    wanted: NewTopic,
+    settings: BrokerSettings,
+    new_id: Callable[[], UUID],
+    *,
+    chance: Chance = no_chance,
 ) -> TopicCreated:
     """The record of a topic whose name is good; raises if the rest of it is not."""
+    record = _plan(state, wanted, settings, Placing(state, chance))
+    record.topic_id = new_id()
+    _stamp(record.partitions, Numbers(state).version())
+    return record
+
+
+def _plan(
+    state: ClusterState, wanted: NewTopic, settings: BrokerSettings, placing: Placing
+) -> TopicCreated:
     configs = _checked_configs(wanted.configs, settings)
     if wanted.assignments:
-        placed = _manual_assignments(state, wanted)
+        chains = _manual_assignments(state, wanted)
     else:
-        placed = _automatic_assignments(state, wanted, settings)
+        chains = _automatic_assignments(state, wanted, settings, placing)
     return TopicCreated(
-        name=wanted.name,
-        topic_id=new_id(),
-        partitions=[_partition(brokers) for brokers in placed],
-        configs=configs,
-    )
+        name=wanted.name, configs=configs, partitions=[_partition(chain) for chain in chains])
 
 
 def delete_topics(
@@ -132,7 +153,7 @@ def create_partitions(
 ) -> Decision[TopicAnswer]:
     """More partitions for existing topics; never fewer."""
     repeated = _repeated(topic.name for topic in wanted)
-    budget = _Budget()
+    budget, version = _Budget(), Numbers(state).version()
     records: list[Record] = []
     answers: list[TopicAnswer] = []
     for request in {topic.name: topic for topic in wanted}.values():
@@ -145,6 +166,7 @@ def create_partitions(
         except QuipuError as error:
             answers.append(TopicAnswer(request.name, code=error.code, message=str(error)))
         else:
+            _stamp(record.partitions, version)
             records.append(record)
             answers.append(TopicAnswer(request.name, record.topic_id))
     return Decision(records, answers)
@@ -205,7 +227,7 @@ def _checked_configs(
     return [ConfigRecord(name=name, value=value) for name, value in overrides.items()]
 
 
-def _manual_assignments(state: ClusterState, wanted: NewTopic) -> list[Assignment]:
+def _manual_assignments(state: ClusterState, wanted: NewTopic) -> list[Chain]:
     for name, value in (("number of partitions", wanted.partition_count),
                         ("replication factor", wanted.replication_factor)):
         if value != USE_DEFAULT:
@@ -216,13 +238,15 @@ def _manual_assignments(state: ClusterState, wanted: NewTopic) -> list[Assignmen
         raise RequestError("a manual assignment must name every partition from 0 on, each once",
                            code=Code.INVALID_REPLICA_ASSIGNMENT)
     ordered = [placed[partition] for partition in range(len(placed))]
-    _check_assignments(state, ordered, len(ordered[0]))
-    return ordered
+    return _assigned_chains(state, ordered, len(ordered[0]))
 
 
-def _check_assignments(
+def _assigned_chains(
     state: ClusterState, assignments: Sequence[Assignment], replicas: int
-) -> None:
+) -> list[Chain]:
+    """The chains that the assignments name by their nodes."""
+    found = {frozenset[int](chain.nodes): chain for chain in state.chains.values()}
+    chains = []
     for brokers in assignments:
         if not brokers:
             problem = "is empty"
@@ -232,35 +256,56 @@ def _check_assignments(
             problem = f"{list(brokers)} has not got {replicas} replicas as the others have"
         elif unknown := [node for node in brokers if node not in state.brokers]:
             problem = f"{list(brokers)} names broker {unknown[0]}, which is not registered"
+        elif (chain := found.get(frozenset(brokers))) is None:
+            problem = f"{list(brokers)} is no chain; {chains_in_words(state)}"
         else:
+            chains.append(chain)
             continue
         raise RequestError(f"a manual assignment {problem}", code=Code.INVALID_REPLICA_ASSIGNMENT)
+    return chains
+
+
+def chains_in_words(state: ClusterState) -> str:
+    """What there is to choose from, for a message."""
+    if not state.chains:
+        return "there is no chain yet: quipu chain create"
+    return "there are " + ", ".join(
+        f"{name} {sorted(state.chains[name].nodes)}" for name in sorted(state.chains))
 
 
 def _automatic_assignments(
-    state: ClusterState, wanted: NewTopic, settings: BrokerSettings
-) -> list[Assignment]:
+    state: ClusterState, wanted: NewTopic, settings: BrokerSettings, placing: Placing
+) -> list[Chain]:
     count, replicas = wanted.partition_count, wanted.replication_factor
     count = settings.num_partitions if count == USE_DEFAULT else count
-    replicas = settings.default_replication_factor if replicas == USE_DEFAULT else replicas
     if count < 1:
         raise RequestError(f"{count} partitions: there must be one at least, or -1 for the default",
                            code=Code.INVALID_PARTITIONS)
     _check_count(count)
-    if replicas < 1:
+    if is_internal(wanted.name):
+        return spread(_chains_of_length(state, 0), count)
+    if replicas < 1 and replicas != USE_DEFAULT:
         raise RequestError(
             f"replication factor {replicas}: it must be 1 at least, or -1 for the default",
             code=Code.INVALID_REPLICATION_FACTOR)
-    if replicas > len(state.brokers):
+    if replicas == USE_DEFAULT:
+        replicas = settings.default_replication_factor
+    return [placing.choose(_chains_of_length(state, replicas))] * count
+
+
+def _chains_of_length(state: ClusterState, replicas: int) -> list[Chain]:
+    """Chains of that many nodes; with 0, all of them."""
+    if not state.chains:
+        raise RequestError("there is no chain yet: quipu chain create",
+                           code=Code.INVALID_REPLICATION_FACTOR)
+    chains = [chain for chain in state.chains.values() if replicas in (0, len(chain.members))]
+    if not chains:
+        lengths = sorted({len(chain.members) for chain in state.chains.values()})
         raise RequestError(
-            f"replication factor {replicas} needs as many brokers, and {len(state.brokers)} "
-            "are registered", code=Code.INVALID_REPLICATION_FACTOR)
-    return _place(state, range(count), replicas)
-
-
-def _place(state: ClusterState, partitions: range, replicas: int) -> list[Assignment]:
-    brokers = list(state.brokers)
-    return [place(brokers, partition=partition, replicas=replicas) for partition in partitions]
+            f"replication factor {replicas}: a topic has as many replicas as its chain has nodes; "
+            f"there are chains of {', '.join(map(str, lengths))}, and -1 stands for any",
+            code=Code.INVALID_REPLICATION_FACTOR)
+    return chains
 
 
 def _check_count(count: int) -> None:
@@ -269,10 +314,14 @@ def _check_count(count: int) -> None:
                            code=Code.INVALID_PARTITIONS)
 
 
-def _partition(brokers: Assignment) -> PartitionRecord:
-    return PartitionRecord(
-        replicas=list(brokers), isr=list(brokers), leader=brokers[0],
-        leader_epoch=0, partition_epoch=0)
+def _partition(chain: Chain) -> PartitionRecord:
+    return PartitionRecord(leader=NO_NODE, chain=chain.name)
+
+
+def _stamp(partitions: Iterable[PartitionRecord], version: int) -> None:
+    """Mark partitions as changed now."""
+    for partition in partitions:
+        partition.partition_epoch = version
 
 
 def _deletable(
@@ -307,28 +356,26 @@ def _plan_partitions(state: ClusterState, wanted: NewPartitions) -> PartitionsAd
         raise RequestError(f"topic {topic.name} has {have} partitions; {wanted.total} is not more",
                            code=Code.INVALID_PARTITIONS)
     _check_count(wanted.total)
-    placed = _added_assignments(state, topic, wanted)
     return PartitionsAdded(
-        topic_id=topic.topic_id, partitions=[_partition(brokers) for brokers in placed])
+        topic_id=topic.topic_id,
+        partitions=[_partition(chain) for chain in _added_chains(state, topic, wanted)])
 
 
-def _added_assignments(
+def _added_chains(
     state: ClusterState, topic: Topic, wanted: NewPartitions
-) -> Sequence[Assignment]:
-    have = len(topic.partitions)
+) -> Sequence[Chain]:
+    added = wanted.total - len(topic.partitions)
     if wanted.assignments is None:
-        if topic.replication_factor > len(state.brokers):
-            raise RequestError(
-                f"topic {topic.name} has {topic.replication_factor} replicas, and only "
-                f"{len(state.brokers)} brokers are registered",
-                code=Code.INVALID_REPLICATION_FACTOR)
-        return _place(state, range(have, wanted.total), topic.replication_factor)
-    if len(wanted.assignments) != wanted.total - have:
+        place = topic.partitions[0].place
+        if place.chain == NO_CHAIN:
+            raise RequestError(f"topic {topic.name} is on no chain yet: quipu chain create",
+                               code=Code.INVALID_REPLICATION_FACTOR)
+        return [state.chains[place.moving_to or place.chain]] * added
+    if len(wanted.assignments) != added:
         raise RequestError(
-            f"{wanted.total - have} partitions would be added, but {len(wanted.assignments)} "
+            f"{added} partitions would be added, but {len(wanted.assignments)} "
             "assignments are given", code=Code.INVALID_REPLICA_ASSIGNMENT)
-    _check_assignments(state, wanted.assignments, topic.replication_factor)
-    return wanted.assignments
+    return _assigned_chains(state, wanted.assignments, topic.replication_factor)
 
 
 def _repeated(names: Iterable[str]) -> set[str]:

@@ -108,3 +108,13 @@ class ReplicaSet:
 
     def _in(self, state: MemberState) -> tuple[NodeId, ...]:
         return tuple(member.node_id for member in self.members if member.state is state)
+
+
+def member_key(name: str) -> tuple[str, int]:
+    """The chain that a node's name says it belongs to, and its number there.
+
+    Names are in the order of these keys: `a-10` comes after `a-2`.  A name without a number
+    belongs to no chain.
+    """
+    chain, dash, number = name.rpartition("-")
+    return (chain, int(number)) if dash and number.isdecimal() else ("", -1)

@@ -1,0 +1,181 @@
+"""Brokers: registered, fenced while they cannot be counted on, gone.
+
+A broker registers each time it starts, with the incarnation of its process, and gets an epoch that
+it shows from then on.  It is fenced until it has caught up with the metadata, whenever it is not
+heard of, and from the moment that it says it is stopping.
+
+Each decision holds what follows from it for the chains (chains.follow), so that a node that fails
+is replaced in one step.
+
+Not here: who was heard of and when (broker/cluster).
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from quipu.controller import chains
+from quipu.controller.decision import Decision, Numbers
+from quipu.controller.members import NO_CHAIN, BrokerState, broker_record
+from quipu.controller.records import BrokerFencingChanged, BrokerUnregistered, Record
+from quipu.controller.state import ClusterState
+from quipu.model.chains import member_key
+from quipu.model.errors import Code, RequestError
+from quipu.model.ids import ZERO_UUID, NodeId
+
+NAME_SIZE_MAX: Final = 63  # a label of DNS
+TEXT_SIZE_MAX: Final = 1000  # of a host or a rack
+
+NONE_COLD: Final[AbstractSet[str]] = frozenset()
+
+
+class Registration(NamedTuple):
+    """What a broker says of itself."""
+
+    node_id: NodeId
+    name: str
+    incarnation: UUID
+    host: str
+    port: int
+    rack: str | None = None
+    peer_host: str = ""
+    peer_port: int = 0
+
+
+def register(state: ClusterState, wanted: Registration, *, quiet: bool) -> Decision[BrokerState]:
+    """A broker that has started; it is fenced at first.
+
+    `quiet`: the process that has this number now is not heard of any more.
+    """
+    _check_registration(state, wanted)
+    numbers = Numbers(state)
+    found = state.brokers.get(wanted.node_id)
+    if found is not None and found.incarnation == wanted.incarnation:  # asked again
+        broker = _broker(wanted, found.epoch)
+        broker = dataclasses.replace(broker, fenced=found.fenced, stopping=found.stopping)
+    else:
+        _check_other_process(found, wanted, quiet=quiet)
+        broker = _broker(wanted, numbers.version())
+    if broker == found:
+        return Decision([], [broker])
+    up = _without(state.up(), [wanted.node_id] if broker.fenced else [])
+    return Decision([broker_record(broker), *chains.follow(state, up, numbers)], [broker])
+
+
+def current(state: ClusterState, node_id: NodeId, epoch: int) -> BrokerState:
+    """The broker that speaks; raises if it must register (again)."""
+    broker = state.brokers.get(node_id)
+    if broker is None:
+        raise RequestError(f"node {node_id} is not registered", code=Code.BROKER_ID_NOT_REGISTERED)
+    if broker.epoch != epoch:
+        raise RequestError(
+            f"node {node_id} is registered under epoch {broker.epoch}, not {epoch}: another "
+            "process has taken its place", code=Code.STALE_BROKER_EPOCH)
+    return broker
+
+
+def fence(
+    state: ClusterState, nodes: Iterable[NodeId], cold_wait_over: AbstractSet[str] = NONE_COLD
+) -> Decision[None]:
+    """Brokers that are not to be counted on."""
+    lost = sorted(node_id for node_id in nodes if not state.brokers[node_id].fenced)
+    records: list[Record] = [BrokerFencingChanged(node_id=node_id, fenced=True) for node_id in lost]
+    up = _without(state.up(), lost)
+    return Decision([*records, *chains.follow(state, up, Numbers(state), cold_wait_over)], [])
+
+
+def unfence(
+    state: ClusterState,
+    node_id: NodeId,
+    epoch: int,
+    cold_wait_over: AbstractSet[str] = NONE_COLD,
+) -> Decision[BrokerState]:
+    """A broker that is ready; one that is stopping stays fenced."""
+    broker = current(state, node_id, epoch)
+    if not broker.fenced or broker.stopping:
+        return Decision([], [broker])
+    broker = dataclasses.replace(broker, fenced=False)
+    up = {**state.up(), node_id: broker.incarnation}
+    return Decision([BrokerFencingChanged(node_id=node_id),
+                     *chains.follow(state, up, Numbers(state), cold_wait_over)], [broker])
+
+
+def stop(state: ClusterState, node_id: NodeId, epoch: int) -> Decision[BrokerState]:
+    """Controlled shutdown: a broker leaves its chain, and may go when this is applied.
+
+    The last one that serves leaves nothing behind that could: its chain stays as it is (H2).
+    """
+    broker = current(state, node_id, epoch)
+    if broker.stopping:
+        return Decision([], [broker])
+    up = _without(state.up(), [node_id])
+    return Decision([BrokerFencingChanged(node_id=node_id, fenced=True, stopping=True),
+                     *chains.follow(state, up, Numbers(state))],
+                    [dataclasses.replace(broker, fenced=True, stopping=True)])
+
+
+def unregister(state: ClusterState, node_id: NodeId) -> Decision[None]:
+    """A broker that will not come back, and is a member of no chain."""
+    broker = state.brokers.get(node_id)
+    if broker is None:
+        raise RequestError(f"node {node_id} is not registered", code=Code.BROKER_ID_NOT_REGISTERED)
+    if (chain := state.chain_of(node_id)) is not None:
+        raise RequestError(
+            f"node {node_id} is a member of chain {chain.name}: whoever starts as {broker.name} "
+            "takes its place there", code=Code.INVALID_REQUEST)
+    if not broker.fenced:
+        raise RequestError(f"node {node_id} is up: stop it first", code=Code.INVALID_REQUEST)
+    if any(node_id in partition.replicas for topic in state.topics.values()
+           for partition in topic.partitions if partition.chain == NO_CHAIN):
+        raise RequestError(f"node {node_id} has topics that are on no chain",
+                           code=Code.INVALID_REQUEST)
+    return Decision([BrokerUnregistered(node_id=node_id)], [None])
+
+
+def _broker(wanted: Registration, epoch: int) -> BrokerState:
+    return BrokerState(
+        node_id=wanted.node_id, name=wanted.name, incarnation=wanted.incarnation, epoch=epoch,
+        host=wanted.host, port=wanted.port, rack=wanted.rack, peer_host=wanted.peer_host,
+        peer_port=wanted.peer_port, fenced=True)
+
+
+def _without(up: Mapping[NodeId, UUID], nodes: Iterable[NodeId]) -> dict[NodeId, UUID]:
+    gone = set(nodes)
+    return {node_id: incarnation for node_id, incarnation in up.items() if node_id not in gone}
+
+
+def _check_registration(state: ClusterState, wanted: Registration) -> None:
+    """What a broker may say of itself, whatever process it is."""
+    texts = (wanted.host, wanted.peer_host, wanted.rack or "")
+    if (wanted.node_id < 0 or wanted.incarnation == ZERO_UUID
+            or max(map(len, texts)) > TEXT_SIZE_MAX
+            or not 0 <= wanted.port <= 0xFFFF or not 0 <= wanted.peer_port <= 0xFFFF):
+        raise RequestError(f"node {wanted.node_id}: a registration that cannot be",
+                           code=Code.INVALID_REQUEST)
+    if len(wanted.name) > NAME_SIZE_MAX or member_key(wanted.name)[0] == NO_CHAIN:
+        raise RequestError(f"node.name {wanted.name[:80]!r} must be CHAIN-N, such as a-0",
+                           code=Code.INVALID_REQUEST)
+    other = state.find_broker(wanted.name)
+    if other is not None and other.node_id != wanted.node_id:
+        raise RequestError(
+            f"node.name {wanted.name} is taken by node {other.node_id}, not {wanted.node_id}: "
+            "give one of them another name, or unregister the other",
+            code=Code.DUPLICATE_BROKER_REGISTRATION)
+    found = state.brokers.get(wanted.node_id)
+    chain = state.chain_of(wanted.node_id)
+    if found is not None and chain is not None and found.name != wanted.name:
+        raise RequestError(
+            f"node {wanted.node_id} is {found.name} of chain {chain.name}: start it under that "
+            f"name, or {wanted.name} with another node.id",
+            code=Code.DUPLICATE_BROKER_REGISTRATION)
+
+
+def _check_other_process(found: BrokerState | None, wanted: Registration, *, quiet: bool) -> None:
+    if found is None or found.fenced or quiet or found.incarnation == ZERO_UUID:
+        return
+    raise RequestError(
+        f"node {wanted.node_id} is up already, as {found.name} at {found.host}:{found.port}: stop "
+        "it, or start this one with another node.id; if it has failed, this one is taken as soon "
+        "as that is noticed", code=Code.DUPLICATE_BROKER_REGISTRATION)

@@ -1,0 +1,213 @@
+"""Brokers, chains, and where partitions are: the values that the state is made of.
+
+A partition is on a chain, and what clients are told of it (leader, replicas, ISR, epochs) follows
+from that chain; nothing of it is stored twice.  While it moves, two chains hold it:
+
+    settled    chain A                the members of A
+    copying    A, moving to B         A as it is, then B's members, which sync
+    joined     A, moving to B         A and B serve, one after the other
+    settled    chain B
+
+Invariants
+    H1 to H3 of model/chains hold for each chain, and for each partition's replica set
+    D1  a partition's epoch is the greatest of its own and those of the chains whose serving
+        members serve it; its version, of its own and those of all chains that hold it.  All of
+        these numbers come from two counters of the cluster, so both only ever grow
+    D2  a partition's leader is the head of its chain, while that very process of it is up
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from quipu.controller.records import (
+    BrokerRegistered,
+    ChainChanged,
+    ChainMemberRecord,
+    PartitionRecord,
+)
+from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.model.ids import NO_NODE, ZERO_UUID, Epoch, NodeId
+from quipu.model.topics import is_internal
+
+NO_CHAIN: Final = ""  # the chain of a partition from before there were chains
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerState:
+    """A broker that has registered."""
+
+    node_id: NodeId
+    host: str
+    port: int
+    rack: str | None
+    name: str = ""
+    peer_host: str = ""
+    peer_port: int = 0
+    incarnation: UUID = ZERO_UUID  # of the process
+    epoch: int = 0  # of the registration; what a broker shows when it speaks to the controller
+    fenced: bool = False  # the controller does not count on it
+    stopping: bool = False  # it said that it is going away, and is fenced until it comes back
+
+
+class ChainMember(NamedTuple):
+    """One node's part in a chain, and the process of it that has this part."""
+
+    node_id: NodeId
+    state: MemberState
+    incarnation: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """A chain at one moment."""
+
+    name: str
+    epoch: Epoch
+    version: int
+    members: tuple[ChainMember, ...]
+    replica_set: ReplicaSet = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "replica_set", ReplicaSet(
+            epoch=self.epoch, version=self.version,
+            members=tuple(Member(member.node_id, member.state) for member in self.members)))
+
+    @property
+    def serving(self) -> tuple[ChainMember, ...]:
+        return self.within(MemberState.SERVING)
+
+    @property
+    def head(self) -> ChainMember:
+        return self.members[0]
+
+    @property
+    def nodes(self) -> tuple[NodeId, ...]:
+        """Every member, offline ones included."""
+        return self.replica_set.replicas
+
+    def within(self, state: MemberState) -> tuple[ChainMember, ...]:
+        return tuple(member for member in self.members if member.state is state)
+
+    def find(self, node_id: NodeId) -> ChainMember | None:
+        return next((member for member in self.members if member.node_id == node_id), None)
+
+
+class Place(NamedTuple):
+    """Where a partition is: what is stored of it."""
+
+    chain: str = NO_CHAIN
+    moving_to: str | None = None
+    joined: bool = False  # both chains serve it
+    epoch: Epoch = Epoch(0)  # of its last switch between chains
+    version: int = 0  # of its last change, its creation included
+
+
+class PartitionState(NamedTuple):
+    """Who holds one partition, and who leads it, as follows from its place and the chains."""
+
+    leader: NodeId
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    leader_epoch: Epoch
+    partition_epoch: int
+    place: Place
+    replica_set: ReplicaSet
+
+    @property
+    def chain(self) -> str:
+        return self.place.chain
+
+    @property
+    def moving_to(self) -> str | None:
+        return self.place.moving_to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic: its partitions by number, and its own settings."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionState, ...]
+    configs: Mapping[str, str]
+
+    @property
+    def is_internal(self) -> bool:
+        return is_internal(self.name)
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas)
+
+    @property
+    def chains(self) -> set[str]:
+        """Every chain that holds some of it, or is about to."""
+        places = {partition.place for partition in self.partitions}
+        return {name for place in places for name in (place.chain, place.moving_to) if name}
+
+
+def replica_set_at(place: Place, chains: Mapping[str, Chain]) -> ReplicaSet:
+    """The members of a partition that is at `place` (D1)."""
+    here = chains[place.chain]
+    if place.moving_to is not None:
+        return _replica_set_between(place, here, chains[place.moving_to])
+    if here.epoch >= place.epoch and here.version >= place.version:
+        return here.replica_set
+    return dataclasses.replace(here.replica_set, epoch=max(here.epoch, place.epoch),
+                               version=max(here.version, place.version))
+
+
+def _replica_set_between(place: Place, here: Chain, there: Chain) -> ReplicaSet:
+    arriving = [
+        Member(node_id, MemberState.SYNCING if state is MemberState.SERVING and not place.joined
+               else state)
+        for node_id, state in there.replica_set.members
+    ]
+    members = sorted([*here.replica_set.members, *arriving], key=lambda member: member.state)
+    epochs = (place.epoch, here.epoch, there.epoch if place.joined else place.epoch)
+    return ReplicaSet(epoch=max(epochs), members=tuple(members),
+                      version=max(place.version, here.version, there.version))
+
+
+def partition_at(place: Place, replica_set: ReplicaSet, leader: NodeId) -> PartitionState:
+    """A partition at `place`, as clients see it."""
+    return PartitionState(
+        leader=leader, replicas=replica_set.replicas, isr=replica_set.serving,
+        leader_epoch=replica_set.epoch, partition_epoch=replica_set.version,
+        place=place, replica_set=replica_set)
+
+
+# -- as records
+
+
+def broker_record(broker: BrokerState) -> BrokerRegistered:
+    """The record that makes `broker`."""
+    return BrokerRegistered(
+        node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack,
+        name=broker.name, peer_host=broker.peer_host, peer_port=broker.peer_port,
+        incarnation=broker.incarnation, epoch=broker.epoch, fenced=broker.fenced,
+        stopping=broker.stopping)
+
+
+def chain_record(chain: Chain) -> ChainChanged:
+    """The record that makes `chain` what it is."""
+    return ChainChanged(
+        name=chain.name, epoch=chain.epoch, version=chain.version,
+        members=[ChainMemberRecord(node_id=member.node_id, state=member.state,
+                                   incarnation=member.incarnation)
+                 for member in chain.members])
+
+
+def partition_record(partition: PartitionState) -> PartitionRecord:
+    """What is stored of a partition, within a record about its topic."""
+    place = partition.place
+    if place.chain == NO_CHAIN:
+        return PartitionRecord(
+            replicas=list(partition.replicas), isr=list(partition.isr), leader=partition.leader,
+            leader_epoch=place.epoch, partition_epoch=place.version)
+    return PartitionRecord(
+        leader=NO_NODE, leader_epoch=place.epoch, partition_epoch=place.version,
+        chain=place.chain, moving_to=place.moving_to, joined=place.joined)
