@@ -1,0 +1,75 @@
+"""What stock tools are told about a cluster, and what they can ask of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
+from quipu.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
+
+from quipu.model.errors import Code
+from tests.harness.cluster import RunningCluster
+from tests.harness.command import run_quipu
+from tests.harness.raw import RawConnection
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+
+@pytest.mark.timeout(180)
+def test_stock_tools_see_and_steer_a_cluster(tmp_path: Path) -> None:
+    """K6, V2, V3: nodes with racks, the quorum, leaders that are heads, an election back to the
+    first node, and a node that is let go.
+    """
+    with RunningCluster(tmp_path, racks=("x", "y", "z")) as cluster:
+        cluster.create_topic("t", partitions=2, min_insync_replicas="2")
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        nodes = {node.id: node.rack for node in admin.describe_cluster().result(10).nodes}
+        assert nodes == {1: "x", 2: "y", 3: "z"}
+        shown = admin.list_topics("t", timeout=10).topics["t"].partitions[0]
+        assert (shown.leader, shown.replicas, shown.isrs) == (1, [1, 2, 3], [1, 2, 3])
+
+        other = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+        quorum = other.describe_metadata_quorum()
+        told = json.dumps(quorum)
+        assert all(f'"replica_id": {node}' in told for node in nodes), told
+        other.close()
+
+        cluster["a-0"].restart()
+        cluster.await_serving("a")
+        assert list(cluster.states("a")) == ["a-1", "a-2", "a-0"]
+        elected = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition("t", 0)]).result(20)
+        assert all(error is None for error in elected.values()), elected
+        for _ in cluster.until("the first node leads again"):
+            if list(cluster.states("a")) == ["a-0", "a-1", "a-2"]:
+                break
+        cluster.await_serving("a")
+
+        with RawConnection("127.0.0.1", cluster["a-1"].port) as raw:
+            refused = raw.ask(UnregisterBrokerRequest(broker_id=2), 0)
+            assert refused.error_code != Code.NONE  # a member of a chain stays known
+
+
+@pytest.mark.timeout(120)
+def test_reads_are_served_by_the_tail_and_by_others_when_asked(tmp_path: Path) -> None:
+    """V3: a stock consumer is sent to the tail; any node shows what it has when asked for it."""
+    with RunningCluster(tmp_path) as cluster:
+        cluster.create_topic("t", partitions=1)
+        lines = "".join(f"{number}\n" for number in range(1000))
+        done = run_quipu("produce", "t", "--bootstrap", cluster.bootstrap, stdin=lines)
+        assert done.code == 0, done.err
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused",
+                             "enable.auto.commit": False, "debug": "fetch", "log_level": 7,
+                             "log_cb": lambda *_: None, "client.rack": "any"})
+        consumer.assign([TopicPartition("t", 0, 0)])
+        read = 0
+        for _ in cluster.until("everything is read"):
+            read += sum(message.error() is None for message in consumer.consume(500, timeout=0.5))
+            if read == 1000:
+                break
+        consumer.close()
+        for name in cluster.chains["a"]:
+            shown = run_quipu("consume", "t", "--dirty", "--exit", "--bootstrap",
+                              cluster[name].bootstrap)
+            assert shown.out == lines, (name, shown.err)
