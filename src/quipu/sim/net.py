@@ -149,8 +149,17 @@ class SimNet:
         self.trace.add(self.loop.now, "net", "cut", f"{source} > {target}")
         self.link(source, target).cut()
 
+    def mend(self, source: str, target: str) -> None:
+        """One direction."""
+        self.trace.add(self.loop.now, "net", "mend", f"{source} > {target}")
+        self.link(source, target).heal()
+
+    def hosts(self) -> list[str]:
+        """Everyone who ever sent or received anything."""
+        return sorted({host for pair in self._links for host in pair})
+
     def heal(self) -> None:
-        """Every link, and fine weather from now on."""
+        """Every link."""
         self.trace.add(self.loop.now, "net", "heal")
         for link in self._links.values():
             link.heal()

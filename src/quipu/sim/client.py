@@ -1,0 +1,114 @@
+"""A Kafka client in a simulated world: real request frames over simulated connections.
+
+It knows what any client knows: some addresses to begin with, and what Metadata told.  One request
+at a time; whoever wants several at once takes several clients.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from quipu.model.errors import Code
+from quipu.sim.frames import ClientLink, Disconnected
+from quipu.sim.world import World
+from quipu.wire.frame import decode_response, encode_request
+from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from quipu.wire.schema import Request
+
+ASK_SECONDS_MAX: Final = 5.0
+METADATA_VERSION: Final = 9
+
+
+class Place(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+
+class Client:
+    """One client, at an address of its own."""
+
+    def __init__(self, world: World, name: str, bootstrap: Sequence[Place]) -> None:
+        self.name = name
+        self.dice = world.dice.fork(f"client/{name}")
+        self.brokers: dict[int, Place] = {}
+        self.leaders: dict[tuple[str, int], int] = {}
+        self.world = world
+        self._bootstrap = list(bootstrap)
+        self._links: dict[Place, ClientLink] = {}
+        self._next_id = 1
+
+    async def ask(
+        self, place: Place, request: Request, version: int, *, seconds: float = ASK_SECONDS_MAX
+    ) -> Any:  # noqa: ANN401 the response that belongs to the request
+        """The answer; raises `Disconnected` if there is none: then what was done is not known."""
+        link = await self._link(place)
+        number, self._next_id = self._next_id, self._next_id + 1
+        try:
+            link.send(encode_request(
+                request, version, correlation_id=number, client_id=self.name))
+            async with asyncio.timeout(seconds):
+                frame = await link.answer()
+        except TimeoutError:
+            self.drop(place)
+            raise Disconnected(f"{place.host} did not answer within {seconds:g} s") from None
+        except Disconnected:
+            self.drop(place)
+            raise
+        correlation_id, response = decode_response(memoryview(frame), request.KEY, version)
+        assert correlation_id == number, "answers out of order (Q1)"
+        return response
+
+    async def _link(self, place: Place) -> ClientLink:
+        link = self._links.get(place)
+        if link is None or not link.is_open:
+            link = ClientLink(self.world.net, self.name)
+            await link.connect(place.host, place.port)
+            self._links[place] = link
+        return link
+
+    def drop(self, place: Place) -> None:
+        """Give up a connection."""
+        link = self._links.pop(place, None)
+        if link is not None:
+            link.close()
+
+    def anyone(self) -> Place:
+        """Some broker, known or given."""
+        return self.dice.choose(list(self.brokers.values()) or self._bootstrap)
+
+    def strangers(self) -> Place:
+        """One of the brokers that were given."""
+        return self.dice.choose(self._bootstrap)
+
+    async def refresh(self, topic: str | None = None) -> bool:
+        """Ask for metadata; tells whether somebody answered."""
+        topics = None if topic is None else [MetadataRequestTopic(name=topic)]
+        place = self.anyone() if self.dice.flip(0.7) else self.strangers()
+        try:
+            answer = await self.ask(
+                place, MetadataRequest(topics=topics, allow_auto_topic_creation=False),
+                METADATA_VERSION)
+        except Disconnected:
+            await asyncio.sleep(self.dice.between(0.05, 0.3))
+            return False
+        self.brokers = {each.node_id: Place(each.host, each.port) for each in answer.brokers}
+        for each in answer.topics:
+            for partition in each.partitions:
+                self.leaders[each.name, partition.partition_index] = (
+                    partition.leader_id if partition.error_code == Code.NONE else -1)
+        return True
+
+    async def leader(self, topic: str, partition: int) -> Place:
+        """Who leads; asks until somebody is known to."""
+        while True:
+            leader = self.leaders.get((topic, partition), -1)
+            if leader in self.brokers:
+                return self.brokers[leader]
+            if await self.refresh(topic):
+                await asyncio.sleep(self.dice.between(0.02, 0.2))
+
+    def forget_leader(self, topic: str, partition: int) -> None:
+        """It was not the leader, or does not answer."""
+        self.leaders.pop((topic, partition), None)

@@ -1,0 +1,216 @@
+"""Faults: what happens to machines, links, disks and clocks while the first phase lasts.
+
+Each fault is one method, begun at a moment that chance decides and undone by itself after a while;
+`heal` undoes all of them at once.  How bad a world gets is its `Malice`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from quipu.sim.dice import Dice
+from quipu.sim.loop import Life
+from quipu.sim.net import CALM, Weather
+from quipu.sim.world import Machine, World
+
+CLOCK_STEP_MS_MAX: Final = 40 * 60_000  # beyond an hour records are refused for their time
+BAD_WEATHER: Final = Weather(
+    delay_min=0.0005, delay_max=0.03, loss=0.03, duplicate=0.03, reorder=0.05)
+SLOW_LINKS: Final = Weather(delay_min=0.02, delay_max=0.2, bytes_per_second=40_000.0)
+LONG_DELAYS: Final = Weather(delay_min=0.001, delay_max=0.4, reorder=0.2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Malice:
+    """What may happen, and how much of it."""
+
+    pause_min: float = 0.2  # seconds between two faults
+    pause_max: float = 2.5
+    down_max: int = 1  # machines that are down or paused at once, by our hand
+    kills: bool = True
+    power_losses: bool = True
+    stops: bool = True
+    pauses: bool = True
+    cuts: bool = True
+    storms: bool = True
+    slow_disks: bool = True
+    full_disks: bool = False
+    clock_steps: bool = True
+    outages: bool = False  # everything at once
+
+
+class Nemesis:
+    """The source of all faults of one world."""
+
+    def __init__(self, world: World, malice: Malice) -> None:
+        self.count = 0
+        self._world = world
+        self._malice = malice
+        self._dice: Dice = world.dice.fork("nemesis")
+        self._stopped = False
+        self._hit: dict[str, None] = {}  # machines that are down or paused by our hand
+        faults: list[tuple[bool, Callable[[], None]]] = [
+            (malice.kills, self.kill), (malice.power_losses, self.power_off),
+            (malice.stops, self.stop_in_order), (malice.pauses, self.pause),
+            (malice.cuts, self.cut_two), (malice.cuts, self.isolate),
+            (malice.cuts, self.cut_one_way), (malice.storms, self.storm),
+            (malice.slow_disks, self.slow_disk), (malice.full_disks, self.fill_disk),
+            (malice.clock_steps, self.step_clock), (malice.outages, self.outage),
+        ]
+        self._faults = [fault for is_on, fault in faults if is_on]
+
+    async def run(self) -> None:
+        """One fault after another, until `heal`."""
+        malice, dice = self._malice, self._dice
+        while not self._stopped:
+            await asyncio.sleep(dice.between(malice.pause_min, malice.pause_max))
+            if not self._stopped:
+                self.count += 1
+                dice.choose(self._faults)()
+
+    def heal(self) -> None:
+        """Undo everything: all machines run, all links are open, the weather is fine."""
+        self._stopped = True
+        world = self._world
+        world.tell("heal")
+        world.net.heal()
+        world.net.set_weather(CALM)
+        for machine in world.machines.values():
+            machine.worker.slowness = 1.0
+            if machine.disk.capacity is not None:
+                machine.disk.capacity = None
+                if not machine.is_dead:
+                    machine.kill()  # what a full disk has failed is good again after a start
+            self._revive(machine)
+
+    def _revive(self, machine: Machine) -> None:
+        self._hit.pop(machine.name, None)
+        if machine.is_dead:
+            machine.boot()
+        elif machine.process is not None and machine.process.life is Life.PAUSED:
+            machine.resume()
+
+    # -- machines
+
+    def _victim(self) -> Machine | None:
+        """A machine that runs, unless enough are down already."""
+        running = [each for each in self._world.machines.values()
+                   if each.is_running and each.name not in self._hit]
+        if not running or len(self._hit) >= self._malice.down_max:
+            return None
+        return self._dice.choose(running)
+
+    def _down(self, machine: Machine, seconds: float) -> None:
+        self._hit[machine.name] = None
+        self._later(seconds, lambda: self._revive(machine))
+
+    def _later(self, seconds: float, undo: Callable[[], None]) -> None:
+        loop = self._world.loop
+        loop.universal_at(loop.now + seconds, lambda: self._stopped or undo())
+
+    def kill(self) -> None:
+        if (machine := self._victim()) is not None:
+            machine.kill()
+            self._down(machine, self._dice.between(0.05, 4.0))
+
+    def power_off(self) -> None:
+        if (machine := self._victim()) is not None:
+            machine.lose_power()
+            self._down(machine, self._dice.between(0.2, 5.0))
+
+    def stop_in_order(self) -> None:
+        """A clean stop; whoever takes too long for it is killed."""
+        machine = self._victim()
+        if machine is None or not machine.is_up:
+            return
+        machine.stop()
+        process = machine.process
+        seconds = self._dice.between(1.0, 12.0)
+
+        def lose_patience() -> None:
+            if machine.process is process and not machine.is_dead:
+                machine.kill()
+
+        self._later(seconds, lose_patience)
+        self._down(machine, seconds + self._dice.between(0.1, 2.0))
+
+    def pause(self) -> None:
+        if (machine := self._victim()) is not None:
+            machine.pause()
+            self._down(machine, self._dice.between(0.1, 5.0))
+
+    def outage(self) -> None:
+        """Every machine loses power, or its process, at one moment."""
+        if not self._dice.flip(0.3):
+            return
+        for machine in self._world.machines.values():
+            if not machine.is_dead:
+                if self._malice.power_losses and self._dice.flip(0.5):
+                    machine.lose_power()
+                else:
+                    machine.kill()
+            self._down(machine, self._dice.between(0.2, 3.0))
+
+    # -- links
+
+    def _two(self) -> tuple[str, str]:
+        names = self._dice.shuffled(sorted(self._world.machines))
+        return names[0], names[1 % len(names)]
+
+    def cut_two(self) -> None:
+        """Two machines no longer hear each other."""
+        one, other = self._two()
+        self._cut([(one, other), (other, one)])
+
+    def cut_one_way(self) -> None:
+        """One no longer hears the other, who hears it."""
+        self._cut([self._two()])
+
+    def isolate(self) -> None:
+        """One machine is alone; half of the time clients do not reach it either."""
+        alone = self._dice.choose(sorted(self._world.machines))
+        others = [name for name in sorted(self._world.machines) if name != alone]
+        if self._dice.flip(0.5):
+            others = sorted({*others, *self._world.net.hosts()} - {alone})
+        self._cut([pair for other in others for pair in ((alone, other), (other, alone))])
+
+    def _cut(self, pairs: list[tuple[str, str]]) -> None:
+        net = self._world.net
+        for source, target in pairs:
+            net.cut(source, target)
+
+        def undo() -> None:
+            for source, target in pairs:
+                net.mend(source, target)
+
+        self._later(self._dice.between(0.2, 6.0), undo)
+
+    def storm(self) -> None:
+        """Bad weather on all links for a while."""
+        net = self._world.net
+        self._world.tell("storm")
+        net.set_weather(self._dice.choose([BAD_WEATHER, SLOW_LINKS, LONG_DELAYS]))
+        self._later(self._dice.between(0.5, 3.0), lambda: net.set_weather(CALM))
+
+    # -- disks and clocks
+
+    def slow_disk(self) -> None:
+        worker = self._dice.choose(list(self._world.machines.values())).worker
+        worker.slowness = self._dice.choose([10.0, 100.0, 400.0])
+
+        def undo() -> None:
+            worker.slowness = 1.0
+
+        self._later(self._dice.between(0.5, 3.0), undo)
+
+    def fill_disk(self) -> None:
+        machine = self._dice.choose(list(self._world.machines.values()))
+        machine.tell("full disk")
+        machine.disk.capacity = self._dice.below(4000)
+
+    def step_clock(self) -> None:
+        machine = self._dice.choose(list(self._world.machines.values()))
+        step_ms = int(self._dice.between(-CLOCK_STEP_MS_MAX, CLOCK_STEP_MS_MAX))
+        machine.tell("clock", f"{step_ms - machine.clock.step_ms:+} ms")
+        machine.clock.step_ms = step_ms
