@@ -2,7 +2,7 @@
 
 kio has a class per version, with times, error codes and ids of its own types; it stops at a
 tagged field that it does not know.  kafka-python has a class per message, some names of its own,
-and lacks the telemetry APIs.
+and lacks the telemetry APIs and UnregisterBroker.
 """
 
 import dataclasses

@@ -21,7 +21,7 @@ from tests.wire.message_oracles import (
 )
 
 MESSAGES_PER_VERSION: Final = 6
-WITHOUT_KAFKA_PYTHON: Final = {71, 72}
+WITHOUT_KAFKA_PYTHON: Final = {64, 71, 72}
 
 every_message = pytest.mark.parametrize(("message", "version"), APIS + PAYLOADS, ids=name_of)
 every_known_to_both = pytest.mark.parametrize(

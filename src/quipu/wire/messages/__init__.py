@@ -44,15 +44,28 @@ from quipu.wire.messages.k37_create_partitions import (
     CreatePartitionsResponse,
 )
 from quipu.wire.messages.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from quipu.wire.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from quipu.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+)
+from quipu.wire.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from quipu.wire.messages.k46_list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
 )
 from quipu.wire.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from quipu.wire.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from quipu.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
+)
+from quipu.wire.messages.k64_unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
 )
 from quipu.wire.messages.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -99,10 +112,14 @@ REQUESTS: Final[dict[int, type[Request]]] = {
         DescribeLogDirsRequest,
         CreatePartitionsRequest,
         DeleteGroupsRequest,
+        ElectLeadersRequest,
         IncrementalAlterConfigsRequest,
+        AlterPartitionReassignmentsRequest,
+        ListPartitionReassignmentsRequest,
         OffsetDeleteRequest,
         DescribeClusterRequest,
         DescribeProducersRequest,
+        UnregisterBrokerRequest,
         GetTelemetrySubscriptionsRequest,
         PushTelemetryRequest,
         DescribeTopicPartitionsRequest,
@@ -138,10 +155,14 @@ RESPONSES: Final[dict[int, type[Response]]] = {
         DescribeLogDirsResponse,
         CreatePartitionsResponse,
         DeleteGroupsResponse,
+        ElectLeadersResponse,
         IncrementalAlterConfigsResponse,
+        AlterPartitionReassignmentsResponse,
+        ListPartitionReassignmentsResponse,
         OffsetDeleteResponse,
         DescribeClusterResponse,
         DescribeProducersResponse,
+        UnregisterBrokerResponse,
         GetTelemetrySubscriptionsResponse,
         PushTelemetryResponse,
         DescribeTopicPartitionsResponse,

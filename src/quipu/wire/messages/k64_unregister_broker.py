@@ -1,0 +1,22 @@
+"""UnregisterBroker — API key 64, version 0.
+
+Behaviour
+    * forgets a broker that will not come back
+"""
+
+from quipu.wire.fields import int16, int32, string
+from quipu.wire.schema import Request, Response
+
+
+class UnregisterBrokerRequest(Request, key=64, versions="0", flexible="0+"):
+    """Forget a broker."""
+
+    broker_id: int = int32()
+
+
+class UnregisterBrokerResponse(Response, key=64, versions="0", flexible="0+"):
+    """Whether it is forgotten."""
+
+    throttle_time: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
