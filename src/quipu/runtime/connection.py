@@ -96,18 +96,20 @@ class _Partial:
 
 
 class Connection:
-    """One peer.  Created by a `FrameServer`."""
+    """One peer.  Created by a `FrameServer`, which accepted or dialled it."""
 
     __slots__ = (
         "_closed", "_flushing", "_handler", "_last_active", "_last_sent", "_out",
         "_partial", "_paused", "_reading", "_server", "_socket", "_spare", "_view", "_writing",
-        "peer_host", "peer_port",
+        "frame_size_max", "peer_host", "peer_port", "sent_size",
     )
 
     def __init__(self, server: "FrameServer", sock: socket.socket, peer: tuple[str, int]) -> None:
         self._server = server
         self._socket = sock
         self.peer_host, self.peer_port = peer
+        self.frame_size_max = server.limits.frame_size_max  # lower it for a peer nobody trusts yet
+        self.sent_size = 0  # bytes that the kernel has taken
         self._handler: FrameHandler
         self._out: deque[Buffer] = deque()
         self._partial: _Partial | None = None
@@ -221,11 +223,10 @@ class Connection:
     def _consume(self, view: memoryview, filled: int) -> None:
         """Hand over every whole frame in view[:filled]; keep the rest."""
         position = 0
-        size_max = self._server.limits.frame_size_max
         frame_received = self._handler.frame_received
         while filled - position >= 4 and not self._paused:
             size: int = _SIZE.unpack_from(view, position)[0]
-            if not 0 <= size <= size_max:
+            if not 0 <= size <= self.frame_size_max:
                 self._refuse(size)
                 return
             end = position + 4 + size
@@ -242,7 +243,7 @@ class Connection:
         self._server.stats.malformed += 1
         _log.warning(
             "closing connection of %s:%d: frame of %d bytes, allowed are 0 to %d",
-            self.peer_host, self.peer_port, size, self._server.limits.frame_size_max,
+            self.peer_host, self.peer_port, size, self.frame_size_max,
         )
         self._close()
 
@@ -275,7 +276,7 @@ class Connection:
             wanted = 4
         else:
             frame_size: int = _SIZE.unpack_from(partial.data)[0]
-            if not 0 <= frame_size <= self._server.limits.frame_size_max:
+            if not 0 <= frame_size <= self.frame_size_max:
                 self._refuse(frame_size)
                 return False
             wanted = 4 + frame_size
@@ -359,6 +360,7 @@ class Connection:
                 sent = self._socket.sendmsg(buffers) if len(buffers) > 1 else (
                     self._socket.send(buffers[0]))
                 stats.sent_size += sent
+                self.sent_size += sent
                 if not _drop_sent(out, buffers, sent):
                     self._last_sent = self._server.loop.time()
                     break

@@ -1,4 +1,4 @@
-"""A server of framed connections: listens, accepts, and keeps what all connections share.
+"""A server of framed connections: listens, accepts, dials, and keeps what all connections share.
 
 What they share is one receive buffer, and the budget of memory for frames that have arrived only
 in part (invariant N3 of connection.py).
@@ -11,9 +11,9 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from quipu.model.errors import QuipuError
+from quipu.model.errors import Kind, QuipuError
 from quipu.runtime.connection import (
     RECEIVE_SIZE,
     SWEEP_SECONDS,
@@ -32,9 +32,15 @@ class CannotListen(QuipuError):
     """The address cannot be listened on."""
 
 
+class CannotDial(QuipuError):
+    """Nobody answers at an address."""
+
+    kind = Kind.RETRY
+
+
 @dataclass(slots=True, eq=False)
 class FrameServer:
-    """Listens, accepts, and keeps what all connections share."""
+    """Listens, accepts, dials, and keeps what all connections share."""
 
     accept: Callable[[Connection], FrameHandler]  # makes the handler of a new connection
     limits: NetLimits = field(default_factory=NetLimits)
@@ -52,14 +58,14 @@ class FrameServer:
         self.buffer = bytearray(RECEIVE_SIZE)
         self.view = memoryview(self.buffer)
 
-    def bind(self, host: str, port: int) -> tuple[str, int]:
+    def bind(self, host: str, port: int, *, option: str = "--listen") -> tuple[str, int]:
         """Take the address, and a free port if `port` is 0; peers wait until `serve`."""
         try:
             self._listener = _bound_socket(host, port)
         except OSError as error:
             raise CannotListen(
                 f"cannot listen on {host}:{port}: {error.strerror or error}; "
-                "stop what uses the address, or choose another with --listen"
+                f"stop what uses the address, or choose another with {option}"
             ) from error
         self._listener.setblocking(False)  # noqa: FBT003 the standard library's own signature
         name = self._listener.getsockname()
@@ -69,7 +75,35 @@ class FrameServer:
         """Start to accept."""
         assert self._listener is not None, "bind first"
         self.loop.add_reader(self._listener.fileno(), self._on_acceptable)
-        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    async def dial(self, host: str, port: int, *, seconds_max: float) -> Connection:
+        """Connect to a peer; the caller gives the connection its handler with `start`."""
+        try:
+            async with asyncio.timeout(seconds_max):
+                sock, peer = await self._connect(host, port)
+        except TimeoutError:
+            raise CannotDial(f"{host}:{port}: no answer within {seconds_max:g} s") from None
+        except OSError as error:
+            raise CannotDial(f"{host}:{port}: {error.strerror or error}") from None
+        return self._adopt(sock, peer)
+
+    async def _connect(self, host: str, port: int) -> tuple[socket.socket, tuple[str, int]]:
+        """Try what the name stands for, one address after the other."""
+        problem: OSError | None = None
+        for family, kind, protocol, _, address in await _addresses(self.loop, host, port):
+            sock = socket.socket(family, kind, protocol)
+            sock.setblocking(False)  # noqa: FBT003 the standard library's own signature
+            try:
+                await self.loop.sock_connect(sock, address)
+            except OSError as error:
+                sock.close()
+                problem = error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock, (str(address[0]), int(address[1]))
+        raise problem or OSError(f"{host} has no address")
 
     def _on_acceptable(self) -> None:
         assert self._listener is not None
@@ -93,13 +127,19 @@ class FrameServer:
                              peer[0], len(self._connections), self.stats.refused)
             return
         sock.setblocking(False)  # noqa: FBT003 the standard library's own signature
+        self.stats.accepted += 1
+        connection = self._adopt(sock, (peer[0], peer[1]))
+        connection.start(self.accept(connection))
+
+    def _adopt(self, sock: socket.socket, peer: tuple[str, int]) -> Connection:
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(self, sock, (peer[0], peer[1]))
+        connection = Connection(self, sock, peer)
         self._connections.add(connection)
-        self.stats.accepted += 1
         self.stats.connections = len(self._connections)
-        connection.start(self.accept(connection))
+        if self._sweeper is None:
+            self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+        return connection
 
     def _stop_accepting_for_a_while(self, error: OSError) -> None:
         assert self._listener is not None
@@ -185,6 +225,17 @@ class FrameServer:
             connection.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
+
+
+async def _addresses(
+    loop: asyncio.AbstractEventLoop, host: str, port: int
+) -> list[tuple[int, int, int, str, tuple[Any, ...]]]:
+    """What `host` stands for; a number is not looked up, and so takes no thread."""
+    try:
+        return list(socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+    except OSError:
+        return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:

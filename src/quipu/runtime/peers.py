@@ -1,62 +1,292 @@
-"""The real `PeerNet`: a TCP connection to every other node, kept up for as long as it is known."""
+"""The real `PeerNet`: a TCP connection to every other node, kept up for as long as it is known.
 
+Two nodes have two connections, one dialled by each: what a node sends goes out on the one that it
+dialled.  The address book says whom to dial; it is told by `know`, and learns from hellos.
+
+Invariants
+    B1  there is at most one open link to a node, and one from it
+    B2  all open links of one node id are of one process.  A second process with the same id is
+        refused for as long as the first one gives signs of life; then it takes its place
+
+Not here: hello (peer_hello.py), one connection (peer_link.py), when to dial (peer_book.py),
+calls (peer_calls.py).
+"""
+
+import asyncio
+import logging
 from collections.abc import Mapping
+from typing import Final
 
+from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_types import Address
-from quipu.runtime.connection import Buffer
-from quipu.runtime.peer_net import CallHandler, Handler, Identity, PeerListener
+from quipu.runtime.connection import Buffer, Connection, NetLimits
+from quipu.runtime.net import FrameServer
+from quipu.runtime.peer_book import AddressBook, Troubles
+from quipu.runtime.peer_calls import Calls
+from quipu.runtime.peer_hello import NONCE_SIZE, Hello, Refused
+from quipu.runtime.peer_link import SILENT_TICKS_MAX, Link
+from quipu.runtime.peer_net import CallHandler, Handler, Identity, PeerKind, PeerListener
 from quipu.runtime.rng import Rng
+
+DIAL_SECONDS_MAX: Final = 3.0
+STOP_SECONDS_MAX: Final = 1.0
+FRAME_SIZE_MAX: Final = 128 << 20
+FRAME_ROOM: Final = 1 << 20  # around a request that is handed on whole
+PARTIAL_SIZE_MAX: Final = 256 << 20
+LINKS_MAX: Final = 2_000
+_NEVER_SECONDS: Final = 10 * 365 * 86_400.0
+
+_log = logging.getLogger(__name__)
 
 
 class Peers:
     """See `PeerNet`."""
 
     def __init__(self, identity: Identity, settings: BrokerSettings, rng: Rng) -> None:
-        self.identity = identity
-        self._settings = settings
+        self._identity = identity
+        self._listener = settings.peer_listener
+        self._advertised = settings.advertised_peer_listener
+        self._secret = (settings.peer_secret or "").encode()
+        self._tick_seconds = settings.broker_session_timeout_ms / 2000 / SILENT_TICKS_MAX
+        self._frame_size_max = max(FRAME_SIZE_MAX, settings.socket_request_max_bytes + FRAME_ROOM)
         self._rng = rng
+        self._handlers: dict[int, Handler] = {}
+        self._listeners: list[PeerListener] = []
+        self._calls = Calls(self.send)
+        self._troubles = Troubles()
+        self._book = AddressBook(identity.node_id, self._dial, rng, self._troubles)
+        self._peers = self._book.peers
+        self._links: set[Link] = set()  # every one, open or not
+        self._opening: dict[Link, asyncio.Future[Identity]] = {}  # dialled, and not open yet
+        self._address: Address | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+        self._server: FrameServer
+
+    # -- what is said
+
+    @property
+    def identity(self) -> Identity:
+        return self._identity
+
+    @identity.setter
+    def identity(self, identity: Identity) -> None:
+        before, self._identity = self._identity, identity
+        assert identity._replace(cluster_id=before.cluster_id) == before, (before, identity)
+        assert before.cluster_id in ("", identity.cluster_id), "a node stays in its cluster"
+        if identity != before:
+            for link in [each for each in self._links if each.is_open]:
+                link.tell_cluster()
 
     @property
     def address(self) -> Address | None:
-        raise NotImplementedError
+        return self._address
 
     def on(self, kind: int, handler: Handler) -> None:
-        raise NotImplementedError
-
-    def send(self, to: NodeId, kind: int, buffers: list[Buffer]) -> bool:
-        raise NotImplementedError
-
-    def backlog(self, to: NodeId) -> int:
-        raise NotImplementedError
-
-    def is_up(self, node_id: NodeId) -> bool:
-        raise NotImplementedError
+        assert kind not in self._handlers, f"messages of kind {kind} have a handler"
+        assert kind not in (PeerKind.CONTROL, PeerKind.CALL, PeerKind.REPLY), kind
+        self._handlers[kind] = handler
 
     def watch(self, listener: PeerListener) -> None:
-        raise NotImplementedError
+        self._listeners.append(listener)
 
     def serve(self, kind: int, handler: CallHandler) -> None:
-        raise NotImplementedError
+        self._calls.serve(kind, handler)
+
+    def send(self, to: NodeId, kind: int, buffers: list[Buffer]) -> bool:
+        peer = self._peers.get(to)
+        if peer is not None and peer.link is not None:
+            return peer.link.send(kind, buffers)
+        if to == self._identity.node_id:
+            whole = memoryview(b"".join(buffers))
+            asyncio.get_running_loop().call_soon(self._deliver_here, kind, whole)  # P4
+            return True
+        return False
+
+    def backlog(self, to: NodeId) -> int:
+        peer = self._peers.get(to)
+        return 0 if peer is None or peer.link is None else peer.link.backlog
+
+    def is_up(self, node_id: NodeId) -> bool:
+        peer = self._peers.get(node_id)
+        return node_id == self._identity.node_id or (peer is not None and peer.link is not None)
 
     async def call(self, to: NodeId, kind: int, body: bytes, *, timeout_seconds: float) -> bytes:
-        raise NotImplementedError
+        return await self._calls.call(to, kind, body, timeout_seconds=timeout_seconds)
 
-    def know(self, node_id: NodeId, host: str, port: int) -> None:
-        raise NotImplementedError
+    def _deliver_here(self, kind: int, body: memoryview) -> None:
+        own_id = self._identity.node_id
+        if kind == PeerKind.CALL:
+            self._calls.on_call(
+                own_id, body, lambda buffers: self.send(own_id, PeerKind.REPLY, buffers))
+        elif kind == PeerKind.REPLY:
+            self._calls.on_reply(own_id, body)
+        else:
+            self._handlers[kind](own_id, body)
 
-    def meet(self, host: str, port: int) -> None:
-        raise NotImplementedError
-
-    def forget(self, node_id: NodeId) -> None:
-        raise NotImplementedError
+    # -- who is there
 
     def known(self) -> Mapping[NodeId, Address]:
-        raise NotImplementedError
+        return {node_id: peer.address for node_id, peer in sorted(self._peers.items())}
+
+    def know(self, node_id: NodeId, host: str, port: int) -> None:
+        self._book.know(node_id, Address(host, port))
+
+    def meet(self, host: str, port: int) -> None:
+        self._book.meet(Address(host, port))
+
+    def forget(self, node_id: NodeId) -> None:
+        for link in self._links_of(node_id):
+            link.close("the node was removed from the cluster")
+        self._book.remove(node_id)
+
+    def _links_of(self, node_id: NodeId) -> list[Link]:
+        return [link for link in self._links if link.is_open and link.peer.node_id == node_id]
+
+    # -- start and stop
 
     async def start(self) -> None:
-        raise NotImplementedError
+        self._server = FrameServer(accept=self._accept, limits=NetLimits(
+            frame_size_max=self._frame_size_max, connections_max=LINKS_MAX,
+            partial_size_max=max(PARTIAL_SIZE_MAX, 2 * self._frame_size_max),
+            idle_seconds_max=_NEVER_SECONDS))
+        if self._listener is not None:
+            host, port = self._server.bind(*self._listener, option="--set peer.listener=HOST:PORT")
+            told = self._advertised
+            self._address = Address(told.host, told.port or port) if told else Address(host, port)
+            self._server.serve()
+        self._book.start()
+        self._tick()
 
     async def stop(self) -> None:
-        raise NotImplementedError
+        if self._ticker is None:
+            return
+        self._ticker.cancel()
+        self._book.stop()
+        self._calls.close()
+        await self._server.close(grace_seconds=STOP_SECONDS_MAX)
+
+    def _tick(self) -> None:
+        for link in list(self._links):
+            link.tick()
+        self._ticker = asyncio.get_running_loop().call_later(self._tick_seconds, self._tick)
+
+    # -- links
+
+    async def _dial(self, address: Address, expected: NodeId | None) -> Identity:
+        """Connect and say hello; returns when the link is open and in the book."""
+        connection = await self._server.dial(*address, seconds_max=DIAL_SECONDS_MAX)
+        link = self._link(connection, is_dialled=True, expected=expected)
+        opened: asyncio.Future[Identity] = asyncio.get_running_loop().create_future()
+        self._opening[link] = opened
+        try:
+            connection.start(link)
+            link.greet()
+            return await opened  # the link's own ticks bound the wait
+        except asyncio.CancelledError:
+            link.close("no longer wanted")
+            raise
+        finally:
+            del self._opening[link]
+
+    def _accept(self, connection: Connection) -> Link:
+        return self._link(connection, is_dialled=False)
+
+    def _link(
+        self, connection: Connection, *, is_dialled: bool, expected: NodeId | None = None
+    ) -> Link:
+        mine = Hello(self._identity, self._rng.token(NONCE_SIZE), self._address)
+        link = Link(self, connection, mine, self._secret, is_dialled=is_dialled, expected=expected)
+        self._links.add(link)
+        return link
+
+    def admit(self, link: Link) -> None:
+        """Refuse a node that cannot be the one it says it is (B2)."""
+        mine, theirs = self._identity, link.peer
+        if theirs.node_id == mine.node_id:
+            raise Refused(f"two nodes have the id {mine.node_id}: {mine.name} and {theirs.name}")
+        if link.expected not in (None, theirs.node_id):
+            raise Refused(f"node {theirs.node_id} ({theirs.name}) is where node {link.expected} "
+                          "was looked for")
+        rivals = [other for other in self._links_of(theirs.node_id)
+                  if other.peer.incarnation != theirs.incarnation]
+        for rival in rivals:
+            rival.probe()  # one that is gone without a word makes room in a moment
+        if rivals:
+            raise Refused(f"another process is node {theirs.node_id} ({rivals[0].peer.name}, seen "
+                          f"from {mine.name} at {rivals[0].remote}); stop one of the two")
+
+    def opened(self, link: Link) -> None:
+        """Put a link to use, in the place of an older one if need be (B1)."""
+        node_id = link.peer.node_id
+        if link.is_dialled:
+            self._opened_there(link)
+            return
+        for other in self._links_of(node_id):
+            if other is not link and not other.is_dialled:
+                other.close("the peer has made a new connection")
+        peer = self._peers.get(node_id)
+        if link.address is not None and (peer is None or peer.link is None):
+            peer = self._book.know(node_id, link.address)
+        if peer is not None and peer.link is None:
+            peer.news.set()  # it is there: dial it at once
+
+    def _opened_there(self, link: Link) -> None:
+        node_id = link.peer.node_id
+        peer = self._peers.get(node_id) or self._book.know(node_id, link.address or link.remote)
+        opening = self._opening.get(link)
+        if opening is not None and not opening.done():
+            opening.set_result(link.peer)
+        if peer is None or peer.link is not None:
+            link.close("there is a connection already")
+            return
+        peer.link = link
+        self._troubles.is_over(peer)
+        _log.info("connected to node %d (%s) at %s", node_id, link.peer.name, link.remote)
+        for listener in self._listeners:
+            listener.up(node_id)
+
+    def received(self, link: Link, kind: int, body: memoryview) -> None:
+        """Hand a message on."""
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            handler(link.peer.node_id, body)
+        elif kind == PeerKind.CALL:
+            self._calls.on_call(link.peer.node_id, body, link.send_reply)
+        elif kind == PeerKind.REPLY:
+            self._calls.on_reply(link.peer.node_id, body)
+        else:  # of a later version
+            self._troubles.tell(link.peer.name, f"messages of kind {kind} are not known here")
+
+    def drained(self, link: Link) -> None:
+        """Tell that messages are taken again (P5)."""
+        node_id = link.peer.node_id
+        peer = self._peers.get(node_id)
+        if peer is not None and peer.link is link:
+            for listener in self._listeners:
+                listener.drained(node_id)
+
+    def lost(self, link: Link, why: QuipuError) -> None:
+        """Forget a link."""
+        self._links.discard(link)
+        opening = self._opening.get(link)
+        if opening is not None:
+            if not opening.done():
+                opening.set_exception(why)
+        elif not link.is_dialled and isinstance(why, Refused):
+            self._troubles.tell(f"connection of {link.remote.host}", str(why))
+        if link.is_dialled:
+            self._lost_there(link, why)
+
+    def _lost_there(self, link: Link, why: QuipuError) -> None:
+        node_id = link.peer.node_id
+        peer = self._peers.get(node_id)
+        if peer is None or peer.link is not link:
+            return
+        peer.link = None
+        peer.news.set()
+        _log.info("lost node %d (%s): %s", node_id, link.peer.name, why)
+        self._calls.lost(node_id)
+        for listener in self._listeners:
+            listener.down(node_id)

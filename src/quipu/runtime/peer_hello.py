@@ -1,0 +1,190 @@
+"""The first words on a connection between two nodes: who is there, and do both know the secret?
+
+    dialler                               acceptor
+    HELLO  who I am, a nonce      ->
+                                  <-      HELLO  who I am, a nonce
+    PROOF  mac of both hellos     ->
+                                  <-      READY  mac of both hellos, the other way round
+                                          (or REFUSED  why, at any point, by either side)
+
+A mac is HMAC-SHA256 under peer.secret; the one who dials proves first, so that a stranger who
+connects learns no mac to try secrets on.  Frames after READY are neither signed nor encrypted:
+peer.secret keeps out strangers and mistakes, and a network that others can alter needs its own
+protection.
+
+Not here: which of two processes with one id is believed (peers.py), sockets (peer_link.py).
+"""
+
+import hmac
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from quipu.model.errors import Kind, MalformedBytes, QuipuError
+from quipu.model.ids import NodeId
+from quipu.model.settings_types import Address
+from quipu.runtime.peer_net import Identity
+
+PROTOCOL_VERSION: Final = 1
+HELLO_SIZE_MAX: Final = 1024  # of any frame before READY
+NONCE_SIZE: Final = 32
+_MAC_SIZE: Final = 32
+_MAGIC: Final = b"QUIPU/peer"
+_HEAD: Final = Struct(">10sHi16s32sH")  # magic, version, node, incarnation, nonce, port
+_TEXT_SIZE_MAX: Final = 255
+_REASON_SIZE_MAX: Final = 500
+
+
+class Step(IntEnum):
+    """The first byte of a frame before READY."""
+
+    HELLO = 1
+    PROOF = 2
+    READY = 3
+    REFUSED = 4
+
+
+class Refused(QuipuError):
+    """The two nodes must not talk to each other; both get to know why."""
+
+    kind = Kind.INVALID
+
+
+class RefusedThere(Refused):
+    """The other side refused: there is nothing to tell it."""
+
+
+class MetSelf(Refused):
+    """The one who was dialled is this very process."""
+
+
+class Hello(NamedTuple):
+    """What one side says about itself."""
+
+    identity: Identity
+    nonce: bytes
+    address: Address | None  # where it can be reached, if it can
+
+    def encode(self) -> bytes:
+        """The frame's body; both sides' macs are made of these very bytes."""
+        identity = self.identity
+        host, port = self.address or Address("", 0)
+        head = _HEAD.pack(_MAGIC, PROTOCOL_VERSION, identity.node_id,
+                          identity.incarnation.bytes, self.nonce, port)
+        return head + b"".join(map(_text, (identity.cluster_id, identity.name, host)))
+
+
+def decode_hello(body: memoryview) -> Hello:
+    """What a stranger said; raises `Refused` for another protocol, `MalformedBytes` for worse."""
+    if bytes(body[: len(_MAGIC)]) != _MAGIC:
+        raise MalformedBytes("not a node's hello")
+    if len(body) < _HEAD.size:
+        raise MalformedBytes(f"a hello of {len(body)} bytes")
+    _, version, node_id, incarnation, nonce, port = _HEAD.unpack_from(body)
+    if version != PROTOCOL_VERSION:
+        raise Refused(f"the protocol between nodes has version {version} at one of the two and "
+                      f"{PROTOCOL_VERSION} at the other")
+    texts = []
+    position = _HEAD.size
+    for _ in range(3):
+        size = body[position] if position < len(body) else len(body)
+        text = bytes(body[position + 1 : position + 1 + size])
+        position += 1 + size
+        if position > len(body):
+            raise MalformedBytes("a hello that is cut short")
+        texts.append(text)
+    try:
+        cluster_id, name, host = (text.decode() for text in texts)
+    except UnicodeDecodeError:
+        raise MalformedBytes("a hello that is not UTF-8") from None
+    identity = Identity(NodeId(node_id), name, UUID(bytes=incarnation), cluster_id)
+    if node_id < 0 or not f"{name}{host}{cluster_id}".isprintable():
+        raise MalformedBytes(f"a hello of {identity!r}")
+    return Hello(identity, nonce, Address(host, port) if host and port else None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Handshake:
+    """One side of the conversation: frames in, frames out; nothing here sends them."""
+
+    mine: Hello
+    secret: bytes
+    is_dialler: bool
+    theirs: Hello | None = None
+    is_proved: bool = False  # the other side knows the secret
+    _said: bytes = b""  # their hello as it came
+
+    def first(self) -> bytes:
+        """What the dialler opens with."""
+        assert self.is_dialler
+        return bytes([Step.HELLO]) + self.mine.encode()
+
+    def receive(self, frame: memoryview) -> bytes:
+        """What to answer, if anything; raises `Refused` and `MalformedBytes`.
+
+        When `is_proved` has become true, a dialler is ready to send, and an acceptor still has to
+        say `ready()`, or why not.
+        """
+        step = frame[0] if frame else 0
+        body = frame[1:]
+        if step == Step.REFUSED:
+            words = bytes(body[:_REASON_SIZE_MAX]).decode(errors="replace")
+            raise RefusedThere(f"it refuses: {words}")
+        if step == Step.HELLO and self.theirs is None:
+            return self._on_hello(body)
+        if self.theirs is not None and not self.is_proved:
+            if step == Step.READY and self.is_dialler:
+                return self._on_mac(body)
+            if step == Step.PROOF and not self.is_dialler:
+                return self._on_mac(body)
+        raise MalformedBytes(f"step {step} out of turn")
+
+    def ready(self) -> bytes:
+        """The acceptor's last word."""
+        assert self.is_proved
+        assert not self.is_dialler
+        return bytes([Step.READY]) + self._mac(of_dialler=False)
+
+    def _on_hello(self, body: memoryview) -> bytes:
+        self._said = bytes(body)
+        self.theirs = hello = decode_hello(body)
+        check_cluster(self.mine.identity, hello.identity)
+        if self.is_dialler:
+            if hello.identity.incarnation == self.mine.identity.incarnation:
+                raise MetSelf("a node needs no connection to itself")
+            return bytes([Step.PROOF]) + self._mac(of_dialler=True)
+        return bytes([Step.HELLO]) + self.mine.encode()
+
+    def _on_mac(self, body: memoryview) -> bytes:
+        wanted = self._mac(of_dialler=not self.is_dialler)
+        if not hmac.compare_digest(wanted, bytes(body[: _MAC_SIZE + 1])):
+            raise Refused("peer.secret is not the same on both nodes")
+        self.is_proved = True
+        return b""
+
+    def _mac(self, *, of_dialler: bool) -> bytes:
+        mine = self.mine.encode()
+        both = (mine, self._said) if self.is_dialler else (self._said, mine)
+        sizes = b"".join(len(each).to_bytes(2, "big") for each in both)
+        label = b"dialler" if of_dialler else b"acceptor"
+        return hmac.digest(self.secret, b"".join((label, sizes, *both)), "sha256")
+
+
+def refusal(why: str) -> bytes:
+    """The frame that tells the other side why there will be no conversation."""
+    return bytes([Step.REFUSED]) + why.encode()[:_REASON_SIZE_MAX]
+
+
+def check_cluster(mine: Identity, theirs: Identity) -> None:
+    """Nodes that know their clusters must be of the same one."""
+    if mine.cluster_id and theirs.cluster_id and mine.cluster_id != theirs.cluster_id:
+        raise Refused(f"{theirs.name} belongs to cluster {theirs.cluster_id}, and {mine.name} "
+                      f"to {mine.cluster_id}")
+
+
+def _text(value: str) -> bytes:
+    data = value.encode()
+    assert len(data) <= _TEXT_SIZE_MAX, value
+    return bytes([len(data)]) + data
