@@ -1,19 +1,20 @@
 """What the quorum and those around it promise each other: the seams, and what can be seen.
 
     StateMachine   what is replicated; the quorum calls it, in order, on the loop
-    Peers          how nodes reach each other; a best effort, `runtime.peers` is the real one
+    Peers          how nodes reach each other: what the quorum needs of a `PeerNet`
     QuorumConfig   who this node is, and how patient
     QuorumView     what DescribeQuorum tells
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from quipu.model.errors import Code, Kind, RequestError
 from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.model.settings import BrokerSettings
-from quipu.runtime.disk import Buffer
+from quipu.runtime.connection import Buffer
+from quipu.runtime.peer_net import Handler, PeerListener
 
 
 class NotController(RequestError):
@@ -43,18 +44,10 @@ class StateMachine(Protocol):
         ...
 
 
-class PeerListener(Protocol):
-    """Someone who is told which nodes can be reached."""
-
-    def up(self, node_id: NodeId) -> None: ...
-    def down(self, node_id: NodeId) -> None: ...
-    def drained(self, node_id: NodeId) -> None: ...
-
-
 class Peers(Protocol):
     """The part of `PeerNet` that the quorum needs."""
 
-    def on(self, kind: int, handler: Callable[[NodeId, memoryview], None]) -> None: ...
+    def on(self, kind: int, handler: Handler) -> None: ...
     def send(self, to: NodeId, kind: int, buffers: list[Buffer]) -> bool: ...
     def watch(self, listener: PeerListener) -> None: ...
 
@@ -71,7 +64,7 @@ class QuorumConfig:
     @classmethod
     def of(cls, settings: BrokerSettings) -> "QuorumConfig":
         """As the settings have it; a node without voters is a quorum of its own."""
-        voters = tuple(voter.node_id for voter in settings.controller_quorum_voters)
+        voters = tuple(NodeId(voter.node_id) for voter in settings.controller_quorum_voters)
         return cls(
             node_id=settings.own_id, voters=voters or (settings.own_id,),
             election_timeout_ms=settings.controller_quorum_election_timeout_ms,

@@ -1,0 +1,107 @@
+"""Elections: the role of one who wants to lead, and who is given a vote.
+
+A candidate first asks in a trial whether it would be elected.  Only then does it begin a new term,
+so that a node that cannot win, be it cut off or removed, does not end the reign of one who leads.
+
+Invariants
+    E1  a vote goes to those only whose log holds all that this node's does (up to date)
+    E2  whoever hears from a leader stays loyal to it: no vote, nor a trial's, within the election
+        timeout after it was heard; a leader steps down (leader.py) when it hears from too few
+    E3  the own vote counts when it is durable
+"""
+
+from typing import TYPE_CHECKING
+
+from quipu.model.ids import NO_NODE, NodeId, Term
+from quipu.raft.messages import Message, Vote, VoteReply
+
+if TYPE_CHECKING:
+    from quipu.raft.core import Raft
+
+
+class Candidate:
+    """Asks for votes."""
+
+    leader: NodeId | None = None
+    is_loyal = False
+
+    def __init__(self, raft: "Raft", *, is_trial: bool, is_transfer: bool = False) -> None:
+        self.is_trial = is_trial
+        self._raft = raft
+        self._is_transfer = is_transfer
+        self._votes: dict[NodeId, bool] = {raft.node_id: True} if is_trial else {}  # E3
+        self._deadline_ms = raft.now_ms + election_pause_ms(raft)
+
+    def start(self) -> None:
+        """Ask every voter."""
+        for voter in self._raft.configuration.voters:
+            self._ask(voter)
+        self._count()
+
+    def tick(self) -> None:
+        if self._raft.now_ms >= self._deadline_ms:
+            self._raft.campaign()
+
+    def handle(self, sender: NodeId, message: Message) -> None:
+        if isinstance(message, VoteReply) and message.is_trial == self.is_trial:
+            self._votes.setdefault(sender, message.is_granted)
+            self._count()
+
+    def persisted(self) -> None:
+        self._count()
+
+    def peer_up(self, node_id: NodeId) -> None:
+        """Ask again: the question may be lost."""
+        if node_id in self._raft.configuration.voters and node_id not in self._votes:
+            self._ask(node_id)
+
+    def shun(self, sender: NodeId) -> None:
+        """Somebody asked for a vote out of turn: but a candidate is loyal to nobody."""
+        raise AssertionError(sender)
+
+    def flush(self) -> None:
+        """Nothing was put off."""
+
+    def _ask(self, voter: NodeId) -> None:
+        raft = self._raft
+        if voter == raft.node_id:
+            return
+        if self.is_trial:
+            raft.send(voter, Vote(Term(raft.term + 1), raft.log.last_index, raft.log.last_term,
+                                  is_trial=True, is_transfer=False))
+        else:
+            raft.promise(voter, Vote(raft.term, raft.log.last_index, raft.log.last_term,
+                                     is_trial=False, is_transfer=self._is_transfer))
+
+    def _count(self) -> None:
+        raft = self._raft
+        if not self.is_trial and (raft.is_vote_durable or raft.is_alone):
+            self._votes[raft.node_id] = True  # E3; alone, nothing is decided before it is durable
+        granted = [voter for voter, is_granted in self._votes.items() if is_granted]
+        refused = [voter for voter, is_granted in self._votes.items() if not is_granted]
+        if raft.configuration.has_majority(granted):
+            if self.is_trial:
+                raft.stand()
+            else:
+                raft.lead()
+        elif raft.configuration.has_majority(refused):
+            raft.follow(raft.term, None)
+
+
+def election_pause_ms(raft: "Raft") -> int:
+    """How long to wait for a leader: by chance, so that not all lose patience together."""
+    return int(raft.timing.election_timeout_ms * (1 + raft.chance()))
+
+
+def consider(raft: "Raft", sender: NodeId, vote: Vote) -> None:
+    """Answer a candidate whose term is this node's, or who asks in a trial for a later one."""
+    is_free = raft.vote in (NO_NODE, sender) or (vote.is_trial and vote.term > raft.term)
+    is_granted = (
+        is_free
+        and (vote.is_transfer or not raft.role.is_loyal)  # E2
+        and raft.log.is_up_to_date(vote.last_index, vote.last_term)  # E1
+        and not (raft.is_blank and vote.last_index > 0))  # R5
+    if is_granted and not vote.is_trial:
+        raft.grant(sender)
+    raft.promise(sender, VoteReply(vote.term if is_granted else raft.term, is_granted=is_granted,
+                                   is_trial=vote.is_trial))

@@ -1,0 +1,164 @@
+"""Messages as bytes, and back.  All big endian.
+
+    kind u8 | term i64 | fields by kind | entries or data, to the end
+
+An entry is its term i64, its type u8, the number of its commands u32, and each command with its
+size u32 before it; its index follows from where it lies.  One entry has one type (T6).
+
+What is read was written by another node: each number is checked before it is used, each length
+before anything is taken; `MalformedBytes` says what is wrong.  So a decoded message's entries
+follow `prev_index`, their terms do not fall and do not exceed the message's, and configurations
+among them can be read.
+"""
+
+import struct
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from quipu.model.batch_types import CONFIGURATION, BatchType
+from quipu.model.errors import MalformedBytes
+from quipu.model.ids import RaftIndex, Term
+from quipu.raft.membership import Configuration
+from quipu.raft.messages import (
+    KINDS,
+    Append,
+    AppendReply,
+    Entry,
+    Heartbeat,
+    HeartbeatReply,
+    Install,
+    InstallReply,
+    Message,
+    Observe,
+    TimeoutNow,
+    Vote,
+    VoteReply,
+)
+from quipu.raft.settings import COMMANDS_MAX, ENTRIES_MAX, ENTRY_SIZE_MAX, PIECE_SIZE_MAX
+
+_ENTRY: Final = Struct(">qBI")
+_SIZE: Final = Struct(">I")
+
+# What is fixed in size, of each kind of message; its place in the table is its kind.
+_FIXED: Final[tuple[tuple[type[Message], Struct], ...]] = (
+    (Vote, Struct(">qqq??")),
+    (VoteReply, Struct(">q??")),
+    (Append, Struct(">qqqqqI")),
+    (AppendReply, Struct(">q?qqq?")),
+    (Heartbeat, Struct(">qqq")),
+    (HeartbeatReply, Struct(">qq")),
+    (Install, Struct(">qqqqQQH")),
+    (InstallReply, Struct(">qqQ")),
+    (TimeoutNow, Struct(">q")),
+    (Observe, Struct(">q")),
+)
+_KIND_OF: Final = {kind: number for number, (kind, _) in enumerate(_FIXED)}
+
+
+def encode(message: Message) -> bytes:
+    """One message, for one peer."""
+    number = _KIND_OF[type(message)]
+    fixed = _FIXED[number][1]
+    match message:
+        case Append():
+            parts = [bytes([number]), fixed.pack(*message[:5], len(message.entries))]
+            for entry in message.entries:
+                write_entry(parts, entry)
+            return b"".join(parts)
+        case Install():
+            voters = message.configuration.encode()
+            return b"".join((
+                bytes([number]),
+                fixed.pack(message.term, message.index, message.index_term, message.last_index,
+                           message.size, message.position, len(voters)),
+                voters, message.data))
+        case _:
+            return bytes([number]) + fixed.pack(*message)
+
+
+def decode(data: memoryview) -> Message:
+    """The message that `data` is; nothing of `data` is kept.  Raises `MalformedBytes`."""
+    try:
+        return _decode(data)
+    except (struct.error, IndexError) as error:
+        raise MalformedBytes(f"message of {len(data)} bytes is too short") from error
+
+
+def _decode(data: memoryview) -> Message:
+    number = data[0]
+    if number >= len(_FIXED):
+        raise MalformedBytes(f"message of unknown kind {number}")
+    kind, fixed = _FIXED[number]
+    values = fixed.unpack_from(data, 1)
+    rest = data[1 + fixed.size :]
+    if any(value < 0 for value in values):
+        raise MalformedBytes(f"{kind.__name__} with a number below 0: {values}")
+    if kind is Append:
+        return _decode_append(values, rest)
+    if kind is Install:
+        return _decode_install(values, rest)
+    if rest:
+        raise MalformedBytes(f"{kind.__name__} with {len(rest)} bytes too many")
+    make: Callable[..., Message] = kind
+    return make(*values)
+
+
+def _decode_append(values: tuple[int, ...], rest: memoryview) -> Append:
+    term, prev_index, prev_term, committed, last_index, count = values
+    if count > ENTRIES_MAX or prev_term > term:
+        raise MalformedBytes(f"{count} entries after one of term {prev_term}, in term {term}")
+    entries: list[Entry] = []
+    position, previous = 0, prev_term
+    for index in range(prev_index + 1, prev_index + 1 + count):
+        entry, position = read_entry(rest, position, RaftIndex(index))
+        if not previous <= entry.term <= term:
+            raise MalformedBytes(f"entry of term {entry.term} after one of {previous}, in {term}")
+        previous = entry.term
+        entries.append(entry)
+    if position != len(rest):
+        raise MalformedBytes(f"{len(rest) - position} bytes follow the last entry")
+    return Append(Term(term), RaftIndex(prev_index), Term(prev_term), RaftIndex(committed),
+                  RaftIndex(last_index), tuple(entries))
+
+
+def _decode_install(values: tuple[int, ...], rest: memoryview) -> Install:
+    term, index, index_term, last_index, size, position, voters_size = values
+    if voters_size > len(rest) or len(rest) - voters_size > PIECE_SIZE_MAX:
+        raise MalformedBytes(f"piece of an image with {len(rest)} bytes, {voters_size} of voters")
+    if index == 0 or index_term > term:
+        raise MalformedBytes(f"image of entry {index} of term {index_term}, in term {term}")
+    return Install(Term(term), RaftIndex(index), Term(index_term),
+                   Configuration.decode(rest[:voters_size]), RaftIndex(last_index), size, position,
+                   bytes(rest[voters_size:]))
+
+
+def write_entry(parts: list[bytes], entry: Entry) -> None:
+    parts.append(_ENTRY.pack(entry.term, entry.kind, len(entry.commands)))
+    for command in entry.commands:
+        parts += (_SIZE.pack(len(command)), command)
+
+
+def read_entry(data: memoryview, position: int, index: RaftIndex) -> tuple[Entry, int]:
+    """The entry at `position`, to which `index` belongs, and the position after it."""
+    term, kind, count = _ENTRY.unpack_from(data, position)
+    start = position = position + _ENTRY.size
+    if term < 0 or kind not in KINDS:
+        raise MalformedBytes(f"entry of term {term} and type {kind}")
+    if not 1 <= count <= COMMANDS_MAX or count * _SIZE.size > len(data) - position:
+        raise MalformedBytes(f"{count} commands cannot lie in {len(data) - position} bytes")
+    commands = []
+    for _ in range(count):
+        (size,) = _SIZE.unpack_from(data, position)
+        position += _SIZE.size
+        if size > len(data) - position:
+            raise MalformedBytes(f"command of {size} bytes, {len(data) - position} are left")
+        commands.append(bytes(data[position : position + size]))
+        position += size
+    if position - start > ENTRY_SIZE_MAX + count * _SIZE.size:
+        raise MalformedBytes(f"entry of {position - start} bytes")
+    if kind == CONFIGURATION:
+        if count != 1:
+            raise MalformedBytes(f"configuration of {count} commands")
+        Configuration.decode(commands[0])
+    return Entry(index, Term(term), BatchType(kind), tuple(commands)), position
