@@ -107,7 +107,12 @@ class Nemesis:
 
     def _later(self, seconds: float, undo: Callable[[], None]) -> None:
         loop = self._world.loop
-        loop.universal_at(loop.now + seconds, lambda: self._stopped or undo())
+
+        def unless_healed() -> None:
+            if not self._stopped:
+                undo()
+
+        loop.universal_at(loop.now + seconds, unless_healed)
 
     def kill(self) -> None:
         if (machine := self._victim()) is not None:

@@ -7,6 +7,7 @@ are, who produces and how, and every fault.
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from quipu.broker.node import Node
@@ -68,9 +69,8 @@ class NodeWorld:
         self.load = Load()
         self.consumers: list[Consumer] = []
         for index in range(self.plan.nodes):
-            settings = self._settings(index)
-            self.world.machine(f"n{index + 1}", lambda machine, settings=settings: RealNode(
-                machine, settings))
+            self.world.machine(
+                f"n{index + 1}", partial(RealNode, settings=self._settings(index)))
         self.places = [Place(name, CLIENT_PORT) for name in self.world.machines]
         self.nemesis = Nemesis(self.world, self.plan.malice)
         self.logs = LogsAgree(views, reigns=False)
@@ -88,20 +88,17 @@ class NodeWorld:
         """Both phases; raises `Violation`."""
         world, plan = self.world, self.plan
         world.tell("plan", plan)
-        try:
-            for machine in world.machines.values():
-                machine.boot()
-            world.run(self._load(), "load")
-            world.run_until(lambda: bool(self.consumers), 30.0, "ready")
-            world.run(self.nemesis.run(), "nemesis")
-            world.run_for(plan.fault_seconds)
-            self.nemesis.heal()
-            world.run_for(2.0)
-            self.load.goes_on = False
-            world.run_until(self._converged, CONVERGE_SECONDS_MAX, "converged")
-            self._settled()
-        finally:
-            world.end()
+        for machine in world.machines.values():
+            machine.boot()
+        world.run(self._load(), "load")
+        world.run_until(lambda: bool(self.consumers), 30.0, "ready")
+        world.run(self.nemesis.run(), "nemesis")
+        world.run_for(plan.fault_seconds)
+        self.nemesis.heal()
+        world.run_for(2.0)
+        self.load.goes_on = False
+        world.run_until(self._converged, CONVERGE_SECONDS_MAX, "converged")
+        self._settled()
 
     async def _load(self) -> None:
         """Make the topics, then let everyone go."""
