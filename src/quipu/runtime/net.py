@@ -7,6 +7,7 @@ in part (invariant N3 of connection.py).
 import asyncio
 import errno
 import logging
+import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -82,9 +83,9 @@ class FrameServer:
             async with asyncio.timeout(seconds_max):
                 sock, peer = await self._connect(host, port)
         except TimeoutError:
-            raise CannotDial(f"{host}:{port}: no answer within {seconds_max:g} s") from None
+            raise CannotDial(f"no answer within {seconds_max:g} s") from None
         except OSError as error:
-            raise CannotDial(f"{host}:{port}: {error.strerror or error}") from None
+            raise CannotDial(_reason(error)) from None
         return self._adopt(sock, peer)
 
     async def _connect(self, host: str, port: int) -> tuple[socket.socket, tuple[str, int]]:
@@ -236,6 +237,13 @@ async def _addresses(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
     except OSError:
         return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+def _reason(error: OSError) -> str:
+    """The system's own words: those of a loop only say that it failed."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:
