@@ -3,19 +3,37 @@
 The first batch found is taken whatever its size, so that a client with small limits gets on; after
 it, limits hold.  What cannot be read is an error of its partition alone.
 
+Which node reads what
+    * any node that serves the partition gives what is committed
+    * the head sends consumers on to the tail, if they understand that (KIP-392)
+    * only a node whose lease lasts says that there is nothing newer
+    * a dirty reader (replica id -2) gets all that the log has, wherever it asks
+
 Not here: waiting and answering (handlers/k01_fetch.py), what is fetched (fetch_sessions.py).
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from quipu.broker.context import Broker
 from quipu.broker.fetch_sessions import FetchSession, FetchTarget
 from quipu.broker.partition import Partition
+from quipu.broker.routing import is_up, why_absent
 from quipu.model.errors import Code, OffsetOutOfRange, QuipuError
 from quipu.model.ids import Epoch, Offset
 from quipu.wire.fetch_codec import FetchedPart
 
+DIRTY_READER: Final = -2  # replica id of one who wants to see what is not committed yet
+VERSION_PREFERRED: Final = 11  # from here on a consumer can be sent to another node
+
 Answered = tuple[FetchTarget, FetchedPart]
+
+
+class Reader(NamedTuple):
+    """Who reads."""
+
+    size_max: int
+    version: int
+    dirty: bool
 
 
 class Found(NamedTuple):
@@ -26,9 +44,9 @@ class Found(NamedTuple):
     failed: bool  # something the client should hear of now
 
 
-def read(broker: Broker, session: FetchSession, size_max: int) -> Found:
+def read(broker: Broker, session: FetchSession, reader: Reader) -> Found:
     """Read every target of the session once."""
-    size_max = min(size_max, broker.settings.fetch_max_bytes)
+    size_max = min(reader.size_max, broker.settings.fetch_max_bytes)
     find = broker.partitions.find_for_wire
     parts: list[Answered] = []
     size = 0
@@ -37,14 +55,18 @@ def read(broker: Broker, session: FetchSession, size_max: int) -> Found:
     for target in session.targets.values():
         partition = find(target.topic, target.partition)
         if partition is None:
-            part = FetchedPart(target.partition, _unknown(broker, target))
-        elif incremental and _is_quiet(target, partition):
+            part = FetchedPart(
+                target.partition, why_absent(broker, target.topic, target.partition))
+        elif incremental and partition.is_alone and _is_quiet(target, partition):
             continue  # most of many partitions, most of the time
         else:
-            part = _read_one(target, partition, size_max - size, min_one=size == 0)
+            part = (
+                not partition.is_alone and _elsewhere(broker, target, partition, reader)
+            ) or _read_one(
+                target, partition, size_max - size, min_one=size == 0, dirty=reader.dirty)
         parts.append((target, part))
         size += part.size
-        if part.error_code or part.diverging_end_offset >= 0:
+        if part.error_code or part.diverging_end_offset >= 0 or part.preferred_read_replica >= 0:
             failed = True
     return Found(parts, size, failed)
 
@@ -61,6 +83,7 @@ def news(session: FetchSession, parts: list[Answered]) -> list[Answered]:
             and part.error_code == 0
             and target.told == told
             and part.diverging_end_offset < 0
+            and part.preferred_read_replica < 0
         ):
             continue
         target.told = told if part.error_code == 0 else None
@@ -79,8 +102,28 @@ def _is_quiet(target: FetchTarget, partition: Partition) -> bool:
     )
 
 
+def _elsewhere(
+    broker: Broker, target: FetchTarget, partition: Partition, reader: Reader
+) -> FetchedPart | None:
+    """Where to read instead of here, if not here."""
+    error = partition.readable(dirty=reader.dirty)
+    if error is not None:
+        return FetchedPart(target.partition, error.code)
+    if reader.dirty or not partition.is_leading or reader.version < VERSION_PREFERRED:
+        return None
+    assert partition.replica_set is not None
+    tail = partition.replica_set.tail
+    if tail == broker.node_id or not is_up(broker, tail):
+        return None
+    if check_epoch(target.leader_epoch, partition.leader_epoch):
+        return None  # it is told that first
+    return FetchedPart(
+        target.partition, 0, partition.high_watermark, partition.high_watermark,
+        partition.log.log_start_offset, preferred_read_replica=tail)
+
+
 def _read_one(
-    target: FetchTarget, partition: Partition, size_left: int, *, min_one: bool
+    target: FetchTarget, partition: Partition, size_left: int, *, min_one: bool, dirty: bool
 ) -> FetchedPart:
     log = partition.log
     index, offset = target.partition, target.offset
@@ -89,7 +132,7 @@ def _read_one(
     if target.leader_epoch >= 0 and (
             code := check_epoch(target.leader_epoch, partition.leader_epoch)):
         return FetchedPart(index, code)
-    high_watermark = log.high_watermark
+    high_watermark = partition.high_watermark if not dirty else log.end_offset
     if target.last_fetched_epoch >= 0:
         diverging = _diverging(target, partition)
         if diverging is not None:
@@ -97,6 +140,8 @@ def _read_one(
                 index, 0, high_watermark, high_watermark, log.log_start_offset,
                 diverging_epoch=diverging[0], diverging_end_offset=diverging[1])
     if offset == high_watermark:  # at the end, as consumers are who wait for more
+        if not (partition.is_alone or dirty or partition.is_current):
+            return FetchedPart(index, Code.NOT_LEADER_OR_FOLLOWER)
         return FetchedPart(index, 0, high_watermark, high_watermark, log.log_start_offset)
     try:
         records = log.read(
@@ -110,12 +155,6 @@ def _read_one(
     size = len(records[0]) if len(records) == 1 else sum(map(len, records))
     return FetchedPart(
         index, 0, high_watermark, high_watermark, log.log_start_offset, records, size)
-
-
-def _unknown(broker: Broker, target: FetchTarget) -> Code:
-    if isinstance(target.topic, str) or broker.partitions.knows_id(target.topic):
-        return Code.UNKNOWN_TOPIC_OR_PARTITION
-    return Code.UNKNOWN_TOPIC_ID
 
 
 def check_epoch(asked: int, current: Epoch) -> int:

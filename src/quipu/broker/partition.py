@@ -1,39 +1,39 @@
-"""One partition as the broker sees it: its log, its rules, and the fetches that wait for it.
+"""One partition as the broker sees it: its log, its rules, and those who wait for it.
 
 Invariants
     P1  a batch is checked before it is appended: what is stored is what a client may fetch
     P2  clients see no record at or above the high watermark
     P3  a fetch that waits hears of every advance of the high watermark
+    P4  only the head of the chain appends, while it leads and while its lease lasts
+    P5  `is_alone` means: leading, and no other node is sent anything.  Then the log itself knows
+        what is committed, and nobody but this object looks at an append
+
+Not here: who the nodes of the chain are and what they have (replication/).
 """
 
+import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 from uuid import UUID
 
-from quipu.model.errors import Code, QuipuError, RequestError
-from quipu.model.ids import Epoch, Offset, TopicPartition
+from quipu.broker.commits import FOREVER, Commits, Done
+from quipu.broker.lease import ALWAYS, Lease
+from quipu.broker.rules import Rules, check_time
+from quipu.model.batch_types import BatchType
+from quipu.model.chains import ReplicaSet
+from quipu.model.errors import Code, Kind, QuipuError, RequestError
+from quipu.model.ids import Epoch, LogOffset, Offset, TopicPartition
 from quipu.runtime.disk import DiskError
 from quipu.storage.log import Appended, Log, LogConfig
 from quipu.wire.fast import check_batch
-from quipu.wire.record_batch import TRANSACTIONAL_BIT, BatchHeader, set_log_append_time
+from quipu.wire.record_batch import TRANSACTIONAL_BIT, Record, set_log_append_time
 
-NO_LIMIT_MS: Final = (1 << 63) - 1
 ACKS_ALL: Final = -1
-REPLICA_COUNT: Final = 1  # this node alone
+ALL_MEMBERS: Final = 0  # min.insync.replicas: every node of the chain, for any write
 TELL_AGAIN_MS: Final = 10_000
 
 _log = logging.getLogger(__name__)
-
-
-class Rules(NamedTuple):
-    """What a partition's topic says about batches; see the settings of the same names."""
-
-    batch_size_max: int
-    append_time: bool  # message.timestamp.type=LogAppendTime
-    timestamp_before_max_ms: int
-    timestamp_after_max_ms: int
-    min_insync_replicas: int
 
 
 class Waiter(Protocol):
@@ -48,64 +48,222 @@ class Waiter(Protocol):
         ...
 
 
+class Chain(Protocol):
+    """The driver of this partition's part in a chain, as far as appends need it."""
+
+    def begin(self) -> None:
+        """The first append of an epoch is about to come: write what must come before it."""
+        ...
+
+    def appended(self) -> None:
+        """There is more in the log than before."""
+        ...
+
+
+class NotLeader(RequestError):
+    """The node asked is not the one that can do it; metadata tells which is."""
+
+    kind = Kind.REFRESH
+    code = Code.NOT_LEADER_OR_FOLLOWER
+
+
 class Partition:
-    """A partition that this node serves."""
+    """A partition that this node is a replica of."""
 
     __slots__ = (
-        "_told_ms", "_waiters", "acks_wait", "leader_epoch", "log", "rules", "topic_id",
-        "topic_partition",
+        "_gate", "_lease", "_told_ms", "_unread_size", "_waiters", "acks_wait", "chain", "commits",
+        "halted", "is_alone", "is_fresh", "is_leading", "is_serving", "leader_epoch", "log",
+        "replica_set", "rules", "topic_id", "topic_partition",
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, topic_id: UUID, log: Log, rules: Rules
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        log: Log,
+        rules: Rules,
+        lease: Lease = ALWAYS,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
         self.rules = rules
-        self.acks_wait = log.config.is_durable  # is a batch acknowledged only when flushed?
+        self.chain: Chain | None = None
+        self.commits = Commits()
+        self.replica_set: ReplicaSet | None = None
         self.leader_epoch = Epoch(0)
+        self.is_serving = False  # may this node's committed records be read?
+        self.is_leading = False  # may this node append?
+        self.is_alone = False  # P5
+        self.is_fresh = False  # is the first append of the epoch still to come?
+        self.halted: QuipuError | None = None  # why replication has stopped for good, if it has
+        self.acks_wait = True  # must an answer to Produce wait for anything?
+        self._lease = lease
+        self._gate = True  # must an append be looked at more closely?
         self._waiters: set[Waiter] = set()
+        self._unread_size = 0  # bytes appended that the waiters have not been told of
         self._told_ms = 0  # when the disk's refusal was last logged
 
     def configure(self, config: LogConfig, rules: Rules) -> None:
         """Live by other settings from now on."""
         self.log.config = config
         self.rules = rules
-        self.acks_wait = config.is_durable
+        self._stand()
 
     @property
     def failed(self) -> QuipuError | None:
         """Why the partition cannot be served, if it cannot."""
-        return self.log.failure
+        return self.log.failure or self.halted
 
     @property
     def high_watermark(self) -> Offset:
         """Clients see what is below this (P2)."""
-        return self.log.high_watermark
+        return self.log.high_watermark if self.is_alone else self.commits.committed
+
+    # -- this node's part in the chain, as the driver tells
+
+    def stand(
+        self, replica_set: ReplicaSet, *, serving: bool, leading: bool, alone: bool, fresh: bool
+    ) -> None:
+        """Take over what this node is for the partition."""
+        assert serving or not leading
+        assert leading or not alone
+        was_leading, was_serving, was_alone = self.is_leading, self.is_serving, self.is_alone
+        if was_alone and not alone:
+            self._keep_committed()
+        self.replica_set, self.leader_epoch = replica_set, replica_set.epoch
+        self.is_serving, self.is_leading, self.is_alone = serving, leading, alone
+        self.is_fresh = fresh
+        self._stand()
+        if was_leading and not leading:
+            self.commits.fail(NotLeader(f"{self.topic_partition}: this node leads it no longer"))
+        elif leading and len(self.commits) and (why := self.shortage(ACKS_ALL)):
+            self.commits.fail(RequestError(why, code=Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                                           kind=Kind.RETRY))
+        if (was_serving and not serving) or (alone and not was_alone):
+            self.wake()
+
+    def commit(self, committed_log: LogOffset, committed: Offset) -> None:
+        """All below these offsets is committed: tell those who wait."""
+        before, end = self.commits.committed, self.log.end_offset
+        if committed_log < self.commits.committed_log or committed < before:
+            return  # what was committed alone is so, whoever has not heard of it
+        self.commits.advance(committed_log, committed)
+        if committed > before and not self.is_alone:
+            unread = self._unread_size
+            told = unread if committed >= end else unread * (committed - before) // (end - before)
+            self._unread_size = unread - told
+            if self._waiters:
+                self._advanced(max(told, 1))
+
+    def halt(self, error: QuipuError) -> None:
+        """Replication cannot go on without an operator: refuse everything, and say why."""
+        self.halted = error
+        self.is_alone = self.is_leading = self.is_serving = False
+        self._stand()
+        self.commits.fail(error)
+        self.wake()
+
+    def received(self, size: int) -> None:
+        """A predecessor's entry of `size` bytes was appended."""
+        self._unread_size += size
+
+    def _keep_committed(self) -> None:
+        """The log knew what is committed; from now on others have a say in what becomes so."""
+        log = self.log
+        end = (log.flushed_end, log.flushed_offset) if log.config.is_durable else (
+            log.log_end, log.end_offset)
+        if end[0] > self.commits.committed_log and end[1] >= self.commits.committed:
+            self.commits.advance(*end)
+
+    def _stand(self) -> None:
+        """What the paths of Produce look at first: is there anything to look at?"""
+        self.acks_wait = self.log.config.is_durable or not self.is_alone
+        self._gate = not (
+            self.is_alone and not self.is_fresh and self._lease.is_endless
+            and self.shortage(ACKS_ALL) is None)
+
+    # -- appending
+
+    def shortage(self, acks: int) -> str | None:
+        """Why there are too few nodes for a write with `acks`, if there are."""
+        if self.replica_set is None:
+            return None
+        least, serving = self.rules.min_insync_replicas, len(self.replica_set.serving)
+        if least == ALL_MEMBERS:
+            least = len(self.replica_set.members)
+        elif acks != ACKS_ALL:
+            return None
+        if serving >= least:
+            return None
+        return (f"{self.topic_partition}: {serving} of the chain's nodes serve, and "
+                f"min.insync.replicas = {self.rules.min_insync_replicas} asks for {least}")
+
+    def _admit(self, acks: int) -> None:
+        """Raise unless this node may append now (P4)."""
+        if (failed := self.failed) is not None:
+            raise failed
+        if not self.is_leading:
+            raise NotLeader(f"{self.topic_partition}: this node does not lead it")
+        if not self._lease.holds():
+            raise NotLeader(f"{self.topic_partition}: this node has not heard of the controller "
+                            "for too long to lead")
+        why = self.shortage(acks)
+        if why is not None:
+            raise RequestError(why, code=Code.NOT_ENOUGH_REPLICAS, kind=Kind.RETRY)
+        if self.is_fresh:
+            assert self.chain is not None
+            self.chain.begin()
+            self.is_fresh = False
+            self._stand()
 
     def append(self, batch: memoryview, now_ms: int, acks: int) -> Appended:
         """Append one batch of a producer; `batch` is changed in place."""
+        if self._gate:
+            self._admit(acks)
         rules = self.rules
-        if acks == ACKS_ALL and rules.min_insync_replicas > REPLICA_COUNT:
-            raise RequestError(
-                f"{self.topic_partition}: min.insync.replicas = {rules.min_insync_replicas}, but "
-                f"there is {REPLICA_COUNT} replica", code=Code.NOT_ENOUGH_REPLICAS)
         header = check_batch(batch, size_max=rules.batch_size_max)
         if header.attributes & TRANSACTIONAL_BIT:
             raise RequestError("transactions are not served", code=Code.INVALID_TXN_STATE)
         if rules.append_time:
             header = set_log_append_time(batch, now_ms)
         else:
-            self._check_time(header, now_ms)
+            check_time(rules, header, now_ms, self.topic_partition)
         try:
             appended = self.log.append(batch, header, epoch=self.leader_epoch, now_ms=now_ms)
         except DiskError as error:
             self._tell(error, now_ms)
             raise
-        if self._waiters and not self.acks_wait:
+        if not self.is_alone:
+            self._appended(len(batch))
+        elif self._waiters and not self.acks_wait:
             self._advanced(len(batch))
         return appended
+
+    def append_records(
+        self, batch_type: BatchType, records: Sequence[Record], now_ms: int
+    ) -> Appended:
+        """Append a batch of the cluster's own; see `when_log_committed` for its fate."""
+        if self._gate:
+            self._admit(ACKS_ALL)
+        appended = self.log.append_records(
+            batch_type, records, epoch=self.leader_epoch, now_ms=now_ms)
+        if not self.is_alone:
+            self._appended(0)
+        return appended
+
+    def roll(self, now_ms: int) -> None:
+        """Start a segment, here and on every other node."""
+        if self._gate:
+            self._admit(ACKS_ALL)
+        self.log.roll(now_ms)
+        if not self.is_alone:
+            self._appended(0)
+
+    def _appended(self, size: int) -> None:
+        assert self.chain is not None
+        self._unread_size += size
+        self.chain.appended()
 
     def _tell(self, error: DiskError, now_ms: int) -> None:
         """Log that the disk refuses writes; once in a while, for producers try again and again."""
@@ -113,33 +271,102 @@ class Partition:
             self._told_ms = now_ms
             _log.error("%s: a batch was refused: %s", self.topic_partition, error)
 
-    def _check_time(self, header: BatchHeader, now_ms: int) -> None:
-        """Refuse batches from too far in the past or the future; looks at no single record."""
-        rules = self.rules
-        if header.max_timestamp > now_ms + rules.timestamp_after_max_ms:
-            raise RequestError(
-                f"{self.topic_partition}: timestamp {header.max_timestamp} is more than "
-                f"{rules.timestamp_after_max_ms} ms ahead of the broker's clock, {now_ms} "
-                "(message.timestamp.after.max.ms)", code=Code.INVALID_TIMESTAMP)
-        if (
-            rules.timestamp_before_max_ms != NO_LIMIT_MS
-            and 0 <= header.base_timestamp < now_ms - rules.timestamp_before_max_ms
-        ):
-            raise RequestError(
-                f"{self.topic_partition}: timestamp {header.base_timestamp} is more than "
-                f"{rules.timestamp_before_max_ms} ms behind the broker's clock, {now_ms} "
-                "(message.timestamp.before.max.ms)", code=Code.INVALID_TIMESTAMP)
+    # -- what was appended, until it is safe
 
     def when_kept(
-        self, appended: Appended, size: int, done: Callable[[Exception | None], None]
+        self, appended: Appended, size: int, done: Done, *, acks: int = 1,
+        timeout_ms: int | None = None,
     ) -> None:
-        """Call `done` once the batch is as safe as the flush policy promises."""
+        """Call `done` once the batch is as safe as `acks` and the flush policy promise."""
+        end = Offset(appended.last_offset + 1)
+        if acks == ACKS_ALL and not self.is_alone:
+            self.commits.wait(end, self._deadline(timeout_ms), done)
+            return
+
         def flushed(error: Exception | None) -> None:
-            if error is None and self._waiters:
+            if error is None and self._waiters and self.is_alone:
                 self._advanced(size)
             done(error)
 
-        self.log.when_flushed(Offset(appended.last_offset + 1), flushed)
+        if self.log.config.is_durable:
+            self.log.when_flushed(end, flushed)
+        else:
+            done(None)
+
+    def when_log_committed(
+        self, log_end: LogOffset, done: Done, *, timeout_ms: int | None = None
+    ) -> None:
+        """Call `done` once everything below `log_end` is committed, internal batches too."""
+        if not self.is_alone:
+            self.commits.wait_log(log_end, self._deadline(timeout_ms), done)
+        elif self.log.config.is_durable:
+            self.log.when_log_flushed(log_end, done)
+        else:
+            done(None)
+
+    async def committed(self, log_end: LogOffset, *, timeout_ms: int | None = None) -> None:
+        """Return once everything below `log_end` is committed; raise if it will not be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.when_log_committed(log_end, done, timeout_ms=timeout_ms)
+        await future
+
+    def _deadline(self, timeout_ms: int | None) -> float:
+        return FOREVER if timeout_ms is None else self._lease.monotonic() + timeout_ms / 1000
+
+    # -- reading
+
+    def readable(self, *, dirty: bool = False) -> QuipuError | None:
+        """Why records cannot be read here, if they cannot; dirty reads go anywhere."""
+        if (failed := self.failed) is not None:
+            return failed
+        if self.is_serving or dirty:
+            return None
+        return NotLeader(f"{self.topic_partition}: this node does not serve it")
+
+    def must_lead(self) -> None:
+        """Raise unless this node leads, and may say what the newest record is."""
+        if (failed := self.failed) is not None:
+            raise failed
+        if not self.is_leading or not self._lease.holds():
+            raise NotLeader(f"{self.topic_partition}: this node does not lead it")
+
+    @property
+    def is_current(self) -> bool:
+        """May this node say that there is nothing newer than what it knows?"""
+        return self._lease.holds()
+
+    # -- what goes
+
+    def delete_records(self, before: Offset, now_ms: int) -> Offset:
+        """Move the log start offset, to the high watermark for -1; gives it."""
+        self.must_lead()
+        if self._gate:
+            self._admit(ACKS_ALL)
+        start = self.log.delete_records(before, now_ms, high_watermark=self.high_watermark)
+        if not self.is_alone:
+            self._appended(0)
+        return start
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Remove old segments; gives how many.  Only who leads may begin a new one for that."""
+        if self.failed is not None:
+            return 0
+        log = self.log
+        log_end = log.log_end
+        count = log.apply_retention(
+            now_ms, high_watermark=self.high_watermark, may_roll=self.is_leading)
+        if log.log_end != log_end and not self.is_alone:
+            self._appended(0)
+        return count
 
     # -- fetches that wait
 
@@ -152,7 +379,7 @@ class Partition:
         self._waiters.discard(waiter)
 
     def wake(self) -> None:
-        """Let everyone who waits look again: the partition failed or was deleted."""
+        """Let everyone who waits look again: the partition failed, moved or was deleted."""
         self._advanced(0)
 
     def _advanced(self, size: int) -> None:

@@ -1,18 +1,21 @@
-"""All partitions that this node serves, found by topic name or by topic id.
+"""All partitions that this node is a replica of, found by topic name or by topic id.
 
-Follows the cluster's metadata: it opens a log for every partition that comes to be, and lets go of
-those that are deleted.  A log that cannot be opened makes its partition fail; the node serves
-all others.
+Follows the cluster's metadata: it opens a log for every partition that comes here, tells the
+driver of its chain who the replicas are, and lets go of partitions that are deleted or have moved
+away.  A log that cannot be opened makes its partition fail; the node serves all others.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
-from quipu.broker.partition import Partition, Rules, Waiter
+from quipu.broker.lease import ALWAYS, Lease
+from quipu.broker.partition import Partition, Waiter
+from quipu.broker.rules import rules_of
 from quipu.controller.state import Topic
-from quipu.model.ids import TopicPartition
+from quipu.model.chains import MemberState, ReplicaSet
+from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import TopicSettings
 from quipu.storage.data_directory import DataDirectory
 from quipu.storage.log import LogConfig
@@ -28,15 +31,41 @@ class SettingsOf(Protocol):
     def __call__(self, topic: Topic) -> TopicSettings: ...
 
 
+class Chains(Protocol):
+    """The driver of this node's part in the chains; see `replication.Replication`."""
+
+    def configure(self, partition: Partition, replica_set: ReplicaSet) -> None:
+        """These are the replicas of `partition` from now on."""
+        ...
+
+    def forget(self, partition: Partition) -> None:
+        """This node is no replica of `partition` any more."""
+        ...
+
+
 class Partitions:
     """The partitions of one node."""
 
     def __init__(
-        self, directory: DataDirectory, settings_of: SettingsOf, *, producer_expiration_ms: int
+        self,
+        directory: DataDirectory,
+        settings_of: SettingsOf,
+        chains: Chains,
+        *,
+        node_id: NodeId,
+        producer_expiration_ms: int,
+        is_part: Callable[[], bool] = lambda: True,
+        lease: Lease = ALWAYS,
     ) -> None:
+        """`is_part`: do the replica sets speak of this very process?  See `ClusterState.is_part`.
+        """
         self._directory = directory
         self._settings_of = settings_of
+        self._chains = chains
+        self._is_part = is_part
+        self._node_id = node_id
         self._producer_expiration_ms = producer_expiration_ms
+        self._lease = lease
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._ids: set[bytes] = set()
@@ -78,9 +107,11 @@ class Partitions:
         turned = loop.time()
         for topic in topics:
             config = self._log_config(self._settings_of(topic))
-            for index in range(len(topic.partitions)):
+            for index, state in enumerate(topic.partitions):
+                if self._node_id not in state.replicas:
+                    continue
                 name = str(TopicPartition(topic.name, index))
-                self._directory.open_log(name, config, topic_id=topic.topic_id)
+                self._directory.open_log(name, config, topic_id=topic.topic_id, replica=True)
                 if loop.time() - turned > RECOVERY_TURN_SECONDS:
                     await asyncio.sleep(0)
                     turned = loop.time()
@@ -91,33 +122,64 @@ class Partitions:
         self.on_partitions_added(topic, 0)
 
     def on_partitions_added(self, topic: Topic, first_new: int) -> None:
-        settings = self._settings_of(topic)
         self._ids.add(topic.topic_id.bytes)
-        for index in range(first_new, len(topic.partitions)):
-            partition = self._open(topic, index, settings)
-            self._by_name[topic.name, index] = partition
-            self._by_id[topic.topic_id.bytes, index] = partition
+        self._follow(topic, first_new)
+
+    def on_replicas_changed(self, topic: Topic) -> None:
+        self._follow(topic, 0)
+
+    def on_brokers_changed(self) -> None:
+        """Who is up is asked when it matters."""
 
     def on_config_changed(self, topic: Topic) -> None:
         settings = self._settings_of(topic)
-        config, rules = self._log_config(settings), _rules(settings)
+        config, rules = self._log_config(settings), rules_of(settings)
         for index in range(len(topic.partitions)):
-            partition = self._by_name[topic.name, index]
-            partition.configure(config, rules)
+            partition = self._by_name.get((topic.name, index))
+            if partition is not None:
+                partition.configure(config, rules)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         self._ids.discard(topic.topic_id.bytes)
         for index in range(len(topic.partitions)):
-            partition = self._by_name.pop((topic.name, index))
-            del self._by_id[topic.topic_id.bytes, index]
-            self._directory.delete_log(str(partition.topic_partition))
-            partition.wake()
+            self._drop(topic, index)
+
+    def _follow(self, topic: Topic, first: int) -> None:
+        """Have, of the partitions from `first` on, those that this node is a replica of."""
+        settings = self._settings_of(topic)
+        for index in range(first, len(topic.partitions)):
+            replica_set = topic.partitions[index].replica_set
+            if self._node_id not in replica_set.replicas:
+                self._drop(topic, index)
+                continue
+            partition = self._by_name.get((topic.name, index))
+            if partition is None:
+                partition = self._open(topic, index, settings)
+                self._by_name[topic.name, index] = partition
+                self._by_id[topic.topic_id.bytes, index] = partition
+            if self._has_part(replica_set):
+                self._chains.configure(partition, replica_set)
+
+    def _has_part(self, replica_set: ReplicaSet) -> bool:
+        """May this process act on `replica_set`?  To do nothing, it always may."""
+        return self._is_part() or (
+            replica_set.state_of(self._node_id) is MemberState.OFFLINE)
+
+    def _drop(self, topic: Topic, index: int) -> None:
+        """Let go of a partition, and of its log: the topic is gone, or is kept elsewhere now."""
+        partition = self._by_name.pop((topic.name, index), None)
+        if partition is None:
+            return
+        del self._by_id[topic.topic_id.bytes, index]
+        self._chains.forget(partition)
+        self._directory.delete_log(str(partition.topic_partition))
+        partition.wake()
 
     def _open(self, topic: Topic, index: int, settings: TopicSettings) -> Partition:
         name = TopicPartition(topic.name, index)
         log = self._directory.open_log(
-            str(name), self._log_config(settings), topic_id=topic.topic_id)
-        partition = Partition(name, topic.topic_id, log, _rules(settings))
+            str(name), self._log_config(settings), topic_id=topic.topic_id, replica=True)
+        partition = Partition(name, topic.topic_id, log, rules_of(settings), self._lease)
         if log.failure is not None:
             _log.error("%s is offline: %s", name, log.failure)
         return partition
@@ -135,13 +197,3 @@ class Partitions:
             flush_ms=settings.flush_ms,
             producer_expiration_ms=self._producer_expiration_ms,
         )
-
-
-def _rules(settings: TopicSettings) -> Rules:
-    return Rules(
-        batch_size_max=settings.max_message_bytes,
-        append_time=settings.message_timestamp_type == "LogAppendTime",
-        timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
-        timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
-        min_insync_replicas=settings.min_insync_replicas,
-    )

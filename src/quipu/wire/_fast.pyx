@@ -368,10 +368,9 @@ cdef object parse_fetch_body(Cursor *cursor, int version):
     """The whole request, or None if anything about it is not plainly right."""
     cdef bint flexible = version >= 12
     cdef PyTypeObject *cls = <PyTypeObject *>FetchCall
-    cdef object call = cls.tp_alloc(cls, 8)
+    cdef object call = cls.tp_alloc(cls, 9)
     cdef Py_ssize_t isolation
-    if version < 15:
-        take(cursor, 4)  # a follower's id
+    cdef int32_t replica_id = take_int32(cursor) if version < 15 else -1
     put_item(call, 0, PyLong_FromLongLong(take_int32(cursor)))
     put_item(call, 1, PyLong_FromLongLong(take_int32(cursor)))
     put_item(call, 2, PyLong_FromLongLong(take_int32(cursor)))
@@ -381,6 +380,7 @@ cdef object parse_fetch_body(Cursor *cursor, int version):
     put_item(call, 5, PyLong_FromLongLong(take_int32(cursor) if version >= 7 else -1))
     put_item(call, 6, take_targets(cursor, version))
     put_item(call, 7, take_forgotten(cursor, version) if version >= 7 else [])
+    put_item(call, 8, PyLong_FromLongLong(replica_id))
     if version >= 11 and take_string(cursor, flexible) is None:  # the client's rack
         return None
     take_no_tags(cursor, flexible)

@@ -39,6 +39,7 @@ TOPIC_ID_SIZE: Final = 16
 FETCH_VERSION_MIN: Final = 4
 FETCH_VERSION_FLEXIBLE: Final = 12
 FETCH_VERSION_TOPIC_IDS: Final = 13
+FETCH_VERSION_REPLICA_STATE: Final = 15  # the id is in a tagged field from here on
 FETCH_VERSION_MAX: Final = 18
 
 _int16 = Struct(">h")
@@ -138,7 +139,9 @@ def parse_fetch(frame: memoryview, position: int, version: int) -> FetchCall:
     ]
     return FetchCall(
         request.max_wait, request.min_bytes, request.max_bytes, request.isolation_level,
-        request.session_id, request.session_epoch, targets, forgotten)
+        request.session_id, request.session_epoch, targets, forgotten,
+        request.replica_id if version < FETCH_VERSION_REPLICA_STATE
+        else request.replica_state.replica_id)
 
 
 def slices(

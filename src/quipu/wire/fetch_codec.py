@@ -4,14 +4,17 @@ The definition of the message is messages/k01_fetch.py; a test holds the two tog
 Fetch request is `fast.parse_fetch`.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from quipu.wire.leader_codec import NO_LEADERS, Endpoint, Leaders, tagged_endpoints, tagged_leader
 from quipu.wire.primitives import UVARINTS
 
 Buffer = bytes | bytearray | memoryview
 
 VERSION_FLEXIBLE: Final = 12
+VERSION_ENDPOINTS: Final = 16
 
 _frame_head = Struct(">ii")  # size, correlation id
 _frame_head_flexible = Struct(">iiB")  # ... and the header's tagged fields: none
@@ -50,6 +53,7 @@ class FetchCall(NamedTuple):
     session_epoch: int
     targets: list[FetchedFrom]
     forgotten: list[tuple[str | bytes, int]]  # topic and partition
+    replica_id: int = -1  # -2 for a reader that wants what is not committed too
 
 
 class FetchedPart(NamedTuple):
@@ -90,8 +94,14 @@ def encode_fetch_response(
     session_id: int = 0,
     committed_only: bool = False,
     topics: list[tuple[str | bytes, list[FetchedPart]]],
+    leaders: Leaders = NO_LEADERS,
+    endpoints: Sequence[Endpoint] = (),
 ) -> list[Buffer]:
-    """The frame in pieces: bytes made here, and the records' own buffers between them."""
+    """The frame in pieces: bytes made here, and the records' own buffers between them.
+
+    `leaders` are those of the partitions that should have been asked elsewhere: told from v12 on,
+    and how to reach them from v16 on.
+    """
     flexible = version >= VERSION_FLEXIBLE
     out = bytearray(9 if flexible else 8)
     out += _session.pack(0, error_code, session_id) if version >= 7 else _throttle.pack(0)
@@ -115,11 +125,11 @@ def encode_fetch_response(
                 out = bytearray()
                 buffers.append(out)
             if flexible:
-                _encode_part_tags(out, part)
+                _encode_part_tags(out, part, leaders.get((topic, part.partition)))
         if flexible:
             out.append(0)
     if flexible:
-        out.append(0)
+        out += tagged_endpoints(endpoints if version >= VERSION_ENDPOINTS else ())
     size += len(out)
     first = buffers[0]
     assert isinstance(first, bytearray)
@@ -148,10 +158,14 @@ def _encode_part(out: bytearray, version: int, part: FetchedPart, *, committed_o
     out += _count.pack(part.size)
 
 
-def _encode_part_tags(out: bytearray, part: FetchedPart) -> None:
-    if part.diverging_epoch < 0 and part.diverging_end_offset < 0:
+def _encode_part_tags(
+    out: bytearray, part: FetchedPart, leader: tuple[int, int] | None
+) -> None:
+    diverges = part.diverging_epoch >= 0 or part.diverging_end_offset >= 0
+    out.append(diverges + (leader is not None))
+    if diverges:
+        out += b"\x00\x0d"  # number 0, of 13 bytes: the last epoch and end in common
+        out += _epoch_end.pack(part.diverging_epoch, part.diverging_end_offset)
         out.append(0)
-        return
-    out += b"\x01\x00\x0d"  # one field, number 0, of 13 bytes: the last epoch and end in common
-    out += _epoch_end.pack(part.diverging_epoch, part.diverging_end_offset)
-    out.append(0)
+    if leader is not None:
+        out += tagged_leader(1, leader)

@@ -4,15 +4,18 @@ The definition of the message is messages/k00_produce.py; a test holds the two t
 Produce request is `fast.parse_produce`.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 the library's own name is too short to read
 from typing import Final, NamedTuple
 
 from quipu.model.errors import MalformedBytes
+from quipu.wire.leader_codec import NO_LEADERS, Endpoint, Leaders, tagged_endpoints, tagged_leader
 from quipu.wire.primitives import UVARINTS, read_tags
 
 HEADER_START: Final = 8  # after api key, api version and correlation id
 VERSION_FLEXIBLE: Final = 9
+VERSION_LEADERS: Final = 10
 VERSION_TOPIC_IDS: Final = 13
 
 _client_id_size = Struct(">h")
@@ -76,9 +79,18 @@ def encode_one_part(
 
 
 def encode_produce_response(
-    correlation_id: int, version: int, topics: list[tuple[str | bytes, list[ProducedPart]]]
+    correlation_id: int,
+    version: int,
+    topics: list[tuple[str | bytes, list[ProducedPart]]],
+    *,
+    leaders: Leaders = NO_LEADERS,
+    endpoints: Sequence[Endpoint] = (),
 ) -> bytes:
-    """The whole frame; a topic is its name, or its id as 16 bytes from v13 on."""
+    """The whole frame; a topic is its name, or its id as 16 bytes from v13 on.
+
+    `leaders` are those of the partitions that should have been asked elsewhere, from v10 on.
+    """
+    assert version >= VERSION_LEADERS or not leaders, version
     flexible = version >= VERSION_FLEXIBLE
     out = bytearray(9 if flexible else 8)
     out += UVARINTS[len(topics) + 1] if flexible else _count.pack(len(topics))
@@ -91,20 +103,22 @@ def encode_produce_response(
             out += name
         out += UVARINTS[len(parts) + 1] if flexible else _count.pack(len(parts))
         for part in parts:
-            _encode_part(out, version, part)
+            _encode_part(out, version, part, leaders.get((topic, part.partition)))
         if flexible:
             out.append(0)
     if version >= 1:
         out += _throttle.pack(0)
     if flexible:
-        out.append(0)
+        out += tagged_endpoints(endpoints)
         _frame_head_flexible.pack_into(out, 0, len(out) - 4, correlation_id, 0)
     else:
         _frame_head.pack_into(out, 0, len(out) - 4, correlation_id)
     return bytes(out)
 
 
-def _encode_part(out: bytearray, version: int, part: ProducedPart) -> None:
+def _encode_part(
+    out: bytearray, version: int, part: ProducedPart, leader: tuple[int, int] | None
+) -> None:
     index, code, base_offset, append_time, log_start, message = part
     if version >= 5:
         out += _partition_v5.pack(index, code, base_offset, append_time, log_start)
@@ -115,12 +129,12 @@ def _encode_part(out: bytearray, version: int, part: ProducedPart) -> None:
     if version >= VERSION_FLEXIBLE:
         out.append(1)  # no errors of single records: batches are taken or refused whole
         if message is None:
-            out += b"\0\0"  # null, and no tagged fields
+            out.append(0)
         else:
             text = message.encode()
             out += UVARINTS[len(text) + 1]
             out += text
-            out.append(0)
+        out += b"\0" if leader is None else b"\x01" + tagged_leader(0, leader)
     elif version == 8:
         out += _count.pack(0)
         if message is None:

@@ -7,13 +7,15 @@ Behaviour
       the client notices
     * with flush.messages=1 the answer waits until the batch is on disk, together with all others
       that came meanwhile
-    * acks=1 and acks=all promise the same on a node without replicas
+    * acks=all waits until every node of the chain has the batch, for at most the request's
+      timeout; acks=0 and acks=1 do not
+    * only the head of a chain takes batches, and only if enough nodes serve; others say who leads
 
 Versions
     v0-2  some clients take their absence for that of compression, so they are advertised; the
           answer says UNSUPPORTED_VERSION
     v5    log start offset        v8  error messages        v9  flexible encoding
-    v13   topics by id
+    v10   who leads, where this node does not     v13  topics by id
 """
 
 from collections.abc import Callable
@@ -22,7 +24,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from quipu.broker.context import Broker
+from quipu.broker.partition import ACKS_ALL
 from quipu.broker.reply import Reply
+from quipu.broker.routing import endpoints, find_leaders, why_absent
 from quipu.model.errors import Code, MalformedBytes, QuipuError
 from quipu.model.ids import TimestampMs
 from quipu.wire.fast import encode_one_part, parse_produce
@@ -30,7 +34,9 @@ from quipu.wire.produce_codec import ProducedPart, body_position, encode_produce
 
 VERSION_MIN: Final = 3
 VERSION_MAX: Final = 13
+VERSION_LEADERS: Final = 10  # answers name the leader from here on
 
+NOT_LEADER: Final = int(Code.NOT_LEADER_OR_FOLLOWER)
 _HEAD: Final = Struct(">hhi")
 _NO_TRANSACTION: Final = b"\xff\xff"
 
@@ -44,18 +50,18 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if not VERSION_MIN <= version <= VERSION_MAX:
         _refuse_version(reply, frame, version, correlation_id)
         return
-    transactional_id, acks, _, parts = parse_produce(frame, -1, version)
+    transactional_id, acks, timeout_ms, parts = parse_produce(frame, -1, version)
     if not -1 <= acks <= 1 or transactional_id is not None:
         code = (Code.INVALID_REQUIRED_ACKS if transactional_id is None
                 else Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        topics = _by_topic([(part[0], ProducedPart(part[1], code)) for part in parts])
+        topics = _by_topic([_Result(part[0], ProducedPart(part[1], code)) for part in parts])
         reply.send([encode_produce_response(correlation_id, version, topics)])
         return
-    stamps = broker.clock.now_ms(), acks
+    stamps = broker.clock.now_ms(), acks, timeout_ms
     if len(parts) == 1 and acks != 0:  # by far the most common, and the short way for it
         topic, index, start, end = parts[0]
         result = _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps)
-        if result.waits is None:
+        if result.waits is None and result.part.error_code != NOT_LEADER:
             reply.send([encode_one_part(correlation_id, version, topic, result.part)])
             return
         results = [result]
@@ -64,7 +70,7 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
             _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps)
             for topic, index, start, end in parts
         ]
-    _Call(reply, version, correlation_id, acks, results).start()
+    _Call(broker, reply, (version, correlation_id, acks), results).start()
 
 
 class _Result(NamedTuple):
@@ -80,19 +86,18 @@ def _append(
     topic: str | bytes,
     index: int,
     batch: memoryview | None,
-    stamps: tuple[TimestampMs, int],
+    stamps: tuple[TimestampMs, int, int],
 ) -> _Result:
-    """Append one batch that came at a time with acks; the answer is final unless it `waits`."""
+    """Append a batch that came at a time with acks and timeout; final unless it `waits`."""
     partition = broker.partitions.find_for_wire(topic, index)
     if partition is None:
-        code = (Code.UNKNOWN_TOPIC_OR_PARTITION if isinstance(topic, str)
-                else Code.UNKNOWN_TOPIC_ID)
-        return _Result(topic, ProducedPart(index, code))
+        return _Result(topic, ProducedPart(index, why_absent(broker, topic, index)))
     if batch is None:
         return _Result(topic, ProducedPart(
             index, Code.INVALID_RECORD, error_message="no records: send one batch"))
+    now_ms, acks, timeout_ms = stamps
     try:
-        appended = partition.append(batch, *stamps)
+        appended = partition.append(batch, now_ms, acks)
     except QuipuError as error:
         broker.stats.request_errors[0, error.code] += 1
         return _Result(topic, ProducedPart(index, error.code, error_message=str(error)))
@@ -104,25 +109,25 @@ def _append(
         stats.produced_records += appended.last_offset - appended.base_offset + 1
         stats.produced_bytes += len(batch)
     part = ProducedPart(
-        index, 0, appended.base_offset, stamps[0] if partition.rules.append_time else -1,
+        index, 0, appended.base_offset, now_ms if partition.rules.append_time else -1,
         partition.log.log_start_offset)
-    if not partition.acks_wait:
+    if not partition.acks_wait or (acks != ACKS_ALL and not partition.log.config.is_durable):
         return _Result(topic, part)
-    return _Result(topic, part, partial(partition.when_kept, appended, len(batch)))
+    return _Result(topic, part, partial(
+        partition.when_kept, appended, len(batch), acks=acks, timeout_ms=timeout_ms))
 
 
 class _Call:
     """One request whose batches were appended, until all of them are kept."""
 
-    __slots__ = ("_acks", "_correlation_id", "_reply", "_results", "_version", "_waiting")
+    __slots__ = ("_broker", "_head", "_reply", "_results", "_waiting")
 
     def __init__(
-        self, reply: Reply, version: int, correlation_id: int, acks: int, results: list[_Result]
+        self, broker: Broker, reply: Reply, head: tuple[int, int, int], results: list[_Result]
     ) -> None:
+        self._broker = broker
         self._reply = reply
-        self._version = version
-        self._correlation_id = correlation_id
-        self._acks = acks
+        self._head = head  # version, correlation id, acks
         self._results = results
         self._waiting = 1  # for `start`, and for every batch that is not kept yet
 
@@ -152,26 +157,34 @@ class _Call:
 
     def _answer(self) -> None:
         results = self._results
-        if self._acks == 0:
+        version, correlation_id, acks = self._head
+        if acks == 0:
             refused = [result.part for result in results if result.part.error_code]
             if refused:
                 self._reply.close(f"produce with acks=0 was refused: {refused[0]}")
             else:
                 self._reply.send([])
+            return
+        moved = [(result.topic, result.part.partition) for result in results
+                 if result.part.error_code == NOT_LEADER]
+        if moved and version >= VERSION_LEADERS:
+            leaders = find_leaders(self._broker, moved)
+            self._reply.send([encode_produce_response(
+                correlation_id, version, _by_topic(results), leaders=leaders,
+                endpoints=endpoints(self._broker, leaders.values()))])
         elif len(results) == 1:
             topic, part, _ = results[0]
-            self._reply.send([encode_one_part(self._correlation_id, self._version, topic, part)])
+            self._reply.send([encode_one_part(correlation_id, version, topic, part)])
         else:
             self._reply.send([encode_produce_response(
-                self._correlation_id, self._version,
-                _by_topic([(result.topic, result.part) for result in results]))])
+                correlation_id, version, _by_topic(results))])
 
 
-def _by_topic(results: list[tuple[str | bytes, ProducedPart]]) -> Topics:
+def _by_topic(results: list[_Result]) -> Topics:
     """Group answers as the request grouped its batches."""
     topics: dict[str | bytes, list[ProducedPart]] = {}
-    for topic, part in results:
-        topics.setdefault(topic, []).append(part)
+    for result in results:
+        topics.setdefault(result.topic, []).append(result.part)
     return list(topics.items())
 
 
@@ -187,5 +200,5 @@ def _refuse_version(reply: Reply, frame: memoryview, version: int, correlation_i
         reply.close(f"Produce v{version} is not served")
         return
     topics = _by_topic([
-        (part[0], ProducedPart(part[1], Code.UNSUPPORTED_VERSION)) for part in parts])
+        _Result(part[0], ProducedPart(part[1], Code.UNSUPPORTED_VERSION)) for part in parts])
     reply.send([encode_produce_response(correlation_id, version, topics)])

@@ -6,11 +6,14 @@ Behaviour
     * the first batch is sent even if it exceeds every limit, so that a client always gets on
     * incremental sessions: see fetch_sessions.py
     * nothing is read twice by a slow client: its next request is read when this answer has left
+    * the head of a chain sends consumers to its tail; other nodes that serve answer, and the rest
+      say who leads: see fetching.py
+    * replica id -2 reads all that a node has, committed or not (`--dirty`)
 
 Versions
     v7   incremental sessions     v9   leader epochs are checked     v11  rack of the client
     v12  flexible encoding, diverging epochs     v13  topics by id     v15  replica state
-    v16  node endpoints     v17, v18  fields of replicas, which this node does not serve
+    v16  node endpoints     v17, v18  fields of replicas, which fetch in another way here
 """
 
 import asyncio
@@ -19,19 +22,22 @@ from typing import Final
 
 from quipu.broker.context import Broker
 from quipu.broker.fetch_sessions import NO_SESSION, FetchSession, FetchTarget
-from quipu.broker.fetching import Answered, Found, news, read
+from quipu.broker.fetching import DIRTY_READER, Answered, Found, Reader, news, read
 from quipu.broker.partition import Partition
 from quipu.broker.reply import Reply
-from quipu.model.errors import MalformedBytes, QuipuError
+from quipu.broker.routing import endpoints, find_leaders
+from quipu.model.errors import Code, MalformedBytes, QuipuError
 from quipu.wire.fast import encode_one_fetched, parse_fetch
 from quipu.wire.fetch_codec import FetchCall, FetchedPart, encode_fetch_response
 
 VERSION_MIN: Final = 4
 VERSION_MAX: Final = 18
+VERSION_LEADERS: Final = 12  # answers name the leader from here on
 WAIT_MS_MAX: Final = 10 * 60_000
 READ_COMMITTED: Final = 1
 
 _HEAD: Final = Struct(">hhi")
+_MOVED: Final = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 
 
 def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
@@ -49,8 +55,9 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
         reply.send(encode_fetch_response(
             correlation_id, version, error_code=error.code, topics=[]))
         return
-    found = read(broker, session, call.max_bytes)
-    answer = _Answer(broker, reply, (version, correlation_id), call, session)
+    reader = Reader(call.max_bytes, version, call.replica_id == DIRTY_READER)
+    found = read(broker, session, reader)
+    answer = _Answer(broker, reply, (correlation_id, reader), call, session)
     if found.size >= call.min_bytes or found.failed or call.max_wait <= 0:
         answer.send(found)
     else:
@@ -68,13 +75,13 @@ class _Answer:
         self,
         broker: Broker,
         reply: Reply,
-        head: tuple[int, int],
+        head: tuple[int, Reader],
         call: FetchCall,
         session: FetchSession,
     ) -> None:
         self._broker = broker
         self._reply = reply
-        self._head = head  # version, correlation id
+        self._head = head  # correlation id, who reads
         self._call = call
         self._session = session
 
@@ -111,16 +118,24 @@ class _Answer:
         broker = self._broker
         broker.partitions.waiting.discard(self)
         broker.stats.fetch_waiters -= 1
-        self.send(read(broker, self._session, self._call.max_bytes))
+        self.send(read(broker, self._session, self._head[1]))
 
     def send(self, found: Found) -> None:
         """Answer with `found`, in a session with what is new of it."""
         session = self._session
         parts = found.parts if session.id == NO_SESSION else news(session, found.parts)
-        version, correlation_id = self._head
+        correlation_id, (_, version, _) = self._head
         committed_only = self._call.isolation_level == READ_COMMITTED
         self._broker.stats.fetched_bytes += found.size
-        if len(parts) == 1:
+        if found.failed and version >= VERSION_LEADERS:
+            leaders = find_leaders(self._broker, (
+                (target.topic, target.partition) for target, part in parts
+                if part.error_code in _MOVED))
+            self._reply.send(encode_fetch_response(
+                correlation_id, version, session_id=session.id, committed_only=committed_only,
+                topics=_by_topic(parts), leaders=leaders,
+                endpoints=endpoints(self._broker, leaders.values())))
+        elif len(parts) == 1:
             target, part = parts[0]
             self._reply.send(encode_one_fetched(
                 correlation_id, version, target.topic, part, session_id=session.id,

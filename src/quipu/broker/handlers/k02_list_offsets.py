@@ -6,6 +6,8 @@ Behaviour
       largest timestamp; -4 earliest kept here: the log start; -5 and -6 ask about copies in
       remote storage, of which there are none: offset -1
     * answers per partition: one bad partition does not fail the others
+    * only the node that leads answers, and only for what is committed; to replica id -2, a dirty
+      reader, any node does, and its latest is the end of the log
     * internal batches are not found, whatever their timestamps: offsets and times are those of
       records that a fetch returns
 
@@ -14,13 +16,14 @@ Versions
     below zero, the answer is UNSUPPORTED_VERSION
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from quipu.broker.context import Broker, Context
-from quipu.broker.fetching import check_epoch
+from quipu.broker.fetching import DIRTY_READER, check_epoch
 from quipu.broker.partition import Partition
+from quipu.broker.routing import why_absent
 from quipu.model.errors import Code, QuipuError
-from quipu.model.ids import TimestampMs
+from quipu.model.ids import Offset, TimestampMs
 from quipu.storage.log import TimestampAndOffset
 from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -44,21 +47,28 @@ _VERSION_MIN: Final = {
 
 
 def handle(broker: Broker, request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    asker = _Asker(context.api_version, request.replica_id == DIRTY_READER)
     return ListOffsetsResponse(topics=[
         ListOffsetsTopicResponse(name=topic.name, partitions=[
-            _find(broker, topic.name, wanted, context.api_version) for wanted in topic.partitions])
+            _find(broker, topic.name, wanted, asker) for wanted in topic.partitions])
         for topic in request.topics
     ])
 
 
+class _Asker(NamedTuple):
+    version: int
+    dirty: bool
+
+
 def _find(
-    broker: Broker, topic: str, wanted: ListOffsetsPartition, version: int
+    broker: Broker, topic: str, wanted: ListOffsetsPartition, asker: _Asker
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     partition = broker.partitions.find(topic, wanted.partition_index)
     if partition is None:
-        answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = why_absent(broker, topic, wanted.partition_index)
         return answer
+    version = asker.version
     if wanted.timestamp < 0 and version < _VERSION_MIN.get(wanted.timestamp, version + 1):
         answer.error_code = Code.UNSUPPORTED_VERSION
         return answer
@@ -66,32 +76,37 @@ def _find(
     if answer.error_code:
         return answer
     try:
-        _fill(answer, partition, wanted.timestamp)
+        _fill(answer, partition, wanted.timestamp, dirty=asker.dirty)
     except QuipuError as error:
         answer.error_code = error.code
     return answer
 
 
-def _fill(answer: ListOffsetsPartitionResponse, partition: Partition, timestamp: int) -> None:
-    if partition.failed is not None:
+def _fill(
+    answer: ListOffsetsPartitionResponse, partition: Partition, timestamp: int, *, dirty: bool
+) -> None:
+    if not dirty:
+        partition.must_lead()
+    elif partition.failed is not None:
         raise partition.failed
     log = partition.log
+    end = log.end_offset if dirty else partition.high_watermark
     match timestamp:
         case -1:  # LATEST
-            answer.offset, answer.leader_epoch = partition.high_watermark, partition.leader_epoch
+            answer.offset, answer.leader_epoch = end, partition.leader_epoch
         case -2 | -4:  # EARLIEST, EARLIEST_LOCAL
             answer.offset, answer.leader_epoch = log.log_start_offset, partition.leader_epoch
         case -3:  # MAX_TIMESTAMP
-            _fill_found(answer, partition, log.max_timestamp())
+            _fill_found(answer, end, log.max_timestamp())
         case -5 | -6:  # LATEST_REMOTE, EARLIEST_NOT_COPIED
             pass
         case _:
-            _fill_found(answer, partition, log.find_timestamp(TimestampMs(timestamp)))
+            _fill_found(answer, end, log.find_timestamp(TimestampMs(timestamp)))
 
 
 def _fill_found(
-    answer: ListOffsetsPartitionResponse, partition: Partition, found: TimestampAndOffset | None
+    answer: ListOffsetsPartitionResponse, end: Offset, found: TimestampAndOffset | None
 ) -> None:
     """Take over what was found, if a client can see it already."""
-    if found is not None and found.offset < partition.high_watermark:
+    if found is not None and found.offset < end:
         answer.timestamp, answer.offset, answer.leader_epoch = found

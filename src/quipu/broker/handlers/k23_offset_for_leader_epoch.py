@@ -5,6 +5,7 @@ Behaviour
       finds out whether what it read is still there; -1 and -1 if no such epoch is known
     * the end of the leader's own epoch is the end of its log
     * a current_leader_epoch that is not this leader's is refused
+    * any node that serves the partition answers
 
 Versions
     v3  replica id, which makes no difference here     v4  flexible encoding
@@ -12,8 +13,8 @@ Versions
 
 from quipu.broker.context import Broker, Context
 from quipu.broker.fetching import check_epoch
-from quipu.broker.partition import Partition
-from quipu.model.errors import Code, QuipuError
+from quipu.broker.routing import why_absent
+from quipu.model.errors import QuipuError
 from quipu.model.ids import Epoch
 from quipu.wire.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
@@ -30,23 +31,25 @@ def handle(
     del context
     return OffsetForLeaderEpochResponse(topics=[
         OffsetForLeaderTopicResult(topic=topic.topic, partitions=[
-            _find(broker.partitions.find(topic.topic, wanted.partition), wanted)
+            _find(broker, topic.topic, wanted)
             for wanted in topic.partitions])
         for topic in request.topics
     ])
 
 
-def _find(partition: Partition | None, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _find(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
+    partition = broker.partitions.find(topic, wanted.partition)
     if partition is None:
-        answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = why_absent(broker, topic, wanted.partition)
         return answer
     answer.error_code = check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
     if answer.error_code:
         return answer
     try:
-        if partition.failed is not None:
-            raise partition.failed
+        error = partition.readable()
+        if error is not None:
+            raise error
         if wanted.leader_epoch == partition.leader_epoch:
             epoch, end = partition.leader_epoch, partition.log.end_offset
         else:

@@ -1,0 +1,324 @@
+"""One partition's part in its chain: carries out what the core wants, tells it what happened.
+
+Invariants
+    R1  the effects of one event are carried out, in order, before the next event is handled; if
+        one fails, the rest of them are dropped, and the core finds out and tries again
+    R2  entries are read from the log when they are sent, and appended from the buffer that they
+        came in: no record is decoded, and no batch copied
+    R3  the partition is told what it is (serving, leading, alone) after every event that can
+        change it, and of an advance of the commit point in the order in which the core saw it
+
+A partition without other nodes has no core until something is appended: to open ten thousand of
+them at a start costs nothing.  Nor is the core told of every append then; it looks at the log when
+others join.
+
+Not here: which event is for which partition, and when there is time for it (replication.py).
+"""
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, assert_never
+
+from quipu.broker.partition import NotLeader, Partition
+from quipu.broker.replication.configuration import configuration_record
+from quipu.broker.replication.log_view import StoredLog
+from quipu.chain.codec import encode, encode_replicate
+from quipu.chain.effects import (
+    Advance,
+    Append,
+    AppendConfiguration,
+    CutTo,
+    Effect,
+    Halt,
+    ReportInSync,
+    Restart,
+    Send,
+    SendEntries,
+    Serve,
+)
+from quipu.chain.events import APPENDED, FLUSHED, TICK, Configured, Event, Received, Refused, Sent
+from quipu.chain.messages import BEGIN, ENTRIES_MAX, Ack, Mark, Message
+from quipu.chain.replica import Replica
+from quipu.model.batch_types import CONFIGURATION
+from quipu.model.chains import MemberState, ReplicaSet
+from quipu.model.errors import Code, Kind, QuipuError
+from quipu.model.ids import NodeId
+
+if TYPE_CHECKING:
+    from quipu.broker.replication.replication import Replication
+
+STEPS_MAX: Final = 100_000  # of one event; more can only be a loop
+
+_log = logging.getLogger(__name__)
+
+
+class PartitionChain:
+    """Drives the core of one partition."""
+
+    __slots__ = (
+        "_flush_awaited", "_is_running", "_key", "_node", "_queue", "_reported", "_stands",
+        "in_sync", "partition", "replica", "replica_set",
+    )
+
+    def __init__(self, node: "Replication", partition: Partition) -> None:
+        self._node = node
+        self.partition = partition
+        self.replica: Replica | None = None
+        self.replica_set: ReplicaSet | None = None
+        self.in_sync: ReportInSync | None = None  # the core's last word on who has caught up
+        self._key = (partition.topic_id.bytes, partition.topic_partition.partition)
+        self._queue: deque[Event] = deque()
+        self._is_running = False
+        self._flush_awaited = False
+        self._stands = True  # has the partition been told what it is?
+        self._reported: str | None = None  # the last failure that was logged
+
+    # -- what happens
+
+    def configure(self, replica_set: ReplicaSet) -> None:
+        """These are the members; a set that is older than the last is ignored."""
+        known = self.replica_set
+        if known is not None and (replica_set.epoch, replica_set.version) < (
+                known.epoch, known.version):
+            return
+        if self.partition.log.failure is not None:
+            self.replica_set = replica_set
+            self._stand_aside(replica_set)
+            return
+        self.replica_set = replica_set
+        if self.replica is None and self._is_alone(replica_set):
+            self.partition.stand(
+                replica_set, serving=True, leading=True, alone=True, fresh=True)
+            self._node.stood(self)
+            return
+        self._go_on(replica_set)
+
+    def _go_on(self, replica_set: ReplicaSet) -> None:
+        if self.partition.halted is not None and replica_set.epoch > self.partition.leader_epoch:
+            self.partition.halted = None  # a new epoch, a new try
+        if self.replica is not None:
+            self.tell(APPENDED)  # of what was appended while nobody had to know
+        elif not self._make_core():
+            return
+        self._stands = False
+        self.tell(Configured(replica_set))
+
+    def begin(self) -> None:
+        """Something is about to be appended alone, for the first time in this epoch."""
+        assert self.replica_set is not None
+        self._go_on(self.replica_set)
+        if not self.partition.is_leading:
+            raise self.partition.failed or NotLeader(
+                f"{self.partition.topic_partition}: this node cannot lead it yet")
+
+    def appended(self) -> None:
+        """The head has appended: the core hears of it at the end of this turn."""
+        self._node.touch(self)
+
+    def received(self, sender: NodeId, message: Message) -> None:
+        """A message of another node; its entries are borrowed."""
+        self.tell(Received(sender, message))
+
+    def tick(self) -> None:
+        self.in_sync = None  # the core says it again as long as it holds
+        self.tell(TICK)
+        self.partition.commits.expire(self._node.monotonic())
+
+    @property
+    def is_quiet(self) -> bool:
+        """May ticks be left out?"""
+        if self.replica is None or self.partition.is_alone:
+            return True
+        return self.replica.is_quiet and not len(self.partition.commits)
+
+    def _is_alone(self, replica_set: ReplicaSet) -> bool:
+        return replica_set.path == (self._node.node_id,) and (
+            replica_set.state_of(self._node.node_id) is MemberState.SERVING)
+
+    def _make_core(self) -> bool:
+        """Make the core, now that it is needed; false if the log cannot be used."""
+        log = self.partition.log
+        try:
+            view = StoredLog(log)
+            log_offset = min(log.committed_mark, log.log_end)
+            offset = log.offset_at(log_offset)
+        except QuipuError as error:
+            self._failed(error)
+            return False
+        committed = Mark(log_offset, offset) if offset is not None else BEGIN
+        self.replica = Replica(
+            self._node.node_id, view, committed=committed, life=self._node.life,
+            window_size=self._node.window_size)
+        self.partition.commit(*self.replica.committed)
+        return True
+
+    # -- events and effects
+
+    def tell(self, event: Event) -> None:
+        """Have the core handle `event`, and carry out what it wants (R1)."""
+        if self.replica is None or self.partition.log.failure is not None:
+            return
+        self._queue.append(event)
+        if self._is_running:
+            return  # an effect made something happen: its turn comes
+        self._is_running = True
+        try:
+            self._run(self.replica)
+        except Exception as error:  # noqa: BLE001 a bug in one partition must not stop the others
+            _log.exception("%s: the chain's core failed", self.partition.topic_partition)
+            self._halt(f"a bug: {error!r}")
+        finally:
+            self._is_running = False
+            self._queue.clear()
+        if not self._stands:
+            self._stand()
+        self._node.restless(self)
+
+    def _run(self, replica: Replica) -> None:
+        for _ in range(STEPS_MAX):
+            if not self._queue:
+                return
+            effects = replica.handle(self._queue.popleft())
+            log_changed = False
+            try:
+                for effect in effects:
+                    log_changed |= self._carry_out(effect)
+            except QuipuError as error:
+                self._failed(error)
+                if self.partition.log.failure is not None:
+                    return
+            if log_changed:
+                self._queue.appendleft(APPENDED)
+        raise AssertionError(f"{self.partition.topic_partition}: events without end")
+
+    def _carry_out(self, effect: Effect) -> bool:
+        """Do it; true if the log is not what it was."""
+        match effect:
+            case SendEntries():
+                self._send_entries(effect)
+            case Send(to, message):
+                buffers = encode(*self._key, message)
+                key = self._key if isinstance(message, Ack) else None
+                self._node.post(to, buffers, replaces=key)
+            case Advance(committed):
+                self.partition.log.note_committed(committed.log)
+                self.partition.commit(*committed)
+            case Serve():
+                self._stands = False
+            case ReportInSync():
+                self.in_sync = effect
+            case Halt(reason):
+                self._halt(reason)
+            case Append() | AppendConfiguration() | CutTo() | Restart():
+                self._change_log(effect)
+                return True
+            case _:
+                assert_never(effect)
+        return False
+
+    def _change_log(self, effect: Append | AppendConfiguration | CutTo | Restart) -> None:
+        log, now_ms = self.partition.log, self._node.now_ms()
+        match effect:
+            case Append(entries):
+                self._append(entries)
+            case Restart(entries):
+                log.restart(memoryview(entries[0]), now_ms)
+                self._append(entries[1:])
+            case CutTo(log_end):
+                log.truncate(log_end, now_ms)
+            case AppendConfiguration(replica_set):
+                log.append_records(CONFIGURATION, [configuration_record(replica_set, now_ms)],
+                                   epoch=replica_set.epoch, now_ms=now_ms)
+        if log.config.is_durable:
+            self._await_flush()
+
+    def _append(self, entries: tuple[bytes | memoryview, ...]) -> None:
+        log, now_ms = self.partition.log, self._node.now_ms()
+        for entry in entries:
+            log.append_stored(memoryview(entry), now_ms)  # R2
+            self.partition.received(len(entry))
+
+    def _send_entries(self, effect: SendEntries) -> None:
+        """Read from the log and send; the answer to the core is the next event."""
+        try:
+            entries = self.partition.log.read_entries(effect.start_log, effect.size_max)
+        except QuipuError as error:
+            self._failed(error)
+            entries = []
+        del entries[ENTRIES_MAX:]
+        data = [entry.data for entry in entries]
+        if data and self._node.send(
+                effect.to, encode_replicate(*self._key, effect.message, data)):
+            self._queue.append(Sent(
+                effect.to, effect.message.session, entries[-1].next_log, sum(map(len, data))))
+        else:
+            self._queue.append(Refused(effect.to))
+
+    def _await_flush(self) -> None:
+        """Hear of the next flush, and of those after it while there is something to flush."""
+        log = self.partition.log
+        if self._flush_awaited or log.flushed_end >= log.log_end:
+            return
+        self._flush_awaited = True
+        log.when_log_flushed(log.log_end, self._flushed)
+
+    def _flushed(self, error: Exception | None) -> None:
+        self._flush_awaited = False
+        if error is None:
+            self.tell(FLUSHED)
+            if not self.partition.is_alone:
+                self._await_flush()
+        elif self.partition.log.failure is not None:
+            self._stand()
+
+    def turn(self) -> None:
+        """The end of a turn in which the head has appended."""
+        self.tell(APPENDED)
+        if self.partition.log.config.is_durable:
+            self._await_flush()
+
+    # -- what the partition is told
+
+    def _stand(self) -> None:
+        self._stands = True
+        replica, replica_set = self.replica, self.replica_set
+        if replica is None or replica_set is None or self.partition.halted is not None:
+            return
+        if self.partition.log.failure is not None:
+            self._stand_aside(replica_set)
+            return
+        leading = replica.is_leading
+        partition = self.partition
+        now = (replica_set, replica.is_serving, leading,
+               leading and self._is_alone(replica_set), False)
+        before = (partition.replica_set, partition.is_serving, partition.is_leading,
+                  partition.is_alone, partition.is_fresh)
+        if now != before:
+            was_serving = partition.is_serving
+            partition.stand(replica_set, serving=now[1], leading=leading, alone=now[3],
+                            fresh=False)
+            if now[3] and partition.log.config.is_durable:
+                self._await_flush()  # for those who waited for other nodes until now
+            if was_serving != partition.is_serving or leading != before[2]:
+                _log.info("chain", extra={
+                    "partition": str(partition.topic_partition), "epoch": replica_set.epoch,
+                    "serving": partition.is_serving, "leading": leading})
+        self._node.stood(self)
+
+    def _stand_aside(self, replica_set: ReplicaSet) -> None:
+        self.partition.stand(replica_set, serving=False, leading=False, alone=False, fresh=False)
+        self._node.stood(self)
+
+    def _halt(self, reason: str) -> None:
+        partition = self.partition
+        _log.error("%s: replication has halted, and nothing is served until someone has looked: "
+                   "%s", partition.topic_partition, reason)
+        partition.halt(QuipuError(f"{partition.topic_partition}: halted: {reason}",
+                                  code=Code.KAFKA_STORAGE_ERROR, kind=Kind.CORRUPT))
+        self._node.stood(self)
+
+    def _failed(self, error: QuipuError) -> None:
+        """An effect could not be carried out; the core finds out and tries again."""
+        if str(error) != self._reported:
+            self._reported = str(error)
+            _log.error("%s: replication: %s", self.partition.topic_partition, error)

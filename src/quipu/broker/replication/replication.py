@@ -1,0 +1,289 @@
+"""All chains that this node has a part in: messages in and out, time, and reports.
+
+Invariants
+    D1  small messages for one peer leave together at the end of a turn of the loop; of several
+        acknowledgements of one partition only the last one does
+    D2  what is sent to one peer leaves in the order in which it was given
+    D3  a tick costs by how many partitions have something to repeat, not by how many there are
+    D4  memory is bounded: entries are sent from the log's own files, and not before the peer's
+        backlog has room; what waits in an outbox is a small message per partition
+
+Not here: one partition (partition_chain.py), the links to other nodes (runtime/peers.py).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from quipu.broker.partition import Partition
+from quipu.broker.replication.partition_chain import PartitionChain
+from quipu.chain.codec import decode_all
+from quipu.chain.events import Drained, PeerDown, PeerUp
+from quipu.model.chains import MemberState, ReplicaSet
+from quipu.model.errors import MalformedBytes
+from quipu.model.ids import NodeId, TimestampMs
+from quipu.runtime.clock import Clock
+from quipu.runtime.connection import Buffer
+from quipu.runtime.peer_net import PeerKind, PeerNet
+from quipu.runtime.spawn import spawn
+
+TICKS_ALL: Final = 25  # ticks after which quiet partitions get one too
+
+_log = logging.getLogger(__name__)
+
+Key = tuple[bytes, int]  # topic id, partition
+
+
+class LeadershipListener(Protocol):
+    """Someone who must know which partitions this node leads."""
+
+    def leading_began(self, partition: Partition) -> None:
+        """This node leads `partition`, in a new epoch; its log holds all that was committed."""
+        ...
+
+    def leading_ended(self, partition: Partition) -> None:
+        """It does not any more: nothing more can be appended, and what waits will fail."""
+        ...
+
+
+class CaughtUp(NamedTuple):
+    """A syncing member of a partition's chain that has everything, seen in this version."""
+
+    topic_id: UUID
+    partition: int
+    node_id: NodeId
+    version: int
+
+
+class _Outbox:
+    """Small messages for one peer that leave at the end of the turn."""
+
+    __slots__ = ("acks", "buffers")
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.acks: dict[Key, list[Buffer]] = {}
+
+    def take(self) -> list[Buffer]:
+        taken = self.buffers
+        for buffers in self.acks.values():
+            taken += buffers
+        self.buffers, self.acks = [], {}
+        return taken
+
+
+class Replication:
+    """The chains of one node."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        peers: PeerNet | None,
+        clock: Clock,
+        *,
+        window_size: int,
+        interval_ms: int,
+        life: int = 0,
+    ) -> None:
+        self.node_id = node_id
+        self.window_size = window_size
+        self.life = life  # grows with each start of the node: its broker epoch
+        self.now_ms: Callable[[], TimestampMs] = clock.now_ms
+        self.monotonic: Callable[[], float] = clock.monotonic
+        self._peers = peers
+        self._interval_seconds = interval_ms / 1000
+        self._chains: dict[Key, PartitionChain] = {}
+        self._leading: set[Key] = set()
+        self._restless: dict[PartitionChain, None] = {}  # have something to repeat (D3)
+        self._touched: dict[PartitionChain, None] = {}  # have appended in this turn
+        self._outboxes: dict[NodeId, _Outbox] = {}
+        self._turn_is_due = False
+        self._listeners: list[LeadershipListener] = []
+        self._tick_count = 0
+        self._task: asyncio.Task[None] | None = None
+        if peers is not None:
+            peers.on(PeerKind.CHAIN, self._received)
+            peers.watch(self)
+
+    # -- life
+
+    def start(self) -> None:
+        """Let time pass."""
+        self._task = spawn(self._tick_on(), "chains")
+
+    async def stop(self) -> None:
+        """Do nothing more; those who wait for other nodes are told that this one goes."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        for chain in list(self._chains.values()):
+            self.forget(chain.partition)
+
+    async def _tick_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_seconds)
+            try:
+                self.tick()
+            except Exception:  # noqa: BLE001 a bug in one partition must not stop the others
+                _log.exception("a tick of the chains failed")
+
+    def tick(self) -> None:
+        """An interval has passed."""
+        self._tick_count += 1
+        everyone = self._tick_count % TICKS_ALL == 0
+        for chain in list(self._chains.values() if everyone else self._restless):
+            if everyone and chain.replica is None:
+                continue
+            chain.tick()
+            if chain.is_quiet:
+                self._restless.pop(chain, None)
+
+    # -- what this node has a part in
+
+    def configure(self, partition: Partition, replica_set: ReplicaSet) -> None:
+        """These are the replicas of `partition` from now on."""
+        key = _key(partition)
+        chain = self._chains.get(key)
+        if chain is None:
+            chain = self._chains[key] = PartitionChain(self, partition)
+            partition.chain = chain
+        chain.configure(replica_set)
+
+    def forget(self, partition: Partition) -> None:
+        """This node has no part in `partition` any more."""
+        key = _key(partition)
+        chain = self._chains.pop(key, None)
+        if chain is None:
+            return
+        self._restless.pop(chain, None)
+        self._touched.pop(chain, None)
+        if partition.replica_set is not None:
+            partition.stand(
+                partition.replica_set, serving=False, leading=False, alone=False, fresh=False)
+        self._tell_leading(key, partition)
+
+    def watch(self, listener: LeadershipListener) -> None:
+        """Tell `listener` what this node leads, and when that changes."""
+        self._listeners.append(listener)
+        for key in sorted(self._leading):
+            listener.leading_began(self._chains[key].partition)
+
+    def find(self, partition: Partition) -> PartitionChain | None:
+        return self._chains.get(_key(partition))
+
+    def caught_up(self) -> Iterator[CaughtUp]:
+        """Members that may serve, as far as this node has seen."""
+        for chain in list(self._restless):
+            report = chain.in_sync
+            if report is not None:
+                topic_id, index = _key(chain.partition)
+                yield CaughtUp(UUID(bytes=topic_id), index, report.node, report.version)
+
+    # -- for the partitions' drivers
+
+    def touch(self, chain: PartitionChain) -> None:
+        """`chain` is to be asked what to do about its log at the end of this turn."""
+        self._touched[chain] = None
+        self._end_turn_soon()
+
+    def post(self, to: NodeId, buffers: Sequence[Buffer], *, replaces: Key | None = None) -> None:
+        """Send a small message with the others of this turn; best effort (D1)."""
+        outbox = self._outboxes.get(to)
+        if outbox is None:
+            outbox = self._outboxes[to] = _Outbox()
+        if replaces is None:
+            outbox.buffers += buffers
+        else:
+            outbox.acks[replaces] = list(buffers)
+        self._end_turn_soon()
+
+    def send(self, to: NodeId, buffers: Sequence[Buffer]) -> bool:
+        """Send now; what was posted before leaves first (D2)."""
+        if self._peers is None:
+            return False
+        outbox = self._outboxes.get(to)
+        waiting = outbox.take() if outbox is not None else []
+        return self._peers.send(to, PeerKind.CHAIN, [*waiting, *buffers])
+
+    def restless(self, chain: PartitionChain) -> None:
+        """Something happened to `chain`: it may have something to repeat with the next tick."""
+        if not chain.partition.is_alone and self._chains.get(_key(chain.partition)) is chain:
+            self._restless[chain] = None
+
+    def stood(self, chain: PartitionChain) -> None:
+        """`chain` is something else now: it may lead, or no longer."""
+        partition = chain.partition
+        key = _key(partition)
+        if self._chains.get(key) is not chain:
+            return
+        if partition.is_leading != (key in self._leading):
+            self._tell_leading(key, partition)
+
+    def _tell_leading(self, key: Key, partition: Partition) -> None:
+        if partition.is_leading:
+            self._leading.add(key)
+        elif key in self._leading:
+            self._leading.remove(key)
+        else:
+            return
+        for listener in self._listeners:
+            if partition.is_leading:
+                listener.leading_began(partition)
+            else:
+                listener.leading_ended(partition)
+
+    # -- turns of the loop
+
+    def _end_turn_soon(self) -> None:
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        touched, self._touched = self._touched, {}
+        for chain in touched:
+            chain.turn()
+        self._turn_is_due = False
+        for to, outbox in self._outboxes.items():
+            buffers = outbox.take()
+            if buffers and self._peers is not None:
+                self._peers.send(to, PeerKind.CHAIN, buffers)
+
+    # -- from the peers
+
+    def _received(self, sender: NodeId, frame: memoryview) -> None:
+        try:
+            for topic_id, partition, message in decode_all(frame):
+                chain = self._chains.get((topic_id, partition))
+                if chain is not None:
+                    chain.received(sender, message)
+        except MalformedBytes as error:
+            _log.error("node %d sent what is no message of chains: %s", sender, error)
+
+    def up(self, node_id: NodeId) -> None:
+        for chain in self._with(node_id):
+            chain.tell(PeerUp(node_id))
+
+    def down(self, node_id: NodeId) -> None:
+        outbox = self._outboxes.get(node_id)
+        if outbox is not None:
+            outbox.take()
+        for chain in self._with(node_id):
+            chain.tell(PeerDown(node_id))
+
+    def drained(self, node_id: NodeId) -> None:
+        for chain in self._with(node_id):
+            chain.tell(Drained(node_id))
+
+    def _with(self, node_id: NodeId) -> list[PartitionChain]:
+        """Partitions in which `node_id` has a part too."""
+        return [
+            chain for chain in self._chains.values()
+            if chain.replica is not None and chain.replica_set is not None
+            and chain.replica_set.state_of(node_id) not in (None, MemberState.OFFLINE)]
+
+
+def _key(partition: Partition) -> Key:
+    return partition.topic_id.bytes, partition.topic_partition.partition

@@ -1,0 +1,47 @@
+"""What a topic says about the batches it takes; see the settings of the same names."""
+
+from typing import Final, NamedTuple
+
+from quipu.model.errors import Code, RequestError
+from quipu.model.settings import TopicSettings
+from quipu.wire.record_batch import BatchHeader
+
+NO_LIMIT_MS: Final = (1 << 63) - 1
+
+
+class Rules(NamedTuple):
+    """The settings of a topic that a batch must keep to."""
+
+    batch_size_max: int
+    append_time: bool  # message.timestamp.type=LogAppendTime
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    min_insync_replicas: int
+
+
+def rules_of(settings: TopicSettings) -> Rules:
+    """The rules that `settings` make."""
+    return Rules(
+        batch_size_max=settings.max_message_bytes,
+        append_time=settings.message_timestamp_type == "LogAppendTime",
+        timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+        min_insync_replicas=settings.min_insync_replicas,
+    )
+
+
+def check_time(rules: Rules, header: BatchHeader, now_ms: int, name: object) -> None:
+    """Refuse batches from too far in the past or the future; looks at no single record."""
+    if header.max_timestamp > now_ms + rules.timestamp_after_max_ms:
+        raise RequestError(
+            f"{name}: timestamp {header.max_timestamp} is more than "
+            f"{rules.timestamp_after_max_ms} ms ahead of the broker's clock, {now_ms} "
+            "(message.timestamp.after.max.ms)", code=Code.INVALID_TIMESTAMP)
+    if (
+        rules.timestamp_before_max_ms != NO_LIMIT_MS
+        and 0 <= header.base_timestamp < now_ms - rules.timestamp_before_max_ms
+    ):
+        raise RequestError(
+            f"{name}: timestamp {header.base_timestamp} is more than "
+            f"{rules.timestamp_before_max_ms} ms behind the broker's clock, {now_ms} "
+            "(message.timestamp.before.max.ms)", code=Code.INVALID_TIMESTAMP)
