@@ -67,7 +67,7 @@ def test_show_prints_every_batch_and_a_summary(
         "none",
         "-",
         "2026-01-01T00:00:00.001",
-        "156",
+        "168",
         "ok",
     ]
     assert sum(" data " in line for line in lines) == 9
@@ -87,7 +87,7 @@ def test_show_as_json_has_every_field(tmp_path: Path, capsys: pytest.CaptureFixt
         "kind": "batch",
         "log": "orders-0",
         "file": FIRST,
-        "position": 156,
+        "position": 168,
         "size": len(three_segments().segments[0][1]),
         "type": 1,
         "type_name": "data",
@@ -128,7 +128,7 @@ def test_show_goes_on_after_damage_and_exits_1(
     assert "! orders-0: 00000000000000000009.log: damage: bad header checksum" in run.out
     assert "! orders-0: lost: log offsets 12 to 13, offsets 6 to 7" in run.out
     assert sum(" data " in line for line in run.out.splitlines()) == 8
-    assert Run(capsys, "show", path, "--json").of("damage")[0]["position"] == 156
+    assert Run(capsys, "show", path, "--json").of("damage")[0]["position"] == 168
 
 
 def test_show_flags_a_bad_checksum_in_its_row(
@@ -322,7 +322,7 @@ def test_repair_without_yes_only_tells(tmp_path: Path, capsys: pytest.CaptureFix
     run = Run(capsys, "repair", path)
 
     assert run.code == 1
-    assert "would be cut at position 156" in run.out
+    assert "would be cut at position 168" in run.out
     assert "would be lost: offsets 6 to 17; batches: 6, records: 13, bytes: " in run.out
     assert "nothing was changed" in run.out
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before

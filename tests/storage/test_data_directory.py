@@ -274,7 +274,7 @@ def test_truncation_lowers_the_mark_durably() -> None:
         append(log, [b"b"])
     log.flush_now()
     directory.remember()
-    log.truncate(LogOffset(kept))
+    log.truncate(LogOffset(kept), NOW_MS)
     append(log, [b"c" * 400])
     path = log.segments[0].path
     size = disk.size(path)

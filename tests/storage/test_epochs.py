@@ -1,5 +1,6 @@
 """Who led when."""
 
+import struct
 from typing import NamedTuple
 
 import pytest
@@ -28,9 +29,10 @@ CASES = [
 
 
 def history(entries: list[tuple[int, int]]) -> EpochHistory:
+    """Each epoch begins three log offsets after what came before: an internal batch is first."""
     found = EpochHistory()
-    for epoch, offset in entries:
-        found.note(epoch, offset)
+    for number, (epoch, offset) in enumerate(entries):
+        found.note(epoch, offset, offset + 3 * number)
     return found
 
 
@@ -40,36 +42,71 @@ def test_end(case: Case) -> None:
     assert history(case.history).end(Epoch(case.asked), Offset(50)) == case.want
 
 
-def test_a_leader_that_wrote_nothing_leaves_no_entry() -> None:
-    """V1: two epochs that start at one offset are one place."""
-    assert history([(0, 0), (1, 5), (2, 5)]).entries() == [(0, 0), (2, 5)]
+def test_an_epoch_without_client_records_is_known_to_replicas_and_not_to_clients() -> None:
+    """V14: the log itself says who led; K2: clients are told of their own records only."""
+    found = history([(0, 0), (1, 5), (2, 5), (3, 5)])
+    assert found.by_log_offset() == [(0, 0), (1, 8), (2, 11), (3, 14)]
+    assert found.end(Epoch(1), Offset(9)) == (0, 5)
+    assert found.end(Epoch(2), Offset(9)) == (0, 5)
+    assert found.end(Epoch(3), Offset(9)) == (3, 9)
+    assert history([(1, 0), (2, 0)]).end(Epoch(1), Offset(9)) == (1, 0)
+
+
+def test_a_leader_that_wrote_no_batch_at_all_leaves_no_entry() -> None:
+    """V14: two epochs that start at one log offset are one place."""
+    found = EpochHistory()
+    for epoch, log_offset in ((0, 0), (1, 5), (2, 5)):
+        found.note(epoch, 4, log_offset)
+    assert found.by_log_offset() == [(0, 0), (2, 5)]
+    found.forget_unwritten(6)
+    assert found.latest == 2
+    found.forget_unwritten(5)
+    assert found.latest == 0
 
 
 def test_an_epoch_is_noted_once_and_never_goes_back() -> None:
     """V1: batches without an epoch say nothing."""
     found = history([(0, 0), (0, 4), (3, 6), (3, 9), (-1, 9)])
-    assert found.entries() == [(0, 0), (3, 6)]
+    assert found.entries() == [(0, 0, 0), (3, 6, 12)]
     with pytest.raises(RequestError) as caught:
-        found.note(2, 9)
+        found.note(2, 9, 30)
     assert caught.value.code is Code.FENCED_LEADER_EPOCH
 
 
-def test_the_start_moves_with_the_log_start() -> None:
-    """K5: epochs whose records are all gone are forgotten."""
+def test_epochs_go_with_their_segments() -> None:
+    """K5: those of which no batch is left are forgotten; the one that holds the start stays."""
+    found = history([(0, 0), (1, 5), (4, 9)])  # at log offsets 0, 8 and 15
+    found.advance_start(7)
+    assert found.by_log_offset() == [(0, 0), (1, 8), (4, 15)]
+    found.advance_start(8)
+    assert found.by_log_offset() == [(1, 8), (4, 15)]
+    found.advance_start(99)
+    assert found.by_log_offset() == [(4, 15)]
+
+
+def test_deleted_records_have_no_epoch_for_clients() -> None:
+    """K5: an epoch whose records are all deleted ended where the log starts."""
     found = history([(0, 0), (1, 5), (4, 9)])
-    found.advance_start(Offset(7))
-    assert found.entries() == [(1, 7), (4, 9)]
-    found.advance_start(Offset(9))
-    assert found.entries() == [(4, 9)]
-    found.advance_start(Offset(30))
-    assert found.entries() == [(4, 30)]
+    assert found.end(Epoch(0), Offset(50), start_offset=7) == (0, 7)
+    assert found.end(Epoch(1), Offset(50), start_offset=7) == (1, 9)
+    assert found.end(Epoch(1), Offset(50), start_offset=20) == (1, 20)
 
 
 def test_the_history_survives_its_bytes() -> None:
     """T7: and refuses bytes that cannot be one."""
-    found = history([(0, 0), (1, 5), (4, 9)])
+    found = history([(0, 0), (1, 5), (4, 5)])
     assert EpochHistory.decode(found.encode()).entries() == found.entries()
     with pytest.raises(MalformedBytes):
         EpochHistory.decode(found.encode()[:-1])
     with pytest.raises(MalformedBytes):
-        EpochHistory.decode(found.encode()[12:] + found.encode()[:12])
+        EpochHistory.decode(found.encode()[20:] + found.encode()[:20])
+
+
+def test_a_history_without_log_offsets_is_read() -> None:
+    """T7: as directories of single nodes have it; their one epoch begins with the log."""
+    old = struct.pack(">iqiq", 0, 7, 3, 9)
+    assert EpochHistory.decode_old(old).entries() == [(0, 7, 0), (3, 9, 9)]
+    with pytest.raises(MalformedBytes):
+        EpochHistory.decode_old(old[:-1])
+    with pytest.raises(MalformedBytes):
+        EpochHistory.decode_old(old[12:] + old[:12])

@@ -183,7 +183,7 @@ def test_truncation_takes_back_what_was_flushed() -> None:
     kept = log.log_end
     append(log, [b"b"])
     log.flusher.request()
-    log.truncate(LogOffset(kept))  # blocks until the thread is through with the old file
+    log.truncate(LogOffset(kept), NOW_MS)  # blocks until the thread is through with the old file
     disk.run_pending()
     assert (log.flushed_end, log.flushed_offset) == (kept, 1)
     append(log, [b"c" * 50])

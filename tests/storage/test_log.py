@@ -160,7 +160,7 @@ def test_what_was_read_stays_as_it_was() -> None:
     held = [log.read(Offset(offset), 400, end=log.end_offset, min_one=True)
             for offset in range(30)]
     before = [[bytes(buffer) for buffer in buffers] for buffers in held]
-    log.truncate(LogOffset(log.log_end - 8))
+    log.truncate(LogOffset(log.log_end - 8), NOW_MS)
     log.delete_records(Offset(15), NOW_MS)
     assert log.apply_retention(NOW_MS) > 0
     append(log, [b"other" * 30])
@@ -252,7 +252,7 @@ def test_type_0_never_reaches_the_disk() -> None:
     stored[4] = 0
     stored[:4] = __import__("crc32c").crc32c(bytes(stored[4:37])).to_bytes(4, "big")
     with pytest.raises(UnsetBatchType, match="t-0: batch at offset 1"):
-        log.append_stored(memoryview(stored))
+        log.append_stored(memoryview(stored), NOW_MS)
     assert log.size_bytes == size
 
 
@@ -272,7 +272,7 @@ def test_a_copy_by_entries_is_the_same_byte_for_byte() -> None:
     target = open_log(target_disk)
     batches = stored_bytes(source)
     for batch in batches[1:]:  # the first checkpoint is its own
-        target.append_stored(memoryview(batch))
+        target.append_stored(memoryview(batch), NOW_MS)
     assert read_all(target) == read_all(source)
     assert stored_bytes(target)[1:] == batches[1:]
     assert segment_names(target_disk) == segment_names(source_disk)
@@ -299,10 +299,10 @@ def test_an_entry_is_refused_whole() -> None:
         (first + inner[:50], Code.CORRUPT_MESSAGE),
     ):
         with pytest.raises(RequestError) as caught:
-            target.append_stored(memoryview(entry))
+            target.append_stored(memoryview(entry), NOW_MS)
         assert caught.value.code is code
         assert stored_bytes(target) == before
-    target.append_stored(memoryview(first))
+    target.append_stored(memoryview(first), NOW_MS)
     assert read_all(target) == [(0, b"a")]
 
 
@@ -400,7 +400,7 @@ def test_truncation_takes_state_and_offsets_back(keep: int) -> None:
     for number in range(20):
         append(log, [b"%d" % number * 30], producer=(1, 0, number), epoch=number // 7)
         ends.append(log.log_end)
-    log.truncate(ends[keep - 1])
+    log.truncate(ends[keep - 1], NOW_MS)
     for _ in range(2):
         assert log.failure is None
         assert read_all(log) == [(number, b"%d" % number * 30) for number in range(keep)]
@@ -415,9 +415,9 @@ def test_truncation_within_a_batch_removes_the_whole_batch() -> None:
     log = open_log(data_disk())
     append(log, [b"a"])
     appended = append(log, [b"b"] * 5)
-    log.truncate(LogOffset(appended.log_offset + 3))
+    log.truncate(LogOffset(appended.log_offset + 3), NOW_MS)
     assert read_all(log) == [(0, b"a")]
-    log.truncate(LogOffset(100))
+    log.truncate(LogOffset(100), NOW_MS)
     assert read_all(log) == [(0, b"a")]
 
 
@@ -426,7 +426,7 @@ def test_a_log_cannot_be_cut_before_its_first_checkpoint() -> None:
     log = open_log(data_disk(), SMALL)
     append(log, [b"a"])
     with pytest.raises(RequestError):
-        log.truncate(LogOffset(0))
+        log.truncate(LogOffset(0), NOW_MS)
     assert read_all(log) == [(0, b"a")]
 
 
@@ -465,7 +465,7 @@ def test_a_real_file_is_read_by_map_and_by_copy_as_it_grows(tmp_path: Path) -> N
             assert parse_header(buffers[0]).base_offset == offset
             held.append((offset, buffers))
     assert len(log.segments) > 3
-    log.truncate(LogOffset(log.log_end - 20))
+    log.truncate(LogOffset(log.log_end - 20), NOW_MS)
     log.delete_records(Offset(150), NOW_MS)
     assert log.apply_retention(NOW_MS) > 1
     append(log, [b"other" * 4_000])

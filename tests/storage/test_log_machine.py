@@ -142,7 +142,7 @@ class LogMachine(RuleBasedStateMachine):
         if cut < self.start:
             return
         self.memory = NOTHING  # as the data directory writes it down
-        self.log.truncate(LogOffset(log_offset))
+        self.log.truncate(LogOffset(log_offset), NOW_MS)
         self.batches = self.batches[:keep]
         self._restart()
         self._recount()

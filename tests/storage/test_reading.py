@@ -40,7 +40,7 @@ def test_a_truncated_log_does_not_answer_from_before() -> None:
     cut = log.log_end
     append(log, [b"lost"])
     assert values(tail(log, 1)) == [b"lost"]
-    log.truncate(LogOffset(cut))
+    log.truncate(LogOffset(cut), 1)
     append(log, [b"kept"])
     assert values(tail(log, 1)) == [b"kept"]
 

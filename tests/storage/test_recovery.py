@@ -391,7 +391,7 @@ def test_an_index_does_not_outlive_the_moment_when_its_segment_is_written_again(
     log = open_log(disk)
     clean = log.close()
     assert clean is not None
-    assert disk.exists(log._segments[-1].index_path)
+    assert disk.exists(log.files[-1].index_path)
     log = open_log(disk, SMALL, Memory(clean.log_end, clean, is_current=True))
     active = log.segments[-1]
     assert not disk.exists(active.index_path)
@@ -408,6 +408,6 @@ def test_a_truncation_is_durable_when_it_returns(seed: int) -> None:
     ends = [batch.header.next_log_offset for batch in log.read_stored()
             if batch.header.batch_type == DATA]
     disk.is_deferred = True
-    log.truncate(LogOffset(ends[5]))
+    log.truncate(LogOffset(ends[5]), NOW_MS)
     disk.crash(SeededRng(seed))
     assert [offset for offset, _ in read_all(open_log(disk))] == [0, 1, 2, 3, 4, 5]

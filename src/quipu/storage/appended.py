@@ -19,6 +19,17 @@ class Appended(NamedTuple):
     duplicate: bool
 
 
+class Cut(NamedTuple):
+    """What a truncation removed, and where it is kept."""
+
+    log_offset: LogOffset  # where the log ends now
+    offset: Offset
+    log_end: LogOffset  # where it ended before
+    end_offset: Offset
+    size_bytes: int
+    kept: tuple[str, ...]  # paths, in the order of the batches in them
+
+
 class Watcher(Protocol):
     """Someone who keeps an eye on many logs."""
 
@@ -30,6 +41,10 @@ class Watcher(Protocol):
         """A flush of `log` ended well."""
         ...
 
+    def committed(self, log: "Log") -> None:
+        """The committed mark of `log` has moved."""
+        ...
+
     def truncating(self, log: "Log", log_end: LogOffset) -> None:
-        """`log` is about to end at `log_end`: forget what was flushed beyond, durably."""
+        """`log` is about to end at `log_end`: forget what was beyond, durably."""
         ...

@@ -5,10 +5,16 @@ retention may drop any older segment and lose nothing, and truncation starts fro
 before the cut.  The records of the batch, by key:
 
     log        topic id 16 bytes | log start offset i64 | flushed log offset i64 | name, UTF-8
-    epochs     per leader epoch: epoch i32 | start offset i64
+               header `writer`, i32: the node that wrote the checkpoint; replicas get it by value
+    starts     per leader epoch: epoch i32 | start offset i64 | start log offset i64
     producers  per producer: id i64 | epoch i16 | last seen ms i64 | batch count u8, and per batch:
                first sequence i32 | last sequence i32 | base offset i64
-All big endian.  A key that this version does not know is skipped.
+All big endian.  A key that this version does not know is skipped.  Before there were replicas
+there was no `writer`, and `epochs` in place of `starts`: per leader epoch, epoch i32 | start
+offset i64.
+
+How far a log was flushed is known to the node that wrote the checkpoint and true for its own
+files only: C1  of a checkpoint of another node, the flushed mark is never believed.
 
 A LOG_START batch has one record: key `log_start`, value: the offset, i64.
 """
@@ -21,7 +27,7 @@ from uuid import UUID
 
 from quipu.model.batch_types import DATA, LOG_START
 from quipu.model.errors import MalformedBytes
-from quipu.model.ids import ZERO_UUID, LogOffset, Offset
+from quipu.model.ids import NO_NODE, ZERO_UUID, LogOffset, NodeId, Offset
 from quipu.storage.epochs import EpochHistory
 from quipu.storage.producers import ProducerStates
 from quipu.wire.record_batch import Record, decode_records
@@ -32,6 +38,7 @@ STATE_SIZE_MAX: Final = 64 << 20  # decoded bytes of one checkpoint; far above P
 LOG_BEGIN: Final = Offset(0)
 _LOG: Final = Struct(">16sqq")
 _OFFSET: Final = Struct(">q")
+_WRITER: Final = Struct(">i")
 
 
 @dataclass(slots=True)
@@ -43,8 +50,8 @@ class LogState:
     producers: ProducerStates = field(default_factory=ProducerStates)
 
     def replay(self, header: StoredHeader, stored: memoryview, now_ms: int) -> None:
-        """Take in one batch; `stored` is all of it.  Checkpoints change nothing."""
-        self.epochs.note(header.leader_epoch, header.base_offset)
+        """Take in one batch that is no checkpoint; `stored` is all of it."""
+        self.epochs.note(header.leader_epoch, header.base_offset, header.log_offset)
         if header.batch_type == DATA:
             if header.producer_id >= 0:
                 self.producers.note(header.batch, header.base_offset, now_ms)
@@ -61,35 +68,60 @@ class Checkpoint(NamedTuple):
 
     name: str
     topic_id: UUID
-    flushed: LogOffset  # everything below was durable when the checkpoint was written
+    flushed: LogOffset  # everything below was durable when the checkpoint was written (C1)
     state: LogState
+    writer: NodeId | None = NO_NODE  # None: of a time when a log had one node
+
+    def is_of(self, node_id: NodeId) -> bool:
+        """Is the flushed mark about the files of this node?"""
+        return self.writer is None or self.writer == node_id
 
 
 def encode_checkpoint(checkpoint: Checkpoint, now_ms: int) -> list[Record]:
-    state = checkpoint.state
+    state, writer = checkpoint.state, checkpoint.writer
+    assert writer is not None
     log = _LOG.pack(checkpoint.topic_id.bytes, state.log_start_offset, checkpoint.flushed)
     return [
-        Record(b"log", log + checkpoint.name.encode(), timestamp=now_ms),
-        Record(b"epochs", state.epochs.encode(), timestamp=now_ms),
+        Record(b"log", log + checkpoint.name.encode(), (("writer", _WRITER.pack(writer)),),
+               timestamp=now_ms),
+        Record(b"starts", state.epochs.encode(), timestamp=now_ms),
         Record(b"producers", state.producers.encode(), timestamp=now_ms),
     ]
 
 
 def decode_checkpoint(stored: memoryview) -> Checkpoint:
     """Read a stored CHECKPOINT batch; raises `MalformedBytes`."""
-    values = _values(decode_records(stored[PREFIX_SIZE:], size_max=STATE_SIZE_MAX))
+    records = {record.key or b"": record for record in decode_records(
+        stored[PREFIX_SIZE:], size_max=STATE_SIZE_MAX)}
+    values = _values(records.values())
     log = values.get(b"log", b"")
     if len(log) < _LOG.size:
         raise MalformedBytes("checkpoint without its log record")
     topic_id, log_start_offset, flushed = _LOG.unpack_from(log)
     state = LogState(
         Offset(log_start_offset),
-        EpochHistory.decode(values.get(b"epochs", b"")),
+        _epochs(values),
         ProducerStates.decode(values.get(b"producers", b"")),
     )
     name = log[_LOG.size :].decode(errors="replace")
     return Checkpoint(name, UUID(bytes=topic_id) if any(topic_id) else ZERO_UUID,
-                      LogOffset(flushed), state)
+                      LogOffset(flushed), state, _writer(records[b"log"]))
+
+
+def _epochs(values: dict[bytes, bytes]) -> EpochHistory:
+    starts = values.get(b"starts")
+    if starts is None:
+        return EpochHistory.decode_old(values.get(b"epochs", b""))
+    return EpochHistory.decode(starts)
+
+
+def _writer(record: Record) -> NodeId | None:
+    writer = dict(record.headers).get("writer")
+    if writer is None:
+        return None
+    if len(writer) != _WRITER.size:
+        raise MalformedBytes(f"writer of {len(writer)} bytes")
+    return NodeId(_WRITER.unpack(writer)[0])
 
 
 def encode_log_start(offset: Offset, now_ms: int) -> list[Record]:

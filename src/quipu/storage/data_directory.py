@@ -10,7 +10,7 @@ Invariants
     N1  one process per directory
     N2  a log is marked clean only when all its bytes are durable; the mark counts until its files
         say otherwise
-    N3  flushed marks are written after the flush they tell of
+    N3  flushed marks are written after the flush they tell of; committed marks never pass them
     N4  work per tick is by what changed, not by how many logs there are
 """
 
@@ -20,7 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from quipu.model.errors import CorruptLog, Kind, MalformedBytes, QuipuError
-from quipu.model.ids import ZERO_UUID, LogOffset
+from quipu.model.ids import NO_NODE, ZERO_UUID, LogOffset, NodeId
 from quipu.runtime.clock import Clock
 from quipu.runtime.disk import Disk, Lock, NotFound, Space
 from quipu.storage.config import LogConfig
@@ -41,9 +41,12 @@ _log = logging.getLogger(__name__)
 class DataDirectory:
     """The logs of one node."""
 
-    def __init__(self, disk: Disk, path: str, clock: Clock, lock: Lock) -> None:
+    def __init__(
+        self, disk: Disk, path: str, clock: Clock, lock: Lock, *, node_id: NodeId = NO_NODE
+    ) -> None:
         self.path = path
         self.disk = disk
+        self.node_id = node_id
         self._clock = clock
         self._lock = lock
         self._opened = OpenSegments()
@@ -57,8 +60,13 @@ class DataDirectory:
         self._node_log.started()
 
     @classmethod
-    def open(cls, disk: Disk, path: str, clock: Clock) -> "DataDirectory":
-        """Take the directory, making it if need be; raises if another process has it (N1)."""
+    def open(
+        cls, disk: Disk, path: str, clock: Clock, *, node_id: NodeId = NO_NODE
+    ) -> "DataDirectory":
+        """Take the directory, making it if need be; raises if another process has it (N1).
+
+        `node_id` tells which checkpoints this node wrote, where logs have replicas.
+        """
         path = path.rstrip("/")
         disk.make_directory(path)
         lock = disk.lock(f"{path}/{LOCK_NAME}")
@@ -66,7 +74,7 @@ class DataDirectory:
             raise QuipuError(f"{path} is in use by another process: stop it, or choose another "
                              "directory with --dir", kind=Kind.INVALID)
         try:
-            return cls(disk, path, clock, lock)
+            return cls(disk, path, clock, lock, node_id=node_id)
         except BaseException:
             lock.release()
             raise
@@ -87,10 +95,18 @@ class DataDirectory:
             raise log.failure
         return NodeLog(log, self._clock)
 
-    def _new_log(self, name: str, config: LogConfig, topic_id: UUID, memory: Memory) -> Log:
+    def _new_log(
+        self,
+        name: str,
+        config: LogConfig,
+        topic_id: UUID,
+        memory: Memory,
+        *,
+        replica: bool = False,
+    ) -> Log:
         place = Place(disk=self.disk, directory=f"{self.path}/{name}", name=name,
-                      topic_id=topic_id, opened=self._opened)
-        return Log(place, config, memory=memory, now_ms=self._clock.now_ms())
+                      topic_id=topic_id, node_id=self.node_id, opened=self._opened)
+        return Log(place, config, memory=memory, replica=replica, now_ms=self._clock.now_ms())
 
     # --- logs -------------------------------------------------------------------------------
 
@@ -113,9 +129,13 @@ class DataDirectory:
         """An open log."""
         return self._logs.get(name)
 
-    def open_log(self, name: str, config: LogConfig, *, topic_id: UUID) -> Log:
+    def open_log(
+        self, name: str, config: LogConfig, *, topic_id: UUID, replica: bool = False
+    ) -> Log:
         """The log called `name`, made if there is none.
 
+        With `replica` a new one stays blank until its first append, which is a checkpoint of
+        another node or whatever this node writes as the one that leads.
         A log that cannot be served is given too: its `failure` says why, and the others go on.
         """
         log = self._logs.get(name)
@@ -129,7 +149,7 @@ class DataDirectory:
             memory = known.memory._replace(is_current=self._was_stopped)
         if not (memory.is_current and memory.clean is not None):
             self._make_way(name, topic_id)
-        log = self._new_log(name, config, topic_id, memory)
+        log = self._new_log(name, config, topic_id, memory, replica=replica)
         log.watcher = self
         self._logs[name] = log
         if log.is_dirty:
@@ -184,10 +204,12 @@ class DataDirectory:
         if not log.is_dirty:
             self._dirty.pop(log, None)
 
+    def committed(self, log: Log) -> None:
+        self._flushed[log] = None
+
     def truncating(self, log: Log, log_end: LogOffset) -> None:
         self._flushed.pop(log, None)
-        known = Remembered(log.topic_id, Memory(min(log_end, log.flushed_end)))
-        self._node_log.remember({log.name: known}, durable=True)
+        self._node_log.remember({log.name: _remembered(log, log_end)}, durable=True)
 
     # --- in the background, and at the end --------------------------------------------------
 
@@ -197,11 +219,10 @@ class DataDirectory:
             log.flush_due(now_ms)
 
     def remember(self) -> None:
-        """Write down how far the logs are flushed, of those that were (N3, N4)."""
+        """Write down how far the logs are flushed and committed, of those that were (N3, N4)."""
         if self._flushed:
             self._node_log.remember({
-                log.name: Remembered(log.topic_id, Memory(log.flushed_end))
-                for log in self._flushed})
+                log.name: _remembered(log, log.log_end) for log in self._flushed})
             self._flushed.clear()
 
     async def flush(self) -> None:
@@ -224,7 +245,9 @@ class DataDirectory:
                            "%s", name, error)
                 clean = None
             if was_open and clean is not None:  # of a failed log, what was known stays true
-                closed[name] = Remembered(log.topic_id, Memory(clean.log_end, clean))
+                committed = min(log.committed_mark, clean.log_end)
+                closed[name] = Remembered(
+                    log.topic_id, Memory(clean.log_end, clean, committed=committed))
         self._node_log.remember(closed)
         self._node_log.stopped()
         self._node_log.close()
@@ -238,6 +261,11 @@ class DataDirectory:
         self._logs.clear()
         self._node_log.discard()
         self._lock.release()
+
+
+def _remembered(log: Log, log_end: int) -> Remembered:
+    flushed = min(log_end, log.flushed_end)
+    return Remembered(log.topic_id, Memory(flushed, committed=min(log.committed_mark, flushed)))
 
 
 def _check_name(name: str) -> None:

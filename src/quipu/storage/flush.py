@@ -38,9 +38,11 @@ class Flushable(Protocol):
     end_offset: Offset
     log_end: LogOffset
     unsynced: list[Segment]  # complete ones that are not sealed yet, then the active one
+    is_directory_new: bool  # its name may not be durable yet
 
     @property
     def config(self) -> LogConfig: ...
+    def offset_at(self, log_offset: LogOffset) -> Offset | None: ...
     def dirtied(self) -> None:
         """There is something to flush; there was nothing."""
         ...
@@ -80,9 +82,11 @@ class Flusher:
         """Only what lies below `flushed_end` is known to be durable: see to the rest."""
         if flushed_end >= self._log.log_end:
             return
-        self.flushed_offset = self._log.log_start_offset  # at least; the sync will tell
         self.flushed_end = LogOffset(flushed_end)
+        offset = self._log.offset_at(self.flushed_end)
+        self.flushed_offset = self._log.log_start_offset if offset is None else offset
         self._log.unsynced[-1].is_new = True  # nor are the names of the files
+        self._log.is_directory_new = True
         if self._log.config.is_durable:
             self.flush_now()  # readers must not see the end fall back
         else:
@@ -143,6 +147,10 @@ class Flusher:
     def fail(self, error: QuipuError) -> None:
         """Tell every waiter, now and later (G3)."""
         self._failure = error
+        self.dismiss(error)
+
+    def dismiss(self, error: QuipuError) -> None:
+        """Tell every waiter that what it waits for will not come."""
         while self._waiters:
             self._waiters.popleft()[1](error)
 
@@ -170,8 +178,9 @@ class Flusher:
             segment.file.sync()
         if any(segment.is_new for segment in unsynced):
             self._disk.sync_directory(log.directory)
-            if unsynced[0].base_log == 0:  # the directory itself may be new
+            if log.is_directory_new:
                 self._disk.sync_directory(log.directory.rpartition("/")[0] or ".")
+                log.is_directory_new = False
             for segment in unsynced:
                 segment.is_new = False
         complete = list(unsynced[:-1])  # the last was active when we looked

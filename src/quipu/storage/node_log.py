@@ -6,7 +6,9 @@
                            topic id 16 bytes | flushed log offset i64
         header "clean"     if it was closed: base_log, active_size, size_bytes, end_offset,
                            log_end, log_start_offset, oldest_ms, i64 each
-        header "epochs", "producers"   then also: its state, as in a checkpoint
+        header "starts", "producers"   then also: its state, as in a checkpoint; "epochs" in
+                           place of "starts" before there were replicas
+        header "committed" i64: log offsets below were on every serving replica; none: 0
 All big endian; the last record of a name counts.
 
 Losing this log loses no data: without it every log is checked at the start, and a torn tail can
@@ -27,6 +29,7 @@ from quipu.model.errors import MalformedBytes
 from quipu.model.ids import ZERO_UUID, Epoch, LogOffset
 from quipu.runtime.clock import Clock
 from quipu.storage.config import LogConfig
+from quipu.storage.epochs import EpochHistory
 from quipu.storage.log import Log
 from quipu.storage.place import CleanStop, Memory
 from quipu.wire.record_batch import Record, decode_records
@@ -40,6 +43,7 @@ BATCH_SIZE_MAX: Final = 256 << 20  # decoded
 
 _MARK: Final = Struct(">16sq")
 _CLEAN: Final = Struct(">7q")
+_COMMITTED: Final = Struct(">q")
 _STARTED: Final = b"started"
 _STOPPED: Final = b"stopped"
 _LOG_PREFIX: Final = b"log:"
@@ -144,12 +148,12 @@ def _encode(name: str, known: Remembered | None) -> Record:
     if known is None:
         return Record(key, None)
     value = _MARK.pack(known.topic_id.bytes, known.memory.flushed)
-    clean = known.memory.clean
-    if clean is None:
-        return Record(key, value)
-    *numbers, epochs, producers = clean
-    return Record(key, value, (("clean", _CLEAN.pack(*numbers)), ("epochs", epochs),
-                               ("producers", producers)))
+    clean, committed = known.memory.clean, known.memory.committed
+    headers = [("committed", _COMMITTED.pack(committed))] if committed else []
+    if clean is not None:
+        *numbers, epochs, producers = clean
+        headers += [("clean", _CLEAN.pack(*numbers)), ("starts", epochs), ("producers", producers)]
+    return Record(key, value, tuple(headers))
 
 
 def _decode(record: Record) -> Remembered:
@@ -157,12 +161,22 @@ def _decode(record: Record) -> Remembered:
     if len(value) != _MARK.size:
         raise MalformedBytes(f"mark of {len(value)} bytes")
     topic_id, flushed = _MARK.unpack(value)
+    committed = headers.get("committed") or _COMMITTED.pack(0)
+    if len(committed) != _COMMITTED.size:
+        raise MalformedBytes(f"committed mark of {len(committed)} bytes")
     numbers = headers.get("clean")
     clean = None
     if numbers is not None:
         if len(numbers) != _CLEAN.size:
             raise MalformedBytes(f"clean stop of {len(numbers)} bytes")
-        clean = CleanStop._make((*_CLEAN.unpack(numbers), headers.get("epochs") or b"",
+        clean = CleanStop._make((*_CLEAN.unpack(numbers), _epochs(headers),
                                  headers.get("producers") or b""))
     known_id = UUID(bytes=topic_id) if any(topic_id) else ZERO_UUID
-    return Remembered(known_id, Memory(flushed, clean))
+    return Remembered(known_id, Memory(flushed, clean, committed=_COMMITTED.unpack(committed)[0]))
+
+
+def _epochs(headers: dict[str, bytes | None]) -> bytes:
+    starts = headers.get("starts")
+    if starts is None:
+        return EpochHistory.decode_old(headers.get("epochs") or b"").encode()
+    return starts

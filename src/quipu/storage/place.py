@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from quipu.model.ids import ZERO_UUID
+from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId
 from quipu.runtime.disk import Disk
 from quipu.storage.segment import OpenSegments
 
@@ -17,6 +17,7 @@ class Place:
     directory: str
     name: str
     topic_id: UUID = ZERO_UUID
+    node_id: NodeId = NO_NODE  # whose files these are: told by the checkpoints that it writes
     opened: OpenSegments = field(default_factory=OpenSegments)  # shared by the logs of a node
 
 
@@ -30,7 +31,7 @@ class CleanStop(NamedTuple):
     log_end: int
     log_start_offset: int
     oldest_ms: int  # of the newest record in the oldest segment
-    epochs: bytes  # as in a checkpoint
+    epochs: bytes  # as in a checkpoint, key `starts`
     producers: bytes
 
 
@@ -40,6 +41,7 @@ class Memory(NamedTuple):
     flushed: int = 0  # log offsets below are durable: if they are not there, something is wrong
     clean: CleanStop | None = None  # how it was closed last; true if its files agree
     is_current: bool = False  # the node was stopped in order: no need to ask the files
+    committed: int = 0  # log offsets below were on every serving replica; never above `flushed`
 
 
 NOTHING: Final = Memory()

@@ -101,6 +101,20 @@ def read_stored(segments: Sequence[Segment], log_offset: int) -> Iterator[Stored
             yield batch
 
 
+def offset_at(segments: Sequence[Segment], log_offset: int) -> Offset | None:
+    """The client offset that belongs to `log_offset`; None if no batch there is kept."""
+    number = bisect_right(segments, log_offset, key=_base_log) - 1
+    if number < 0:
+        return None
+    segment = segments[number]
+    for batch in walk(segment, segment.find_log_offset(log_offset)):
+        header = batch.header
+        if header.next_log_offset > log_offset:
+            inside = log_offset - header.log_offset if header.batch_type == DATA else 0
+            return Offset(header.base_offset + inside)
+    return None
+
+
 def walk(segment: Segment, position: int) -> Iterator[StoredBatch]:
     """The batches of one segment from `position` on; only their headers are looked at."""
     while position < segment.size:

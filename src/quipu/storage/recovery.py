@@ -2,7 +2,8 @@
 
 After a clean stop nothing is scanned.  Otherwise every segment without a sound index is: the
 active one, and rarely the one before it.  What a scan finds wrong is judged by one number, the
-flushed mark, known from the node's memory and from the checkpoints in the log itself:
+flushed mark, known from the node's memory, from the checkpoints that this node wrote into the log
+(C1), and from the order in which segments are sealed (R1):
 
     at or after the mark   a torn tail: nobody was promised it.  The log is cut there, and the
                            bytes are kept beside it as <base>.torn-<ms>
@@ -140,7 +141,7 @@ class _Recovery:
     state: LogState = field(default_factory=LogState)
 
     def run(self) -> Recovered:
-        self.flushed = max(self.flushed, self._flushed_by_checkpoints())
+        self.flushed = max(self.flushed, self._flushed_by_files())
         number = 0
         while number < len(self.segments) - 1:
             segment, after = self.segments[number], self.segments[number + 1]
@@ -153,11 +154,15 @@ class _Recovery:
             number += 1
         return self._open_active()
 
-    def _flushed_by_checkpoints(self) -> int:
-        """The mark that the last checkpoint in the log carries; 0 if none can be read."""
-        bases = [segment.base_log for segment in reversed(self.segments[-2:])]
-        last = first_checkpoint(self.place.disk, self.place.directory, bases)
-        return last.flushed if last is not None else 0
+    def _flushed_by_files(self) -> int:
+        """The mark that the files themselves tell."""
+        last = self.segments[-2:]
+        mark = last[0].base_log if len(last) == 2 else 0  # R1
+        for segment in last:
+            found = first_checkpoint(self.place.disk, self.place.directory, [segment.base_log])
+            if found is not None and found.is_of(self.place.node_id):
+                mark = max(mark, found.flushed)
+        return mark
 
     def _seal(self, segment: Segment, after: Segment) -> bool:
         """Check a complete segment without a sound index; True if the log must end in it."""

@@ -134,8 +134,13 @@ class Segment:
         return self.max_timestamp if self.max_timestamp != NO_TIMESTAMP else self.created_ms
 
     @property
+    def stem(self) -> str:
+        """Its path without what comes after the number."""
+        return self.path.removesuffix(LOG_SUFFIX)
+
+    @property
     def index_path(self) -> str:
-        return self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+        return self.stem + INDEX_SUFFIX
 
     @property
     def summary(self) -> Summary:
@@ -325,17 +330,18 @@ class Segment:
             visit(batch)
             run = scan.skim(mark_due=self.index_due, mark_interval=self.index_interval)
             if run is not None:
-                self._index_run(run)
+                self.index_run(run)
                 visit(run)
         self.log_end = scan.log_end
         self.end_offset = scan.end_offset if scan.end_offset is not None else 0
         return scan
 
-    def _index_run(self, run: Run) -> None:
+    def index_run(self, run: Run, *, shift: int = 0) -> None:
+        """Add the entries of a run whose positions count from `shift`."""
         newest = self.max_timestamp
         for offset, log_offset, position, timestamp in run.marks:
             self.max_timestamp = max(newest, timestamp)
-            self.add_entry(offset, log_offset, position)
+            self.add_entry(offset, log_offset, shift + position)
         self.max_timestamp = max(newest, run.max_timestamp)
 
     def rebuild_index(self) -> Index:

@@ -77,25 +77,47 @@ class Segments(list[Segment]):
         del self[:count]
         disk.submit(lambda: remove_all(disk, paths), _ignore)
 
-    def cut(self, number: int, position: int) -> None:
+    def cut(self, number: int, position: int, *, suffix: str) -> list[str]:
         """Remove everything from `position` in segment `number` on.  All files are closed after.
 
-        The inode of a file that may be mapped is left as it is (S4): a shorter copy replaces it.
+        What is removed is kept in files whose names end in `suffix`; gives their paths.  The
+        inode of a file that may be mapped is left as it is (S4): a shorter copy replaces it.
         """
-        disk = self._place.disk
+        disk, kept = self._place.disk, []
         for segment in reversed(self[number + 1 :]):
             segment.close()
-            remove_all(disk, [segment.index_path, segment.path])
+            remove_all(disk, [segment.index_path])
+            disk.rename(segment.path, segment.stem + suffix)
+            kept.append(segment.stem + suffix)
         last = self[number]
+        size = last.size
         for segment in self:
             segment.close()
         remove_all(disk, [last.index_path])
-        unfinished = last.path + UNFINISHED_SUFFIX
-        disk.copy(last.path, unfinished, start=0, end=position)
-        disk.rename(unfinished, last.path)
+        if position < size:
+            disk.copy(last.path, last.stem + suffix, start=position, end=size)
+            kept.append(last.stem + suffix)
+            unfinished = last.path + UNFINISHED_SUFFIX
+            disk.copy(last.path, unfinished, start=0, end=position)
+            disk.rename(unfinished, last.path)
         disk.sync_directory(self._place.directory)
         self.clear()
         self.complete_size = 0
+        return kept[::-1]
+
+    def drop_all(self) -> None:
+        """Remove every segment, oldest first; the bytes of their files go later (Q1)."""
+        disk, paths = self._place.disk, []
+        for segment in self:
+            segment.close()
+            remove_all(disk, [segment.index_path])  # at once: the name may be used again
+            disk.rename(segment.path, segment.path + DELETED_SUFFIX)
+            paths.append(segment.path + DELETED_SUFFIX)
+        if paths:
+            disk.sync_directory(self._place.directory)
+        self.clear()
+        self.complete_size = 0
+        disk.submit(lambda: remove_all(disk, paths), _ignore)
 
     def close(self) -> None:
         for segment in self:

@@ -45,7 +45,7 @@ def changed(path: Path, batch_position: int, position: int, value: bytes) -> Non
     (28, struct.pack(">i", 2), ("leader_epoch: A 1, B 2",)),
     (16, struct.pack(">q", 7), ("base_offset: A 6, B 7",)),
     (33, struct.pack(">I", 5), ("crc: A 0x78fe8e24, B 0x00000005",
-                                "B has a bad body checksum, at position 156 of {b}")),
+                                "B has a bad body checksum, at position 168 of {b}")),
 ])
 def test_the_first_difference_is_named(
     tmp_path: Path, position: int, value: bytes, how: tuple[str, ...]
