@@ -66,6 +66,8 @@ class NodeWorld:
     def __init__(self, seed: int, *, tell: Callable[[str], None] | None = None) -> None:
         self.world = World(seed, tell=tell)
         self.plan = plan_of(self.world)
+        if self.plan.malice.full_disks:
+            self.world.allowed_errors = ("no space left",)
         self.load = Load()
         self.consumers: list[Consumer] = []
         for index in range(self.plan.nodes):

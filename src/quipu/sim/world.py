@@ -12,6 +12,7 @@ Invariants
     G2  after every step every checker looks at the machine that made it
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -179,7 +180,7 @@ class World:
         self.machines: dict[str, Machine] = {}
         self.checkers: list[Checker] = []
         self.processes: list[Process] = []
-        self.allowed_errors: tuple[str, ...] = ()  # beginnings of log lines that faults explain
+        self.allowed_errors: tuple[str, ...] = ()  # parts of log lines that faults explain
         self.outside = Process(self.loop, "outside")  # clients and faults; it never dies
         self.processes.append(self.outside)
         self.loop.after_step = self._after_step
@@ -196,6 +197,12 @@ class World:
     def run(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run something outside of all machines; if it fails, so does the world."""
         self.outside.run(self._guarded(coroutine, name), name)
+
+    def run_on(self, machine: Machine, coroutine: Coroutine[Any, Any, None], name: str
+               ) -> asyncio.Task[None]:
+        """Run something in the process of `machine`, as a part of it; it may vanish with it."""
+        assert machine.process is not None
+        return machine.process.run(self._guarded(coroutine, name), name)
 
     async def _guarded(self, work: Awaitable[None], name: str) -> None:
         try:
@@ -249,8 +256,10 @@ class World:
             return
         text = record.getMessage()
         self.trace.add(self.loop.now, owner.name, record.levelname.lower(), text)
-        if record.levelno >= logging.ERROR and not text.startswith(self.allowed_errors):
-            error = record.exc_info[1] if record.exc_info else None
+        error = record.exc_info[1] if record.exc_info else None
+        told = f"{text} {error!r}"
+        if record.levelno >= logging.ERROR and not any(
+                each in told for each in self.allowed_errors):
             self._failure = self._failure or Violation(f"{owner.name} logged: {text}: {error!r}")
             self._failure.__cause__ = error
 

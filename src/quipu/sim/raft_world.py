@@ -1,0 +1,307 @@
+"""A world of quorums: the real Raft core and its real driver, on simulated disks and links.
+
+What is replicated is a list of words.  Clients propose words, each once, and ask for barriers;
+voters come and go.
+
+Checkers
+    one-leader-per-term      nobody leads in a term in which somebody else did
+    states-agree             every state is a prefix of one list of words, and each index decided
+                             the same words everywhere
+    applied-grows            an index is applied once, after all before it
+    decided-once             a word that was acknowledged is in the list, and no word is twice
+    barriers-see             after a barrier, what was acknowledged before it is there
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from quipu.broker.quorum import NotController, Quorum, QuorumConfig
+from quipu.model.ids import NodeId, RaftIndex
+from quipu.model.settings import BrokerSettings
+from quipu.model.settings_sources import broker_settings, from_assignments
+from quipu.runtime.peer_net import Identity
+from quipu.sim.nemesis import Malice, Nemesis
+from quipu.sim.world import Machine, Violation, World
+from quipu.storage.config import LogConfig
+from quipu.storage.data_directory import DataDirectory
+
+PEER_PORT: Final = 9192
+LOG_NAME: Final = "__cluster-0"
+LOG_ID: Final = UUID(int=1)
+LEADER_SECONDS_MAX: Final = 20.0
+CONVERGE_SECONDS_MAX: Final = 40.0
+
+
+class Ledger:
+    """The one list of words that all states are prefixes of; the checkers live here."""
+
+    def __init__(self) -> None:
+        self.words: list[bytes] = []
+        self.acked: dict[bytes, RaftIndex] = {}
+        self.leaders: dict[int, str] = {}
+        self._places: dict[bytes, int] = {}
+        self._decided: dict[int, tuple[bytes, ...]] = {}
+
+    def decided(self, who: str, index: int, commands: tuple[bytes, ...]) -> None:
+        known = self._decided.setdefault(index, commands)
+        if known != commands:
+            raise Violation(f"states-agree: {who} decided {commands} at {index}, others {known}")
+
+    def has(self, who: str, place: int, word: bytes) -> None:
+        """`who` has `word` as number `place` of its list."""
+        if place < len(self.words):
+            if self.words[place] != word:
+                raise Violation(
+                    f"states-agree: {who} has {word!r} at {place}, others {self.words[place]!r}")
+            return
+        if word in self._places:
+            raise Violation(f"decided-once: {word!r} at {self._places[word]} and at {place}")
+        self._places[word] = place
+        self.words.append(word)
+
+    def acknowledged(self, word: bytes, index: RaftIndex) -> None:
+        if word not in self._places:
+            raise Violation(f"decided-once: {word!r} was acknowledged at {index}, no state has it")
+        self.acked[word] = index
+
+    def acked_end(self) -> int:
+        """How long a list must be to hold everything that was acknowledged."""
+        return max((self._places[word] for word in self.acked), default=-1) + 1
+
+    def leads(self, who: str, term: int) -> None:
+        if self.leaders.setdefault(term, who) != who:
+            raise Violation(f"one-leader-per-term: {who} and {self.leaders[term]} in {term}")
+
+
+class Words:
+    """A state machine: a list of words."""
+
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        self.words: list[bytes] = []
+        self.index = 0
+        self._name = name
+        self._ledger = ledger
+
+    def apply(self, index: RaftIndex, commands: Sequence[bytes]) -> None:
+        if index <= self.index:
+            raise Violation(f"applied-grows: {self._name} applied {index} after {self.index}")
+        self.index = index
+        self._ledger.decided(self._name, index, tuple(bytes(each) for each in commands))
+        for command in commands:
+            self._ledger.has(self._name, len(self.words), bytes(command))
+            self.words.append(bytes(command))
+
+    def snapshot(self) -> Iterable[bytes]:
+        return list(self.words)
+
+    def restore(self, items: Iterable[bytes]) -> None:
+        self.words = []
+        for item in items:
+            self._ledger.has(self._name, len(self.words), bytes(item))
+            self.words.append(bytes(item))
+
+    def leadership(self, is_leader: bool) -> None:  # noqa: FBT001 as the protocol has it
+        """Seen by the checkers after the step."""
+
+
+class QuorumProgram:
+    """A `Program`: a directory, a quorum, and the ways to the others."""
+
+    def __init__(self, machine: Machine, ids: dict[str, int], voters: int, ledger: Ledger) -> None:
+        self.state = Words(machine.name, ledger)
+        self.quorum: Quorum
+        self._machine = machine
+        self._ids = ids
+        self._voters = tuple(NodeId(node_id) for node_id in list(ids.values())[:voters])
+
+    async def start(self) -> None:
+        machine = self._machine
+        rng = machine.dice.fork(f"boot/{machine.boots}")
+        node_id = NodeId(self._ids[machine.name])
+        self._directory = DataDirectory.open(machine.disk, "data", machine.clock)
+        log = self._directory.open_log(
+            LOG_NAME, LogConfig(flush_messages=1, retention_ms=-1, retention_bytes=-1,
+                                segment_bytes=8_000), topic_id=LOG_ID)
+        self._peers = machine.door.peers(
+            Identity(node_id, machine.name, rng.uuid()), _settings(machine.name), rng)
+        for name, other in self._ids.items():
+            self._peers.know(NodeId(other), name, PEER_PORT)
+        self.quorum = Quorum(
+            self.state, QuorumConfig(node_id=node_id, voters=self._voters,
+                                     election_timeout_ms=300, heartbeat_interval_ms=60),
+            log=log, clock=machine.clock, rng=rng, peers=self._peers)
+        await self._peers.start()
+        await self.quorum.start()
+
+    async def stop(self) -> None:
+        await self.quorum.stop(transfer=True)
+        await self._peers.stop()
+        self._directory.close()
+
+
+def _settings(host: str) -> BrokerSettings:
+    return broker_settings(from_assignments([f"peer.listener={host}:{PEER_PORT}"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one seed's world looks like."""
+
+    nodes: int
+    voters: int  # of them, to begin with
+    fault_seconds: float
+    changes: bool  # voters come and go
+    malice: Malice
+
+
+class RaftWorld:
+    """Quorums, proposers and faults."""
+
+    def __init__(self, seed: int, *, tell: Callable[[str], None] | None = None) -> None:
+        self.world = World(seed, tell=tell)
+        self.plan = plan_of(self.world)
+        self.ledger = Ledger()
+        self._goes_on = True
+        self._ids = {f"n{number}": number for number in range(1, self.plan.nodes + 1)}
+        for name in self._ids:
+            self.world.machine(name, partial(
+                QuorumProgram, ids=self._ids, voters=self.plan.voters, ledger=self.ledger))
+        self.nemesis = Nemesis(self.world, self.plan.malice)
+        self.world.checkers.append(self)
+
+    def look(self, machine: Machine | None) -> None:
+        """One leader per term."""
+        if machine is not None and machine.is_up:
+            quorum = quorum_of(machine)
+            if quorum.is_leader:
+                self.ledger.leads(machine.name, quorum.term)
+
+    def run(self) -> None:
+        """Both phases; raises `Violation`."""
+        world = self.world
+        world.tell("plan", self.plan)
+        for machine in world.machines.values():
+            machine.boot()
+        world.run_until(lambda: self._leader() is not None, LEADER_SECONDS_MAX, "led")
+        for number in range(3):
+            world.run(self._propose(f"p{number}"), f"p{number}")
+        world.run(self._ask_barriers(), "barriers")
+        if self.plan.changes:
+            world.run(self._change_voters(), "changes")
+        world.run(self.nemesis.run(), "nemesis")
+        world.run_for(self.plan.fault_seconds)
+        self.nemesis.heal()
+        before = len(self.ledger.acked)
+        world.run_until(lambda: len(self.ledger.acked) >= before + 5, CONVERGE_SECONDS_MAX, "led")
+        self._goes_on = False
+        world.run_for(2.0)
+        world.run_until(self._converged, CONVERGE_SECONDS_MAX, "converged")
+
+    def _leader(self) -> Machine | None:
+        for machine in self.world.machines.values():
+            if machine.is_running and machine.is_up and quorum_of(machine).is_leader:
+                return machine
+        return None
+
+    def _converged(self) -> bool:
+        machines = self.world.machines.values()
+        return all(machine.is_up for machine in machines) and all(
+            words_of(machine) == self.ledger.words for machine in machines)
+
+    # -- clients
+
+    async def _propose(self, name: str) -> None:
+        """One word after another, each proposed once, wherever the leader seems to be."""
+        dice = self.world.dice.fork(f"client/{name}")
+        number = 0
+        while self._goes_on:
+            await asyncio.sleep(dice.between(0.002, 0.08))
+            machine = self._leader()
+            if machine is None or not self._goes_on:
+                continue
+            words = [f"{name}-{number + index}".encode() for index in range(1 + dice.below(3))]
+            number += len(words)
+            task = self.world.run_on(machine, self._decide(machine, words), name)
+            await asyncio.wait([task], timeout=dice.between(0.2, 3.0))
+
+    async def _decide(self, machine: Machine, words: list[bytes]) -> None:
+        """In the process of a node: propose, and note the answer."""
+        try:
+            index = await quorum_of(machine).propose(words)
+        except NotController:
+            return
+        machine.tell("decided", f"{index} {words[0].decode()}")
+        for word in words:
+            self.ledger.acknowledged(word, index)
+
+    async def _ask_barriers(self) -> None:
+        dice = self.world.dice.fork("barriers")
+        while self._goes_on:
+            await asyncio.sleep(dice.between(0.05, 0.3))
+            running = [each for each in self.world.machines.values()
+                       if each.is_running and each.is_up]
+            if running:
+                machine = dice.choose(running)
+                self.world.run_on(machine, self._barrier(machine), "barrier")
+
+    async def _barrier(self, machine: Machine) -> None:
+        wanted = self.ledger.acked_end()
+        try:
+            await quorum_of(machine).barrier()
+        except NotController:
+            return
+        if len(words_of(machine)) < wanted:
+            raise Violation(f"barriers-see: {machine.name} has {len(words_of(machine))} words, "
+                            f"{wanted} were acknowledged before its barrier")
+
+    async def _change_voters(self) -> None:
+        """Now and then, one voter more or less."""
+        dice = self.world.dice.fork("changes")
+        while self._goes_on:
+            await asyncio.sleep(dice.between(0.5, 2.0))
+            machine = self._leader()
+            if machine is None or not self._goes_on:
+                continue
+            voters = set(quorum_of(machine).voters)
+            one = NodeId(dice.choose(list(self._ids.values())))
+            voters ^= {one}
+            if voters and len(voters) >= min(3, self.plan.voters):
+                self.world.run_on(machine, self._change(machine, sorted(voters)), "change")
+
+    async def _change(self, machine: Machine, voters: list[NodeId]) -> None:
+        machine.tell("voters", voters)
+        try:
+            await quorum_of(machine).change_voters(voters)
+        except NotController:
+            return
+        machine.tell("changed", voters)
+
+
+def quorum_of(machine: Machine) -> Quorum:
+    program = machine.program
+    assert isinstance(program, QuorumProgram)
+    return program.quorum
+
+
+def words_of(machine: Machine) -> list[bytes]:
+    program = machine.program
+    assert isinstance(program, QuorumProgram)
+    return program.state.words
+
+
+def plan_of(world: World) -> Plan:
+    """Everything about a world that is decided before it begins."""
+    dice = world.dice.fork("plan")
+    nodes = dice.choose([1, 3, 3, 4, 5, 5])
+    voters = nodes if nodes < 4 else dice.choose([3, nodes])
+    return Plan(
+        nodes=nodes, voters=voters, fault_seconds=dice.between(4, 9),
+        changes=nodes > 3 and dice.flip(0.6),
+        malice=Malice(
+            down_max=dice.choose([1, 1, 2, nodes]), pause_min=0.05, pause_max=1.2,
+            pauses=dice.flip(0.8), cuts=dice.flip(0.8), storms=dice.flip(0.8),
+            slow_disks=dice.flip(0.5), outages=dice.flip(0.3)))
