@@ -8,6 +8,7 @@ committed).  Whoever drives it (broker/replication) carries the effects out, in 
     messages.py   what replicas tell each other             codec.py   the same as bytes
     standing.py   what its parts share: the log as it sees it, the epoch, what is committed
     recovery.py   a new head: who has the longest log, and getting what it holds
+    flow.py       what passes through a node: batches down, acks up, what is committed
     outbound.py   sending to the next node; windows, sessions, going back
     inbound.py    receiving from the node before; gaps, cuts, beginning anew
     history.py    where two logs part

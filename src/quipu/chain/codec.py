@@ -17,9 +17,9 @@ of the frame.
 Not here: what a message means (messages.py), whether an entry is a batch (storage checks it).
 """
 
+import struct
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from struct import error as StructError
 from typing import Final, NamedTuple
 
 from quipu.chain.messages import (
@@ -128,7 +128,7 @@ def decode(frame: memoryview, position: int = 0) -> tuple[Addressed, int]:
             _check_address(partition, epoch)
             message = (Describe if kind == DESCRIBE else Fenced)(Epoch(epoch))
             return Addressed(topic_id, partition, message), position + _PLAIN.size
-    except (IndexError, StructError) as error:
+    except (IndexError, struct.error) as error:
         raise MalformedBytes(f"chain message at {position} is cut short: {error}") from error
     raise MalformedBytes(f"chain message of unknown kind {kind} at {position}")
 

@@ -2,7 +2,8 @@
 
 Invariants
     N1  `committed` never shrinks, and never passes the end of the log
-    N2  `claimed` never shrinks within an epoch: what was acknowledged stays acknowledged
+    N2  `claimed` never shrinks within an epoch (what was acknowledged stays acknowledged), unless
+        the log is cut, which in mid-epoch befalls only members that nobody counts on
     N3  a session number is used once, over all lives of a node
 """
 
@@ -40,19 +41,22 @@ class LogView(Protocol):
 
     @property
     def last_epoch(self) -> Epoch:
-        """Of the last batch; NO_EPOCH if none has one.  Cheap: asked for every message."""
+        """Of the last batch (not: of the next one to come); NO_EPOCH if none has one.
+
+        Cheap: asked for every message.
+        """
         ...
 
     def epochs(self) -> list[tuple[Epoch, LogOffset]]:
-        """Every epoch in the log and where it begins, oldest first."""
+        """Every epoch that has a batch in the log, and where it begins, oldest first."""
         ...
 
 
 class Standing:
     """One replica's log and place; its parts hold on to it."""
 
-    __slots__ = ("_session", "claimed", "committed", "epoch", "log", "node_id", "replica_set",
-                 "state", "window_size")
+    __slots__ = ("_session", "claimed", "committed", "epoch", "is_leading", "is_recovering", "log",
+                 "node_id", "replica_set", "state", "upstream", "window_size")
 
     def __init__(
         self, node_id: NodeId, log: LogView, *, committed: Mark, life: int, window_size: int
@@ -65,8 +69,11 @@ class Standing:
         self.replica_set: ReplicaSet | None = None
         self.epoch = NO_EPOCH
         self.state: MemberState | None = None  # of this node, in `replica_set`
+        self.is_recovering = False  # about to lead
+        self.is_leading = False
         self.committed = min(committed, self.end)  # N1: a crash may have taken more than was said
-        self.claimed = BEGIN
+        self.claimed = BEGIN  # what this node acknowledges: itself, and everybody after it
+        self.upstream = BEGIN  # what everybody before it has; FAR at the head
         self._session = life * _SESSIONS_PER_LIFE
 
     @property
