@@ -31,10 +31,10 @@ check: setup  ## lint, types, floors, and generated pages that are up to date; c
 bench: setup  ## speed, as ratios to this machine's own limits
 	@$(RUN) tools/bench.py
 
-sim: setup  ## storage under crashes, from SEED=n; the same seed is the same run
-	@$(RUN) tools/sim.py --seed $(SEED)
+sim: setup  ## simulated worlds and storage under faults, from SEED=n; the same seed is the same run
+	@$(RUN) tools/sim.py --seed $(SEED) $(if $(TRACE),--trace)
 
-soak: setup  ## kill -9, hostile bytes and fuzzing for MINUTES=n
+soak: setup  ## fresh seeds of the simulator, kill -9, hostile bytes and fuzzing for MINUTES=n
 	@$(RUN) tools/soak.py --minutes $(MINUTES)
 
 docs: setup  ## write the generated pages anew

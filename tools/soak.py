@@ -1,8 +1,9 @@
 """`make soak MINUTES=n`: what the tests do, for longer and with fresh chance each time.
 
-    a third of the time   kill -9 under load, by a new seed each round
-    a third               hostile frames, with fresh examples
-    a third               coverage-guided fuzzing of every parser, in equal shares
+    a quarter of the time   simulated worlds, by seeds that nobody has seen yet
+    a quarter               kill -9 under load, by a new seed each round
+    a quarter               hostile frames, with fresh examples
+    a quarter               coverage-guided fuzzing of every parser, in equal shares
 
 The first failure ends the run with the command that repeats it.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 KILL_ROUNDS = 40
 HOSTILE_EXAMPLES = 2_000
+SIM_SEEDS = 50  # of each world, in one go
 
 
 def run(command: list[str], environment: dict[str, str], *, directory: Path = REPOSITORY) -> None:
@@ -30,6 +32,17 @@ def run(command: list[str], environment: dict[str, str], *, directory: Path = RE
     done = subprocess.run(command, cwd=directory, env=variables, check=False)
     if done.returncode != 0:
         sys.exit(f"soak: failed; repeat: {words}")
+
+
+def simulate(deadline: float, chance: random.Random) -> None:
+    """Run worlds of fresh seeds until the time is over; at least once."""
+    worlds = [word for name in ("raft", "chain", "node") for word in ("--world", name)]
+    while True:
+        seed = chance.randrange(1 << 30)
+        run([sys.executable, "tools/sim.py", *worlds, "--seed", str(seed),
+             "--count", str(SIM_SEEDS)], {})
+        if time.monotonic() > deadline:
+            return
 
 
 def kill(deadline: float, chance: random.Random) -> None:
@@ -68,14 +81,17 @@ def main() -> int:
     """Spend the minutes."""
     parser = argparse.ArgumentParser(description="Tests for longer, with fresh chance.")
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--seed", type=int, default=None, help="chance of the kill tests")
+    parser.add_argument("--seed", type=int, default=None,
+                        help="chance of the simulated worlds and of the kill tests")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
-    third = arguments.minutes * 60 / 3
+    share = arguments.minutes * 60 / 4
     print(f"soak: {arguments.minutes:g} minutes, seed {seed}", flush=True)
-    fuzz(third)
-    kill(time.monotonic() + third, random.Random(seed))
-    hostile(time.monotonic() + third)
+    chance = random.Random(seed)
+    simulate(time.monotonic() + share, chance)
+    fuzz(share)
+    kill(time.monotonic() + share, chance)
+    hostile(time.monotonic() + share)
     return 0
 
 

@@ -1,13 +1,23 @@
-"""Checkers of stored logs: each looks at what one machine has changed in its last step.
+"""Checkers of what nodes have stored: each step, what one machine has changed is looked at.
 
-    LogsAgree   logs are dense; the same epoch and log offset always mean the same batch; what was
-                committed once is what every log has below its own committed offset
+    dense-offsets        log offsets and client offsets follow each other without a gap, and epochs
+                         only grow
+    same-batch           the same epoch and log offset mean the same batch, wherever it is stored
+    committed-stays      what is committed on one node is what every node has below its own
+                         committed offset, and that offset never falls while a process lives
+    one-head-per-epoch   in an epoch, one process of one machine takes writes, and no other ever
+    successor-is-prefix  of two neighbours that serve in one epoch, the log of the later is the
+                         beginning of the log of the earlier (V22)
+    in-flight            what only the earlier has is what is on its way: nothing of it is
+                         committed; whatever is, every serving member has kept (V22)
 
-They read what nodes have stored, through the same eyes as the nodes; what clients see is checked
+They read what nodes have stored through the same eyes as the nodes; what clients see is checked
 by `History`.  Views of partitions come from the world, which knows where nodes keep them.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from quipu.model.ids import LogOffset
@@ -21,7 +31,12 @@ class PartitionView(NamedTuple):
 
     name: str
     log: Log
-    committed_log: int  # everything below is committed, as far as this machine knows
+    kept_end: int  # what a power loss would not take
+    committed: int  # log offsets below are committed, as far as this machine knows
+    epoch: int
+    is_serving: bool
+    is_leading: bool
+    serving: tuple[str, ...]  # machines, in the order of the chain
 
 
 Views = Callable[[Machine], Iterable[PartitionView]]
@@ -33,79 +48,152 @@ class _Batch(NamedTuple):
     next_log: int
 
 
-class LogsAgree:
-    """One history per partition, of which every log has a part."""
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """What was last seen of one partition on one machine."""
 
-    def __init__(self, views: Views, *, reigns: bool = True) -> None:
+    boot: int
+    end: int = 0
+    start: int = 0
+    kept_end: int = 0
+    committed: int = 0
+    epoch: int = -1
+    is_serving: bool = False
+    is_leading: bool = False
+    batches: dict[int, _Batch] = field(default_factory=dict)  # by log offset, in order
+
+    def mark(self) -> tuple[int, ...]:
+        return (self.end, self.start, self.kept_end, self.committed, self.epoch,
+                self.is_serving, self.is_leading)
+
+
+class StoredLogs:
+    """All of the above, for every partition of a world."""
+
+    def __init__(self, views: Views) -> None:
+        self.committed_end: dict[str, int] = {}
         self._views = views
-        self._reigns = reigns  # does every process write in an epoch of its own?
+        self._seen: dict[tuple[str, str], _Seen] = {}
         self._written: dict[str, dict[tuple[int, int], _Batch]] = {}  # by epoch and log offset
         self._committed: dict[str, dict[int, _Batch]] = {}  # by log offset
-        self._seen: dict[tuple[str, str], tuple[int, int, int]] = {}
-        self.committed_end: dict[str, int] = {}
+        self._heads: dict[tuple[str, int], tuple[str, int]] = {}
 
     def look(self, machine: Machine | None) -> None:
         if machine is None or not machine.is_up:
             return
         for view in self._views(machine):
-            log = view.log
-            mark = (log.log_end, view.committed_log, log.segments[0].base_log)
             key = (machine.name, view.name)
-            before = self._seen.get(key)
-            if before != mark:
-                self._seen[key] = mark
-                self._look_at(machine, view, before)
+            seen = self._seen.get(key)
+            if seen is None or seen.boot != machine.boots:
+                seen = self._seen[key] = _Seen(machine.boots)
+            log = view.log
+            mark = (log.log_end, log.segments[0].base_log, view.kept_end, view.committed,
+                    view.epoch, view.is_serving, view.is_leading)
+            if seen.mark() != mark:
+                self._look_at(machine, view, seen)
 
-    def forget(self, machine: Machine) -> None:
-        """It will start anew: look at all that it has."""
-        for key in [each for each in self._seen if each[0] == machine.name]:
-            del self._seen[key]
+    def _look_at(self, machine: Machine, view: PartitionView, seen: _Seen) -> None:
+        where = f"{machine.name} {view.name}"
+        if view.committed < seen.committed:
+            raise Violation(f"committed-stays: {where}: {view.committed} after {seen.committed}")
+        if view.committed > view.log.log_end:
+            raise Violation(f"committed-stays: {where} ends at {view.log.log_end}, "
+                            f"committed is {view.committed}")
+        self._read(where, view, seen)
+        self._compare_committed(where, view, seen)
+        seen.kept_end, seen.epoch = view.kept_end, view.epoch
+        seen.is_serving, seen.is_leading = view.is_serving, view.is_leading
+        if view.is_leading:
+            self._one_head(where, machine, view)
+        if view.is_serving:
+            self._in_chain(machine, view)
 
-    def _look_at(
-        self, machine: Machine, view: PartitionView, before: tuple[int, int, int] | None
-    ) -> None:
-        log, name = view.log, view.name
-        where = f"{machine.name} {name}"
-        if view.committed_log > log.log_end:
-            raise Violation(f"committed is stored: {where} ends at {log.log_end}, "
-                            f"committed {view.committed_log}")
-        is_longer = before is not None and before[0] <= log.log_end and before[2] == mark_start(log)
-        start = before[0] if before is not None and is_longer else log.segments[0].base_log
-        if before is not None and is_longer:
-            start = min(start, before[1])
-        written = self._written.setdefault(name, {})
-        committed = self._committed.setdefault(name, {})
+    # -- one log
+
+    def _read(self, where: str, view: PartitionView, seen: _Seen) -> None:
+        """Bring `seen.batches` up to date, and compare what is new with all that was written."""
+        log = view.log
+        end, start = int(log.log_end), int(log.segments[0].base_log)
+        batches = seen.batches
+        if start != seen.start:
+            batches.clear()
+        while batches and next(reversed(batches.values())).next_log > end:
+            batches.popitem()
+        known = next(reversed(batches)) if batches else None
+        if known is not None:
+            first = next(log.read_stored(LogOffset(known))).header
+            if _batch_of(first) != batches[known] or first.log_offset != known:
+                batches.clear()  # it was cut and written again
+        after = next(reversed(batches.values())).next_log if batches else start
         last: StoredHeader | None = None
-        for stored in log.read_stored(LogOffset(start)):
-            header = stored.header
-            self._dense(where, last, header)
-            last = header
-            batch = _Batch(header.leader_epoch, header.header_crc, header.next_log_offset)
-            if self._reigns:
-                _same("same epoch and offset, same batch", where, header,
-                      batch, written.setdefault((header.leader_epoch, header.log_offset), batch))
-            if header.next_log_offset <= view.committed_log:
-                _same("committed never changes", where, header,
-                      batch, committed.setdefault(header.log_offset, batch))
-        self.committed_end[name] = max(self.committed_end.get(name, 0), view.committed_log)
+        written = self._written.setdefault(view.name, {})
+        if after < end:
+            for stored in log.read_stored(LogOffset(after)):
+                header = stored.header
+                _dense(where, last, header, after)
+                last = header
+                batch = batches[header.log_offset] = _batch_of(header)
+                _same("same-batch", where, header.log_offset, batch,
+                      written.setdefault((header.leader_epoch, header.log_offset), batch))
+        seen.end, seen.start = end, start
 
-    def _dense(self, where: str, last: StoredHeader | None, header: StoredHeader) -> None:
-        if last is None:
-            return
-        if header.log_offset != last.next_log_offset or header.base_offset != last.next_offset:
-            raise Violation(f"offsets are dense: {where}: {header.log_offset}/{header.base_offset} "
-                            f"follows {last.next_log_offset}/{last.next_offset}")
-        if header.leader_epoch < last.leader_epoch:
-            raise Violation(f"epochs grow: {where}: {header.leader_epoch} at {header.log_offset} "
-                            f"follows {last.leader_epoch}")
+    def _compare_committed(self, where: str, view: PartitionView, seen: _Seen) -> None:
+        committed = self._committed.setdefault(view.name, {})
+        for offset, batch in reversed(seen.batches.items()):
+            if batch.next_log <= view.committed:
+                if offset < seen.committed and committed.get(offset) == batch:
+                    break  # looked at before
+                _same("committed-stays", where, offset, batch, committed.setdefault(offset, batch))
+        seen.committed = view.committed
+        if view.committed > self.committed_end.get(view.name, 0):
+            self.committed_end[view.name] = view.committed
+
+    # -- several
+
+    def _one_head(self, where: str, machine: Machine, view: PartitionView) -> None:
+        head = self._heads.setdefault((view.name, view.epoch), (machine.name, machine.boots))
+        if head != (machine.name, machine.boots):
+            raise Violation(f"one-head-per-epoch: {where}, boot {machine.boots}, leads in "
+                            f"{view.epoch}, as {head[0]}, boot {head[1]}, did")
+
+    def _in_chain(self, machine: Machine, view: PartitionView) -> None:
+        members = [(name, self._seen.get((name, view.name))) for name in view.serving]
+        for name, seen in members:
+            kept = seen.kept_end if seen is not None else 0
+            if kept < view.committed and seen is not None and seen.epoch <= view.epoch:
+                raise Violation(f"in-flight: {view.name}: {machine.name} takes {view.committed} "
+                                f"for committed in {view.epoch}, {name} has kept {kept}")
+        together = [(name, seen) for name, seen in members
+                    if seen is not None and seen.is_serving and seen.epoch == view.epoch]
+        for (earlier, one), (later, two) in pairwise(together):
+            _prefix(view.name, earlier, one, later, two)
 
 
-def mark_start(log: Log) -> int:
-    """Where the oldest segment begins."""
-    return int(log.segments[0].base_log)
+def _prefix(name: str, earlier: str, one: _Seen, later: str, two: _Seen) -> None:
+    if two.end > one.end:
+        raise Violation(f"successor-is-prefix: {name}: {later} ends at {two.end}, "
+                        f"{earlier} before it at {one.end}")
+    if two.batches:
+        last = next(reversed(two.batches))
+        if last >= one.start and one.batches.get(last) != two.batches[last]:
+            raise Violation(f"successor-is-prefix: {name}: {later} has {two.batches[last]} at "
+                            f"{last}, {earlier} before it {one.batches.get(last)}")
 
 
-def _same(rule: str, where: str, header: StoredHeader, found: _Batch, known: _Batch) -> None:
+def _batch_of(header: StoredHeader) -> _Batch:
+    return _Batch(header.leader_epoch, header.header_crc, header.next_log_offset)
+
+
+def _dense(where: str, last: StoredHeader | None, header: StoredHeader, start: int) -> None:
+    want = start if last is None else last.next_log_offset
+    if header.log_offset != want or (last is not None and header.base_offset != last.next_offset):
+        raise Violation(f"dense-offsets: {where}: {header.log_offset}/{header.base_offset} "
+                        f"follows {want}")
+    if last is not None and header.leader_epoch < last.leader_epoch:
+        raise Violation(f"dense-offsets: {where}: epoch {header.leader_epoch} at "
+                        f"{header.log_offset} follows {last.leader_epoch}")
+
+
+def _same(rule: str, where: str, offset: int, found: _Batch, known: _Batch) -> None:
     if found != known:
-        raise Violation(f"{rule}: {where} at {header.log_offset} (type {header.batch_type}): "
-                        f"{found}, elsewhere {known}")
+        raise Violation(f"{rule}: {where} at {offset}: {found}, elsewhere {known}")

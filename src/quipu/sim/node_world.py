@@ -1,7 +1,7 @@
 """A world of real nodes: several `broker.node.Node`s, Kafka clients, and faults.
 
-What the seed decides: how many nodes and partitions there are, how they flush, how large segments
-are, who produces and how, and every fault.
+What the seed decides: how many nodes, chains and partitions there are, how they flush, how large
+segments and windows are, who produces and how, and every fault.
 """
 
 import asyncio
@@ -11,10 +11,13 @@ from functools import partial
 from typing import Final
 
 from quipu.broker.node import Node
+from quipu.model.chains import MemberState
+from quipu.model.errors import Code
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_sources import broker_settings, from_assignments
-from quipu.sim.checkers import LogsAgree, PartitionView
+from quipu.sim.checkers import PartitionView, StoredLogs
 from quipu.sim.client import Client, Place
+from quipu.sim.frames import Disconnected
 from quipu.sim.history import TopicPartition
 from quipu.sim.nemesis import Malice, Nemesis
 from quipu.sim.workload import (
@@ -27,22 +30,37 @@ from quipu.sim.workload import (
     produce_plainly,
 )
 from quipu.sim.world import Machine, World
+from quipu.wire.messages.k10001_create_chain import CreateChainRequest
 
 CLIENT_PORT: Final = 9092
 PEER_PORT: Final = 9192
 DATA: Final = "data"
+VOTERS_MAX: Final = 3
+READY_SECONDS_MAX: Final = 60.0
 CONVERGE_SECONDS_MAX: Final = 60.0
+QUICK: Final = (  # virtual time is cheap, but every heartbeat is work
+    "broker.heartbeat.interval.ms=150", "broker.session.timeout.ms=1500",
+    "controller.quorum.election.timeout.ms=500", "controller.quorum.heartbeat.interval.ms=100",
+    "chain.heartbeat.interval.ms=100", "chain.cold.start.wait.ms=3000",
+    "peer.request.timeout.ms=1500", "controlled.shutdown.timeout.ms=4000",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What one seed's world looks like."""
 
-    nodes: int
+    chains: tuple[int, ...]  # how many nodes each has
     partitions: int
     fault_seconds: float
     malice: Malice
     settings: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the nodes: a-0, a-1, ..., b-0, ..."""
+        return tuple(f"{chr(ord('a') + place)}-{number}"
+                     for place, count in enumerate(self.chains) for number in range(count))
 
 
 class RealNode:
@@ -70,18 +88,24 @@ class NodeWorld:
             self.world.allowed_errors = ("no space left",)
         self.load = Load()
         self.consumers: list[Consumer] = []
-        for index in range(self.plan.nodes):
-            self.world.machine(
-                f"n{index + 1}", partial(RealNode, settings=self._settings(index)))
-        self.places = [Place(name, CLIENT_PORT) for name in self.world.machines]
+        for index, name in enumerate(self.plan.names):
+            self.world.machine(name, partial(RealNode, settings=self._settings(index, name)))
+        self.places = [Place(name, CLIENT_PORT) for name in self.plan.names]
         self.nemesis = Nemesis(self.world, self.plan.malice)
-        self.logs = LogsAgree(views, reigns=False)
+        self.logs = StoredLogs(self._views)
         self.world.checkers.append(self.logs)
 
-    def _settings(self, index: int) -> BrokerSettings:
-        return broker_settings(from_assignments([
-            f"node.name=a-{index}", f"listeners=n{index + 1}:{CLIENT_PORT}", f"log.dirs={DATA}",
-            "auto.create.topics.enable=false", *self.plan.settings]))
+    def _settings(self, index: int, name: str) -> BrokerSettings:
+        names = self.plan.names
+        settings = [f"node.id={index + 1}", f"node.name={name}",
+                    f"listeners={name}:{CLIENT_PORT}", f"log.dirs={DATA}",
+                    "auto.create.topics.enable=false", *QUICK, *self.plan.settings]
+        if len(names) > 1:
+            voters = ",".join(f"{place + 1}@{voter}:{PEER_PORT}"
+                              for place, voter in enumerate(names[:VOTERS_MAX]))
+            settings += [f"peer.listener={name}:{PEER_PORT}", f"controller.quorum.voters={voters}",
+                         "peer.secret=a secret"]
+        return broker_settings(from_assignments(settings))
 
     def client(self, name: str) -> Client:
         return Client(self.world, name, self.places)
@@ -93,7 +117,7 @@ class NodeWorld:
         for machine in world.machines.values():
             machine.boot()
         world.run(self._load(), "load")
-        world.run_until(lambda: bool(self.consumers), 30.0, "ready")
+        world.run_until(lambda: bool(self.consumers), READY_SECONDS_MAX, "ready")
         world.run(self.nemesis.run(), "nemesis")
         world.run_for(plan.fault_seconds)
         self.nemesis.heal()
@@ -102,9 +126,14 @@ class NodeWorld:
         world.run_until(self._converged, CONVERGE_SECONDS_MAX, "converged")
         self._settled()
 
+    # -- clients
+
     async def _load(self) -> None:
-        """Make the topics, then let everyone go."""
+        """Make chains and topics, then let everyone go."""
         admin = self.client("admin")
+        if len(self.plan.names) > 1:
+            for place in range(len(self.plan.chains)):
+                await self._create_chain(admin, chr(ord("a") + place))
         await create_topic(admin, self.load, "t", partitions=self.plan.partitions)
         world, dice = self.world, self.world.dice.fork("load")
         for index in range(self.plan.partitions):
@@ -112,9 +141,24 @@ class NodeWorld:
             for number in range(1 + dice.below(2)):
                 client = self.client(f"p{index}{number}")
                 world.run(self._producer(client, partition, dice.below(4)), client.name)
-            self._consume(f"c{index}", partition)
+            for number in range(1 + dice.below(2)):
+                self._consume(f"c{index}{number}", partition)
         world.run(create_topics(self.client("admin2"), self.load), "create topics")
-        await asyncio.sleep(0)
+
+    async def _create_chain(self, admin: Client, chain: str) -> None:
+        names = [name for name in self.plan.names if name.startswith(f"{chain}-")]
+        while True:
+            try:
+                answer = await admin.ask(admin.strangers(), CreateChainRequest(
+                    name=chain, node_names=names, timeout=3000), 0)
+            except Disconnected:
+                code = int(Code.NETWORK_EXCEPTION)
+            else:
+                code = answer.error_code
+                self.world.tell("chain", f"{chain} {Code(code).name} {answer.error_message or ''}")
+            if code in (Code.NONE, Code.DUPLICATE_RESOURCE):
+                return
+            await asyncio.sleep(0.3)
 
     async def _producer(self, client: Client, partition: TopicPartition, kind: int) -> None:
         if kind < 2:
@@ -127,37 +171,69 @@ class NodeWorld:
         self.consumers.append(consumer)
         self.world.run(consumer.run(), name)
 
+    # -- what nodes have
+
+    def _views(self, machine: Machine) -> Iterable[PartitionView]:
+        """The partitions of a node that has started."""
+        names = self.plan.names
+        for part in node_of(machine).broker.partitions.all():
+            if part.failed is None and part.log.is_open:
+                log, replicas = part.log, part.replica_set
+                kept = log.flushed_end if log.config.is_durable else log.log_end
+                committed = kept if part.is_alone else part.commits.committed_log
+                serving = () if replicas is None else replicas.serving
+                yield PartitionView(
+                    name=str(part.topic_partition), log=log, kept_end=kept, committed=committed,
+                    epoch=part.leader_epoch, is_serving=part.is_serving,
+                    is_leading=part.is_leading and not part.is_fresh,
+                    serving=tuple(names[node_id - 1] for node_id in serving))
+
     def _converged(self) -> bool:
-        """Every node is up, and every reader has read to the end that everyone knows."""
+        """Everyone serves, logs are the same everywhere, and readers have read to the end."""
+        machines = self.world.machines.values()
+        if not all(machine.is_up for machine in machines):
+            return False
         history = self.load.history
-        return all(machine.is_up for machine in self.world.machines.values()) and all(
-            consumer.position >= history.end(consumer.partition)
-            and consumer.position >= consumer.high_watermark for consumer in self.consumers)
+        if any(consumer.position < max(history.end(consumer.partition), consumer.high_watermark)
+               for consumer in self.consumers):
+            return False
+        ends: dict[str, set[tuple[int, int]]] = {}
+        for machine in machines:
+            for chain in node_of(machine).broker.cluster.state.chains.values():
+                if any(member.state is not MemberState.SERVING for member in chain.members):
+                    return False
+            for view in self._views(machine):
+                ends.setdefault(view.name, set()).add((int(view.log.log_end), view.committed))
+        return all(len(each) == 1 and all(end == committed for end, committed in each)
+                   for each in ends.values())
 
     def _settled(self) -> None:
         for consumer in self.consumers:
             self.load.history.missing(consumer.partition, [consumer.client.name])
 
 
-def views(machine: Machine) -> Iterable[PartitionView]:
-    """The partitions of a node that serves."""
+def node_of(machine: Machine) -> Node:
     program = machine.program
     assert isinstance(program, RealNode)
-    for partition in program.node.broker.partitions.all():
-        if partition.failed is None:
-            yield PartitionView(
-                str(partition.topic_partition), partition.log, partition.log.flushed_end)
+    return program.node
 
 
 def plan_of(world: World) -> Plan:
     """Everything about a world that is decided before it begins."""
     dice = world.dice.fork("plan")
+    chains = dice.choose([(1,), (2,), (3,), (3,), (3,), (4,), (2, 2)])
+    is_durable = dice.flip(0.7)
     settings = [
-        "log.flush.interval.messages=1", "default.replication.factor=1", "min.insync.replicas=1",
+        f"log.flush.interval.messages={1 if is_durable else 1000}",
         f"log.segment.bytes={dice.choose([2_000, 20_000, 1 << 30])}",
         f"log.index.interval.bytes={dice.choose([1, 300, 4096])}",
+        f"chain.window.bytes={dice.choose([1024, 20_000, 1 << 20])}",
+        f"min.insync.replicas={dice.choose([0, 1, 1, 2])}",
     ]
     return Plan(
-        nodes=1, partitions=1 + dice.below(3), fault_seconds=dice.between(4, 10),
-        malice=Malice(down_max=1, pauses=dice.flip(0.7), storms=dice.flip(0.7)),
+        chains=chains, partitions=1 + dice.below(2), fault_seconds=dice.between(4, 12),
+        malice=Malice(
+            down_max=dice.choose([1, 1, 2, 3]), power_losses=is_durable, pauses=dice.flip(0.7),
+            cuts=dice.flip(0.7), storms=dice.flip(0.7), slow_disks=dice.flip(0.5),
+            outages=dice.flip(0.3)),
         settings=tuple(settings))
