@@ -24,6 +24,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
+from quipu.cli import dirty as dirty_reads
 from quipu.cli import kafka
 from quipu.cli.application import PLAIN
 from quipu.cli.errors import CommandFailed
@@ -69,20 +70,33 @@ def consume(
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-k", help="Write KEY, this text, VALUE.")
     ] = None,
+    dirty: Annotated[
+        bool,
+        typer.Option(
+            "--dirty", help="What the node at --bootstrap has, committed by its chain or not."),
+    ] = False,
     bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
     as_json: Annotated[bool, typer.Option("--json", help="Whole records as JSON lines.")] = False,
 ) -> None:
     """Write the records of a topic to standard output."""
     if group is not None and (partition or stop is not None):
         raise typer.BadParameter("a group has its partitions assigned; leave out --partition, --to")
+    if group is not None and dirty:
+        raise typer.BadParameter("a group reads what is committed; leave out --dirty or --group")
     now_ms = int(time.time() * 1000)
     first = _position(start, "--from", now_ms)
     last = _position(stop, "--to", now_ms)
     if last is None and not follow:
         last = Position(before_end=0)
+    write = json_line if as_json else value_line(key_separator)
+    if dirty:
+        with dirty_reads.connect(bootstrap) as node:
+            uncommitted = dirty_reads.DirtyReader(node, topic, partition)
+            uncommitted.seek(first or Position(after_start=0), last)
+            uncommitted.run(write, sys.stdout.buffer, number)
+        return
     admin, metadata = kafka.connect(bootstrap)
     kafka.check_topics([topic], metadata)
-    write = json_line if as_json else value_line(key_separator)
     consumer = Consumer(_consumer_config(bootstrap, group))
     reader = Reader(consumer, write, sys.stdout.buffer, number)
     try:

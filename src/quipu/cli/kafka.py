@@ -68,7 +68,7 @@ def check_reachable(bootstrap: str) -> None:
     """Fail at once, with the reason, if no address of `bootstrap` accepts a connection."""
     problems = []
     for address in bootstrap.split(","):
-        host, port = _split_address(address.strip())
+        host, port = split_address(address.strip())
         try:
             socket.create_connection((host, port), timeout=CONNECT_SECONDS_MAX).close()
         except OSError as error:
@@ -178,7 +178,8 @@ def assignments(words: Iterable[str], option: str) -> dict[str, str]:
     return found
 
 
-def _split_address(address: str) -> tuple[str, int]:
+def split_address(address: str) -> tuple[str, int]:
+    """One HOST:PORT of --bootstrap."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise typer.BadParameter(f"write HOST:PORT, not {address!r}", param_hint="--bootstrap")

@@ -18,6 +18,7 @@ from quipu.cli.log_decoders import DECODERS
 from quipu.cli.output import count, print_json, printable, tell
 from quipu.cli.output import show as show_rows
 from quipu.model.batch_types import registered
+from quipu.model.topics import RESERVED
 from quipu.runtime.clock import SystemClock
 from quipu.runtime.disk import Disk, RealDisk
 from quipu.storage.inspect import render
@@ -43,7 +44,8 @@ app = typer.Typer(
 
 EXIT_WRONG: Final = 1
 TIME_HELP: Final = "2026-01-31T12:00Z or milliseconds since 1970"
-NODE_LOG_PREFIX: Final = "__node-"  # what a node remembers for itself: never the same on two
+# What a node remembers for itself, and its own account of what the cluster agreed on.
+NEVER_THE_SAME: Final = tuple(f"{name}-" for name in sorted(RESERVED))
 
 Paths = Annotated[
     list[str],
@@ -222,8 +224,8 @@ def _pairs(
     """
     if len(a) == len(b) == 1:
         return (a, b), []
-    by_name_a = {log.name: log for log in a if not log.name.startswith(NODE_LOG_PREFIX)}
-    by_name_b = {log.name: log for log in b if not log.name.startswith(NODE_LOG_PREFIX)}
+    by_name_a = {log.name: log for log in a if not log.name.startswith(NEVER_THE_SAME)}
+    by_name_b = {log.name: log for log in b if not log.name.startswith(NEVER_THE_SAME)}
     both = sorted(by_name_a.keys() & by_name_b.keys())
     lonely = [
         (name, "A" if name in by_name_a else "B")

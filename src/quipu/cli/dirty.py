@@ -1,0 +1,177 @@
+"""Dirty reads: what one node has of a topic, committed or not (`quipu consume --dirty`).
+
+The node that is asked is the first of --bootstrap that answers, and no other: two nodes may well
+show different ends.  What is shown may yet vanish, if the chain goes on without this node.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final, cast
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
+
+from quipu.cli import kafka
+from quipu.cli.direct import (
+    METADATA_VERSION,
+    Connection,
+    NoAnswer,
+    bootstrap_addresses,
+    code_name,
+)
+from quipu.cli.errors import CommandFailed
+from quipu.cli.positions import Position, resolve
+from quipu.model.errors import Code
+from quipu.wire.messages.k01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from quipu.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from quipu.wire.record_batch import TimestampType, decode_records, parse_header
+
+DIRTY_READER: Final = -2  # in the place of a replica's id
+FETCH_VERSION: Final = 12
+LIST_OFFSETS_VERSION: Final = 5
+WAIT_MS: Final = 500
+FETCH_SIZE_MAX: Final = 8 << 20
+RECORDS_SIZE_MAX: Final = 1 << 30  # of one batch, decompressed
+EARLIEST: Final = -2
+LATEST: Final = -1
+_TYPES: Final = {
+    TimestampType.CREATE_TIME: TIMESTAMP_CREATE_TIME,
+    TimestampType.LOG_APPEND_TIME: TIMESTAMP_LOG_APPEND_TIME,
+}
+
+Write = Callable[[Message], bytes]
+
+
+def connect(bootstrap: str) -> Connection:
+    """The first node of --bootstrap that answers."""
+    problems = []
+    for address in bootstrap_addresses(bootstrap):
+        try:
+            return Connection(address)
+        except NoAnswer as error:
+            problems.append(str(error))
+    raise CommandFailed(
+        f"no broker answers at {', '.join(problems)}; start one with `quipu start`, "
+        "or give the address of a running one with --bootstrap HOST:PORT")
+
+
+class DirtyReader:
+    """Reads partitions of one topic from one node."""
+
+    def __init__(self, node: Connection, topic: str, wanted: list[int]) -> None:
+        self._node = node
+        self._topic = topic
+        self._partitions = self._find_partitions(wanted)
+        self._next: dict[int, int] = {}  # offset of each partition that is not at its end
+        self._ends: dict[int, int] = {}
+
+    def seek(self, first: Position, last: Position | None) -> None:
+        """Where to begin, and where to stop if anywhere."""
+        starts, ends = self._offsets(EARLIEST), self._offsets(LATEST)
+        self._next = self._resolve(first, starts, ends)
+        if last is not None:
+            self._ends = self._resolve(last, starts, ends)
+            self._next = {index: offset for index, offset in self._next.items()
+                          if offset < self._ends[index]}
+
+    def run(self, write: Write, out: BinaryIO, count_max: int | None) -> None:
+        """Write records until the count or every end is reached; for ever if there is neither."""
+        left = count_max
+        while self._next and left != 0:
+            for message in self._fetch():
+                out.write(write(message))
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        break
+            out.flush()
+
+    def _fetch(self) -> Iterator[Message]:
+        parts = [FetchPartition(partition=index, fetch_offset=offset,
+                                partition_max_bytes=FETCH_SIZE_MAX)
+                 for index, offset in self._next.items()]
+        request = FetchRequest(
+            replica_id=DIRTY_READER, max_wait=WAIT_MS, min_bytes=1, max_bytes=FETCH_SIZE_MAX,
+            topics=[FetchTopic(topic=self._topic, partitions=parts)])
+        answer = cast("FetchResponse", self._node.ask(request, FETCH_VERSION))
+        self._check(answer.error_code)
+        for topic in answer.responses:
+            for part in topic.partitions:
+                self._check(part.error_code, part.partition_index)
+                yield from self._messages(part)
+        for index, end in self._ends.items():
+            if self._next.get(index, end) >= end:
+                self._next.pop(index, None)
+
+    def _messages(self, part: PartitionData) -> Iterator[Message]:
+        data = part.records if part.records is not None else memoryview(b"")
+        index = part.partition_index
+        while len(data) > 0:
+            header = parse_header(data)
+            if header.size > len(data):
+                return
+            for record in decode_records(data[: header.size], size_max=RECORDS_SIZE_MAX):
+                if self._next[index] <= record.offset < self._ends.get(index, record.offset + 1):
+                    self._next[index] = record.offset + 1
+                    yield Message(
+                        topic=self._topic, partition=index, offset=record.offset, key=record.key,
+                        value=record.value, headers=list(record.headers),
+                        timestamp=(_TYPES[header.timestamp_type], record.timestamp))
+            self._next[index] = max(self._next[index], header.last_offset + 1)
+            data = data[header.size :]
+
+    # -- what there is
+
+    def _find_partitions(self, wanted: list[int]) -> list[int]:
+        names = [MetadataRequestTopic(name=self._topic)]
+        request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+        answer = cast("MetadataResponse", self._node.ask(request, METADATA_VERSION))
+        (found,) = answer.topics
+        if found.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION:
+            raise CommandFailed(kafka.unknown("topic", self._topic, ()))
+        every = sorted(part.partition_index for part in found.partitions)
+        for index in wanted:
+            if index not in every:
+                raise CommandFailed(
+                    f"{self._topic} has partitions 0 to {len(every) - 1}, and no {index}")
+        return sorted(set(wanted)) or every
+
+    def _offsets(self, timestamp: int) -> dict[int, int]:
+        parts = [ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+                 for index in self._partitions]
+        request = ListOffsetsRequest(
+            replica_id=DIRTY_READER,
+            topics=[ListOffsetsTopic(name=self._topic, partitions=parts)])
+        answer = cast("ListOffsetsResponse", self._node.ask(request, LIST_OFFSETS_VERSION))
+        (topic,) = answer.topics
+        for part in topic.partitions:
+            self._check(part.error_code, part.partition_index)
+        return {part.partition_index: part.offset for part in topic.partitions}
+
+    def _resolve(
+        self, position: Position, starts: dict[int, int], ends: dict[int, int]
+    ) -> dict[int, int]:
+        timed = {} if position.timestamp_ms is None else self._offsets(position.timestamp_ms)
+        return {index: resolve(position, start=starts[index], end=max(starts[index], ends[index]),
+                               timed=timed.get(index, -1))
+                for index in self._partitions}
+
+    def _check(self, code: int, index: int | None = None) -> None:
+        if code != Code.NONE:
+            what = self._topic if index is None else f"{self._topic}-{index}"
+            hint = "; ask a node of its chain" if code in _ELSEWHERE else ""
+            raise CommandFailed(
+                f"{self._node.address} cannot show {what}: {code_name(code)}{hint}")
+
+
+_ELSEWHERE: Final = (Code.NOT_LEADER_OR_FOLLOWER, Code.UNKNOWN_TOPIC_OR_PARTITION)
