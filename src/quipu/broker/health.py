@@ -7,6 +7,7 @@ so is one whose disk refuses writes, for a restart would not mend it.
     starting -> serving -> stopping
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
@@ -38,6 +39,7 @@ class Health:
     def __init__(self) -> None:
         self.phase = Phase.STARTING
         self._problems: dict[str, str] = {}
+        self._checks: dict[str, Callable[[], str | None]] = {}
         self._warnings: dict[str, str] = {}
 
     def enter(self, phase: Phase) -> None:
@@ -54,6 +56,10 @@ class Health:
         self._problems.pop(what, None)
         self._warnings.pop(what, None)
 
+    def check(self, what: str, trouble: Callable[[], str | None]) -> None:
+        """Have `trouble` asked whenever someone asks; what it says makes the node unready."""
+        self._checks[what] = trouble
+
     def warn(self, what: str, why: str) -> None:
         """Something is wrong, and the node serves all the rest: a corrupt log, for one."""
         self._warnings[what] = why
@@ -61,20 +67,31 @@ class Health:
     @property
     def ready(self) -> bool:
         """True if a request would be carried out now."""
-        return self.phase is Phase.SERVING and not self._problems
+        return self.phase is Phase.SERVING and not self._troubles()
 
     @property
     def status(self) -> str:
-        """One word: starting, ready, failed or stopping."""
+        """One word: starting, ready, waiting, failed or stopping."""
         if self.phase is not Phase.SERVING:
             return self.phase.value
-        return "failed" if self._problems else "ready"
+        if self._problems:
+            return "failed"
+        return "waiting" if self._troubles() else "ready"
 
     @property
     def reasons(self) -> list[str]:
         """Why the node is not ready; empty if it is."""
         waits = [_WAIT[self.phase]] if self.phase in _WAIT else []
-        return waits + [f"{what}: {why}" for what, why in sorted(self._problems.items())]
+        return waits + [f"{what}: {why}" for what, why in sorted(self._troubles().items())]
+
+    def _troubles(self) -> dict[str, str]:
+        """Everything without which the node cannot serve, now."""
+        found = dict(self._problems)
+        if self.phase is Phase.SERVING:
+            for what, trouble in self._checks.items():
+                if (why := trouble()) is not None:
+                    found[what] = why
+        return found
 
     @property
     def warnings(self) -> list[str]:

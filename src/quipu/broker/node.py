@@ -1,10 +1,11 @@
 """A node: puts the parts together, starts them in order, and stops them in the reverse order.
 
     start   the address is taken (clients wait in the queue), the directory opened and recovered,
-            the metadata replayed, partitions opened, groups restored; only then it accepts
-    stop    no new connections; fetches that wait are answered, groups tell their members to come
-            back, produced batches are flushed, answers leave; then the logs are closed, and the
-            directory remembers that it was left in order
+            the other nodes found, the metadata replayed, partitions opened, groups restored; then
+            the cluster counts on it, and only then it accepts
+    stop    its parts are left to others, no new connections; fetches that wait are answered,
+            groups tell their members to come back, produced batches are flushed, answers leave;
+            then the logs are closed, and the directory remembers that it was left in order
 
 Nothing here decides anything: see the parts.
 """
@@ -16,13 +17,17 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from quipu.broker import http, metrics
+from quipu.broker.chain_health import chain_trouble
 from quipu.broker.cluster import LOG_NAME as METADATA_LOG_NAME
 from quipu.broker.cluster import Cluster
+from quipu.broker.cluster.membership import Endpoints
 from quipu.broker.context import Broker
 from quipu.broker.fetch_sessions import FetchSessions
 from quipu.broker.groups import Groups
 from quipu.broker.health import Health, Phase
+from quipu.broker.lease import Lease
 from quipu.broker.partitions import Partitions
+from quipu.broker.replication import Replication
 from quipu.broker.samples import group_samples, lag_samples
 from quipu.broker.server import Session
 from quipu.broker.stats import Stats
@@ -31,8 +36,10 @@ from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
 from quipu.runtime.connection import NetLimits
+from quipu.runtime.discovery import Discovery
 from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
 from quipu.runtime.network import FrameListener, Net, RealNet
+from quipu.runtime.peer_net import Identity, PeerNet
 from quipu.runtime.rng import Rng, SystemRng
 from quipu.runtime.spawn import spawn
 from quipu.storage.data_directory import DataDirectory
@@ -74,6 +81,9 @@ class Node:
         self.broker: Broker
         self._frames: FrameListener
         self._directory: DataDirectory | None = None
+        self._peers: PeerNet | None = None
+        self._cluster: Cluster | None = None
+        self._replication: Replication | None = None
 
     async def start(self) -> tuple[str, int]:
         """Serve; returns the address that clients connect to."""
@@ -88,11 +98,7 @@ class Node:
                 await self._start_http()
             await self._start_parts(host, port)
         except BaseException:
-            self._frames.stop_accepting()
-            if self._http is not None:
-                await self._http.close()
-            if self._directory is not None:
-                self._directory.abandon()
+            await self._abandon()
             raise
         self.stats.recovery_seconds = self._clock.monotonic() - started
         self._frames.serve()
@@ -103,35 +109,89 @@ class Node:
             "start_seconds": round(self.stats.recovery_seconds, 3)})
         return host, port
 
+    async def _abandon(self) -> None:
+        """Let go of everything, as a crash would: the start has failed."""
+        self._frames.stop_accepting()
+        for task in self._tasks:
+            task.cancel()
+        if self._replication is not None:
+            await self._replication.stop()
+        if self._cluster is not None:
+            await self._cluster.stop()
+        if self._peers is not None:
+            await self._peers.stop()
+        if self._http is not None:
+            await self._http.close()
+        if self._directory is not None:
+            self._directory.abandon()
+
     async def _start_parts(self, host: str, port: int) -> None:
+        settings, clock = self.settings, self._clock
         advertised_host, advertised_port = self._advertised(host, port)
-        self._directory = directory = DataDirectory.open(
-            self._disk, self.settings.log_dirs, self._clock)
+        self._directory = directory = DataDirectory.open(self._disk, settings.log_dirs, clock)
         self.stats.recovery_clean = int(directory.was_clean)
-        cluster = await Cluster.open(
-            directory, self.settings, self._clock, self._rng,
-            host=advertised_host, port=advertised_port)
+        self._peers = self._open_peers()
+        self._cluster = cluster = Cluster.of(
+            directory, settings, clock, self._rng, net=self._peers)
+        peer_address = await self._start_peers()
+        await cluster.start(Endpoints(advertised_host, advertised_port, *peer_address))
+        self._replication = replication = Replication(
+            settings.own_id, self._peers, clock, reporter=cluster, life=cluster.broker_epoch,
+            window_size=settings.chain_window_bytes,
+            interval_ms=settings.chain_heartbeat_interval_ms)
         partitions = Partitions(
-            directory, cluster.topic_settings,
-            producer_expiration_ms=self.settings.producer_id_expiration_ms)
+            directory, cluster.topic_settings, replication, node_id=settings.own_id,
+            producer_expiration_ms=settings.producer_id_expiration_ms,
+            is_part=lambda: cluster.state.is_part(settings.own_id, cluster.incarnation),
+            lease=Lease(cluster, clock))
         self.broker = Broker(
-            settings=self.settings, clock=self._clock, rng=self._rng, directory=directory,
-            node_id=self.settings.own_id, cluster_id=cluster.state.cluster_id,
-            host=advertised_host, port=advertised_port, rack=self.settings.broker_rack,
+            settings=settings, clock=clock, rng=self._rng, directory=directory,
+            node_id=settings.own_id, cluster_id=cluster.state.cluster_id,
+            host=advertised_host, port=advertised_port, rack=settings.broker_rack,
             stats=self.stats, cluster=cluster, partitions=partitions,
             groups=None,  # type: ignore[arg-type]  # the next line
             fetch_sessions=FetchSessions(
-                self._clock, self.settings.max_incremental_fetch_session_cache_slots))
+                clock, settings.max_incremental_fetch_session_cache_slots))
         self.broker.groups = groups = Groups(self.broker)
         await partitions.recover(list(cluster.state.topics.values()))
+        replication.start()
         cluster.follow(partitions)
+        self.health.check("chain", lambda: chain_trouble(cluster))
         await groups.start()
         self._tell_strays()
-        self._tasks = [
+        self._start_tasks()
+        await cluster.serve()
+
+    def _open_peers(self) -> PeerNet | None:
+        """The ways to other nodes, not yet open; none for a node that is told of no listener."""
+        settings = self.settings
+        if settings.peer_listener is None:
+            return None
+        identity = Identity(settings.own_id, settings.node_name, self._rng.uuid())
+        return self._net.peers(identity, settings, self._rng)
+
+    async def _start_peers(self) -> tuple[str, int]:
+        """Open them; gives where other nodes reach this one."""
+        if self._peers is None:
+            return "", 0
+        await self._peers.start()
+        for node_id, address in self.settings.controller_quorum_voters:
+            if node_id != self.settings.own_id:
+                self._peers.know(NodeId(node_id), *address)
+        if self.settings.peer_discovery is not None:
+            discovery = Discovery(
+                self.settings.peer_discovery, self._peers.meet,
+                interval_seconds=self.settings.peer_discovery_interval_ms / 1000)
+            self._tasks.append(spawn(discovery.run(), "discovery"))
+        assert self._peers.address is not None
+        return self._peers.address
+
+    def _start_tasks(self) -> None:
+        retention_seconds = self.settings.log_retention_check_interval_ms / 1000
+        self._tasks += [
             spawn(_every(FLUSH_TICK_SECONDS, self._flush_due), "flush"),
             spawn(_every(REMEMBER_SECONDS, self._remember), "remember"),
-            spawn(_every(self.settings.log_retention_check_interval_ms / 1000, self._retain),
-                  "retention"),
+            spawn(_every(retention_seconds, self._retain), "retention"),
         ]
 
     def _tell_strays(self) -> None:
@@ -204,17 +264,24 @@ class Node:
 
     async def stop(self) -> None:
         """Stop in order; safe to call once, after `start`."""
+        assert self._cluster is not None
+        assert self._replication is not None
         self.health.enter(Phase.STOPPING)
         _log.info("stopping")
+        await self._cluster.leave()
         self._frames.stop_accepting()
         for task in self._tasks:
             task.cancel()
         for waiter in list(self.broker.partitions.waiting):
             waiter.advanced(0)
         await self.broker.groups.stop()
+        await self._replication.stop()
         assert self._directory is not None
         await self._directory.flush()
         await self._frames.close(grace_seconds=STOP_SECONDS_MAX)
+        await self._cluster.stop()
+        if self._peers is not None:
+            await self._peers.stop()
         self._directory.close()
         if self._http is not None:
             await self._http.close()

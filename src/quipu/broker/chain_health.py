@@ -1,0 +1,22 @@
+"""A node's readiness follows its part in its chain.
+
+A member of a chain is ready when it serves there, so that whoever restarts nodes one after the
+other goes on only when the last one has caught up.  A node that is in no chain is ready: it does
+everything that it was asked to do.
+"""
+
+from quipu.broker.cluster import Cluster
+from quipu.model.chains import MemberState
+
+
+def chain_trouble(cluster: Cluster) -> str | None:
+    """Why this node does not do its part in its chain; None if it does, or has none."""
+    node_id, state = cluster.node_id, cluster.state
+    chain = state.chain_of(node_id)
+    member = chain.find(node_id) if chain is not None else None
+    if chain is None or member is None:
+        return None
+    if member.state is MemberState.SERVING and state.is_part(node_id, cluster.incarnation):
+        return None
+    return (f"this node does not serve in chain {chain.name} yet: it is "
+            f"{member.state.name.lower()} and has to catch up")
