@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from quipu.broker.cluster import LOG_CONFIG, LOG_NAME, Cluster, CommandLog
 from quipu.broker.cluster.alone import Alone
+from quipu.broker.cluster.membership import Endpoints
 from quipu.broker.context import Broker, Context
 from quipu.controller.state import Topic
 from quipu.controller.topics import NewTopic
@@ -103,15 +104,18 @@ class ABroker:
 
 
 async def a_cluster(
-    settings: BrokerSettings | None = None, *, log: CommandLog | None = None, seed: int = 1
+    settings: BrokerSettings | None = None,
+    *,
+    log: CommandLog | None = None,
+    seed: int = 1,
+    port: int = 9092,
 ) -> Cluster:
-    """A registered broker 1 at kafka.test:9092, on a log in memory unless one is given."""
+    """A started broker 1 at kafka.test:9092, on a log in memory unless one is given."""
     kept = MemoryLog() if log is None else log
     cluster = Cluster(
-        settings or BrokerSettings(), SeededRng(seed),
+        settings or BrokerSettings(), ManualClock(), SeededRng(seed),
         lambda machine: Alone(machine, kept, NodeId(1)))
-    await cluster.start()
-    await cluster.register("kafka.test", 9092)
+    await cluster.start(Endpoints("kafka.test", port))
     return cluster
 
 

@@ -34,6 +34,15 @@ def set_to(kind: int, resource: str, name: str, value: str) -> list[Alteration]:
     return [Alteration(Resource(kind, resource), [Change(name, Operation.SET, value)])]
 
 
+def lasting(cluster: Cluster) -> object:
+    """What a restart does not change."""
+    state = cluster.state
+    topics = [(topic.name, topic.topic_id, dict(topic.configs),
+               [partition.place for partition in topic.partitions])
+              for topic in state.topics.values()]
+    return state.cluster_id, topics, state.broker_configs, state.next_producer_id
+
+
 @looped
 async def test_a_cluster_gets_its_id_once(tmp_path: Path) -> None:
     """K5: 22 characters like Kafka's, kept for good."""
@@ -50,14 +59,31 @@ async def test_a_cluster_gets_its_id_once(tmp_path: Path) -> None:
 async def test_a_broker_that_moved_is_registered_anew() -> None:
     """K10: after a restart on another port clients are sent to the new one."""
     log = MemoryLog()
+    first = await a_cluster(log=log)
+    again = await a_cluster(log=log, seed=2, port=9093)
+
+    assert again.state.brokers[again.node_id].port == 9093
+    assert again.broker_epoch > first.broker_epoch
+    assert again.state.is_part(again.node_id, again.incarnation)
+    assert not again.state.is_part(again.node_id, first.incarnation)
+
+
+@looped
+async def test_a_node_that_is_alone_has_a_chain_and_an_endless_lease() -> None:
+    """V2: one node, no replication: the same code with a chain of one."""
+    log = MemoryLog()
     cluster = await a_cluster(log=log)
+    await cluster.create_topics([NewTopic("a", 2)])
     written = len(log.commands)
-    await cluster.register("kafka.test", 9092)
-    assert len(log.commands) == written
 
-    await cluster.register("kafka.test", 9093)
+    again = await a_cluster(log=log, seed=2)
 
-    assert cluster.state.brokers[cluster.node_id].port == 9093
+    assert cluster.lease_until == again.lease_until == float("inf")
+    assert [chain.nodes for chain in again.state.chains.values()] == [(1,)]
+    before, after = (each.state.topics["a"].partitions[0] for each in (cluster, again))
+    assert (before.leader, after.leader) == (1, 1)
+    assert after.leader_epoch > before.leader_epoch
+    assert len(log.commands) == written + 2  # the process, and the chain's epoch, in one write
 
 
 @looped
@@ -73,7 +99,7 @@ async def test_metadata_survives_a_kill(tmp_path: Path) -> None:
 
     again = await a_cluster(log=disk_log(killed(tmp_path / "a", tmp_path / "b")), seed=2)
 
-    assert again.state == cluster.state
+    assert lasting(again) == lasting(cluster)
     assert again.settings.log_retention_ms == 8
     assert await again.next_producer_id() == 1000  # the rest of the first block is lost
 
@@ -91,7 +117,7 @@ async def test_a_snapshot_takes_the_place_of_a_long_log(
 
     assert sum(file.stat().st_size for file in (tmp_path / "a").glob("*.log")) < 10_000
     again = await a_cluster(log=disk_log(killed(tmp_path / "a", tmp_path / "b")), seed=2)
-    assert again.state == cluster.state
+    assert lasting(again) == lasting(cluster)
 
 
 @looped

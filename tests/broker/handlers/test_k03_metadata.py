@@ -38,7 +38,7 @@ async def test_all_topics_are_told(version: int) -> None:
     if version >= 2:
         assert answer.cluster_id == state.cluster_id
     if version >= 7:
-        assert partition.leader_epoch == 0
+        assert partition.leader_epoch == 1
     if version >= 10:
         assert answer.topics[0].topic_id == state.topics["a"].topic_id
 

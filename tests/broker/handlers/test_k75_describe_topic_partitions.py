@@ -47,7 +47,7 @@ async def test_no_names_ask_for_all_topics_by_name() -> None:
     topic = answer.topics[0]
     assert topic.topic_id == broker.cluster.state.topics["a"].topic_id
     partition = topic.partitions[0]
-    assert (partition.leader_id, partition.leader_epoch) == (1, 0)
+    assert (partition.leader_id, partition.leader_epoch) == (1, 1)
     assert (partition.replica_nodes, partition.isr_nodes) == ([1], [1])
     assert partition.eligible_leader_replicas == []
     assert partition.last_known_elr == []

@@ -3,44 +3,49 @@
 A node that is alone decides for itself; in a cluster the same calls go to the controller, wherever
 it is, and are answered when this node has applied their effect.
 
+    open, start    the quorum; this node is registered, and has the metadata of that moment
+    serve          this node is counted on; chains take it in
+    leave, stop    others take its parts; then it is silent
+
 Invariants
     M1 to M4 of decisions.py: order, durability, and what becomes of a decision
     C1  a producer id is used only after the block that it is in was reserved for this node
+    C2  a node that is alone has an endless lease: nobody could lead in its place
 """
 
 import asyncio
-import base64
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
 from quipu.broker.cluster.alone import Alone
+from quipu.broker.cluster.changes import Changes
 from quipu.broker.cluster.consensus import Consensus
 from quipu.broker.cluster.decisions import Decisions
-from quipu.broker.cluster.desk import Desk
+from quipu.broker.cluster.desk import Asked, Desk, Handler
 from quipu.broker.cluster.link import ControllerLink
+from quipu.broker.cluster.liveness import Liveness
 from quipu.broker.cluster.machine import Machine
+from quipu.broker.cluster.membership import ENDLESS, Endpoints, Membership
 from quipu.broker.cluster.requests import (
-    MadeTopic,
+    BrokerHeartbeat,
+    LeaveCluster,
     MadeTopics,
     MakeTopics,
+    RegisterBroker,
     ReservedProducerIds,
     ReserveProducerIds,
-    TopicAssignment,
-    TopicConfig,
-    WantedTopic,
+    topic_answer,
+    wanted_topic,
 )
 from quipu.broker.cluster.telling import ClusterListener
 from quipu.broker.quorum.contract import StateMachine
 from quipu.broker.topic_views import TopicViews
-from quipu.controller import configs, describe, producer_ids, topics
-from quipu.controller.decision import Decision
-from quipu.controller.records import BrokerRegistered, ClusterCreated, Record
-from quipu.controller.state import BrokerState, ClusterState, Topic
+from quipu.controller import configs, describe, topics
+from quipu.controller.state import ClusterState, Topic
 from quipu.model.batch_types import CONTROLLER
-from quipu.model.errors import Code
-from quipu.model.ids import NodeId, ProducerId
+from quipu.model.ids import NO_NODE, NodeId, ProducerId
 from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
 from quipu.model.topics import is_internal
 from quipu.runtime.clock import Clock
@@ -49,9 +54,10 @@ from quipu.runtime.rng import Rng
 from quipu.storage.config import LogConfig
 from quipu.storage.data_directory import DataDirectory
 from quipu.storage.state_log import StateLog
+from quipu.wire.schema import Message
 
 _log = logging.getLogger(__name__)
-Answer = TypeVar("Answer")
+Answered = TypeVar("Answered", bound=Message)
 MakeQuorum = Callable[[StateMachine], Consensus]
 
 LOG_NAME: Final = "__cluster-0"
@@ -66,27 +72,31 @@ class Cluster:
     def __init__(
         self,
         settings: BrokerSettings,
+        clock: Clock,
         rng: Rng,
         make_quorum: MakeQuorum,
         *,
         net: PeerNet | None = None,
     ) -> None:
+        """`net` is missing where this node is alone."""
         self.node_id = settings.own_id
         self.views = TopicViews()
-        self.lease_until = float("inf")  # in the clock's monotonic seconds
         self._static = settings
-        self._rng = rng
         self._net = net
         self._machine = Machine(settings, on_leadership=self._on_leadership)
         self._quorum = make_quorum(self._machine)
-        self._decisions = Decisions(self._quorum, self._machine.telling)
+        telling = self._machine.telling
+        decisions = Decisions(self._quorum, telling)
+        self.changes = Changes(settings, self._machine, decisions, rng)
         self._desk = Desk(self._quorum)
-        self._link = ControllerLink(
-            self.node_id, self._quorum, self._desk, self._machine.telling, net=net)
+        self._link = ControllerLink(self.node_id, self._quorum, self._desk, telling, net=net)
+        self._liveness = Liveness(self.node_id, self._machine, decisions, clock, rng)
+        incarnation = rng.uuid() if net is None else net.identity.incarnation
+        self._membership = Membership(
+            settings, incarnation, self._link, clock, state=lambda: self._machine.state)
         self._producer_ids = range(0)  # reserved for this node and not given away yet
         self._reserving = asyncio.Lock()
-        self._desk.on(MakeTopics, self._make_topics)
-        self._desk.on(ReserveProducerIds, self._reserve_producer_ids)
+        self._open_desk()
 
     @classmethod
     async def open(
@@ -99,32 +109,72 @@ class Cluster:
         host: str,
         port: int,
     ) -> "Cluster":
-        """Replay the metadata log, and make this node known under `host` and `port`."""
-        log = directory.open_log(LOG_NAME, LOG_CONFIG, topic_id=LOG_ID)
-        state_log = StateLog(log, CONTROLLER, clock)
-        cluster = cls(settings, rng, lambda machine: Alone(machine, state_log, settings.own_id))
-        await cluster.start()
-        await cluster.register(host, port)
+        """The started cluster of a node that is alone, known under `host` and `port`."""
+        cluster = cls.of(directory, settings, clock, rng)
+        await cluster.start(Endpoints(host, port))
         return cluster
 
-    async def start(self) -> None:
-        """Take part in the quorum."""
-        await self._quorum.start()
+    @classmethod
+    def of(
+        cls,
+        directory: DataDirectory,
+        settings: BrokerSettings,
+        clock: Clock,
+        rng: Rng,
+        *,
+        net: PeerNet | None = None,
+    ) -> "Cluster":
+        """The cluster of the node whose metadata is in `directory`.
 
-    async def register(self, host: str, port: int) -> None:
-        """Make this node known; at the very first start, give the cluster its id."""
-        broker = BrokerState(
-            node_id=self.node_id, host=host, port=port, rack=self._static.broker_rack)
-        await self._decisions.carry_out(lambda: self._plan_registration(broker))
+        To be made before `net` starts, so that nobody is refused; to be started after.
+        """
+        log = directory.open_log(LOG_NAME, LOG_CONFIG, topic_id=LOG_ID)
+        state_log = StateLog(log, CONTROLLER, clock)
+        return cls(settings, clock, rng,
+                   lambda machine: Alone(machine, state_log, settings.own_id), net=net)
+
+    # -- this node's life in the cluster
+
+    async def start(self, endpoints: Endpoints) -> None:
+        """Take part, under these addresses; returns when the metadata has come here.
+
+        In a cluster it waits for a controller for as long as it takes.
+        """
+        await self._quorum.start()
+        if self._net is None:
+            self._membership.lease_until = ENDLESS  # C2
+            self._membership.broker_epoch = await self.changes.start_alone(
+                endpoints, self._membership.incarnation)
+            return
+        self._machine.telling.add(_AddressBook(self._net, self.node_id, lambda: self.state))
+        self._tell_cluster_id()
+        await self._membership.join(endpoints)
+        self._tell_cluster_id()
+
+    async def serve(self) -> None:
+        """This node is ready: returns when the cluster counts on it."""
+        if self._net is None:
+            return
+        await self._membership.serve()
+        if not self._static.controller_quorum_voters and not self.state.chains:
+            await self.changes.make_own_chain()
+
+    async def leave(self) -> None:
+        """Let others take this node's parts, within controlled.shutdown.timeout.ms."""
+        if self._net is not None:
+            await self._membership.leave()
+
+    async def stop(self) -> None:
+        """Take part no more."""
+        self._membership.stop()
+        self._liveness.end()
+        await self._quorum.stop(transfer=True)
 
     def follow(self, listener: ClusterListener) -> None:
         """Tell `listener` of every topic there is, and of every change from now on."""
         for topic in list(self.state.topics.values()):
             listener.on_topic_created(topic)
         self._machine.telling.add(listener)
-
-    def _on_leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a fact, not a flag
-        _log.info("this node %s the controller", "is" if is_leader else "is no longer")
 
     # -- what holds
 
@@ -138,9 +188,31 @@ class Cluster:
         return self._machine.settings
 
     @property
+    def lease_until(self) -> float:
+        """In the clock's monotonic seconds: until then nobody else leads what this node leads."""
+        return self._membership.lease_until
+
+    @property
+    def incarnation(self) -> UUID:
+        """Of this process; chains tell by it whether they speak of this one or one before."""
+        return self._membership.incarnation
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this process's registration; grows with each start."""
+        return self._membership.broker_epoch
+
+    @property
     def is_controller(self) -> bool:
         """Do decisions run here?"""
         return self._quorum.is_leader
+
+    @property
+    def controller_id(self) -> NodeId:
+        """Whom clients are told: the controller if it is up, else this node; any will do."""
+        leader = self._quorum.leader
+        known = self.state.brokers.get(NO_NODE if leader is None else leader)
+        return self.node_id if known is None or known.fenced else known.node_id
 
     def topic_settings(self, topic: Topic) -> TopicSettings:
         """What applies to `topic`: its own settings on top of the broker's."""
@@ -151,20 +223,28 @@ class Cluster:
         return describe.ladder(
             self.state, self.node_id if node_id is None else node_id, self._static)
 
-    # -- changes that any node may ask for
+    # -- what any node may ask for
+
+    async def ask(
+        self, request: Message, answer: type[Answered], *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> Answered:
+        """The controller's answer, when its effect has come here."""
+        return await self._link.ask(request, answer, timeout_seconds=timeout_seconds)
+
+    def answer(self, request: type[Asked], handler: Handler[Asked]) -> None:
+        """Have `handler` answer such requests, while this node is the controller."""
+        self._desk.on(request, handler)
 
     async def create_topics(
         self, wanted: Sequence[topics.NewTopic], *, validate_only: bool = False
     ) -> list[topics.TopicAnswer]:
         if self.is_controller:
-            return await self._decisions.carry_out(
-                lambda: topics.create_topics(self.state, wanted, self.settings, self._rng.uuid),
-                validate_only=validate_only)
-        made = await self._link.ask(
-            MakeTopics(topics=[_wanted_topic(topic) for topic in wanted],
-                       validate_only=validate_only),
-            MadeTopics, timeout_seconds=TIMEOUT_SECONDS)
-        return [self._topic_answer(topic) for topic in made.topics]
+            return await self.changes.create_topics(wanted, validate_only=validate_only)
+        made = await self.ask(
+            MakeTopics(topics=list(map(wanted_topic, wanted)), validate_only=validate_only),
+            MadeTopics)
+        return [topic_answer(topic, self.state) for topic in made.topics]
 
     async def ensure_internal_topic(
         self, name: str, partitions: int, overrides: Sequence[tuple[str, str]] = ()
@@ -173,8 +253,8 @@ class Cluster:
         assert is_internal(name), name
         if name not in self.state.topics:
             wanted = topics.NewTopic(name, partitions, configs=overrides)
-            await self._link.ask(MakeTopics(topics=[_wanted_topic(wanted)], is_internal=True),
-                                 MadeTopics, timeout_seconds=TIMEOUT_SECONDS)
+            await self.ask(
+                MakeTopics(topics=[wanted_topic(wanted)], is_internal=True), MadeTopics)
         return self.state.topics[name]
 
     async def next_producer_id(self) -> ProducerId:
@@ -182,93 +262,96 @@ class Cluster:
         if not self._producer_ids:
             async with self._reserving:
                 if not self._producer_ids:  # reserved while this one waited its turn
-                    await self._fetch_producer_ids()
+                    block = await self.ask(
+                        ReserveProducerIds(node_id=self.node_id), ReservedProducerIds)
+                    self._producer_ids = range(block.start, block.end)  # C1
         producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return ProducerId(producer_id)
 
-    async def _fetch_producer_ids(self) -> None:
-        block = await self._link.ask(ReserveProducerIds(node_id=self.node_id), ReservedProducerIds,
-                                     timeout_seconds=TIMEOUT_SECONDS)
-        self._producer_ids = range(block.start, block.end)  # C1
-
-    # -- changes that only the controller carries out; their handlers run there
+    # -- what only the controller does; more of it is in `changes`
 
     async def delete_topics(
         self, wanted: Sequence[tuple[str | None, UUID]]
     ) -> list[topics.TopicAnswer]:
-        return await self._decisions.carry_out(
-            lambda: topics.delete_topics(self.state, wanted, self.settings))
+        return await self.changes.delete_topics(wanted)
 
     async def create_partitions(
         self, wanted: Sequence[topics.NewPartitions], *, validate_only: bool = False
     ) -> list[topics.TopicAnswer]:
-        return await self._decisions.carry_out(
-            lambda: topics.create_partitions(self.state, wanted), validate_only=validate_only)
+        return await self.changes.create_partitions(wanted, validate_only=validate_only)
 
     async def alter_configs(
         self, alterations: Sequence[configs.Alteration], *, validate_only: bool = False
     ) -> list[configs.AlterAnswer]:
-        return await self._decisions.carry_out(
-            lambda: configs.alter(self.state, alterations, self._static),
-            validate_only=validate_only)
+        return await self.changes.alter_configs(alterations, validate_only=validate_only)
 
-    # -- what the controller does for other nodes
+    # -- what chains tell
 
-    async def _make_topics(self, sender: NodeId, request: MakeTopics) -> MadeTopics:
-        del sender
-        wanted = [_new_topic(topic) for topic in request.topics]
-        if request.is_internal:
-            await self._decisions.carry_out(lambda: self._plan_internal(wanted))
-            return MadeTopics()
-        answers = await self.create_topics(wanted, validate_only=request.validate_only)
-        return MadeTopics(topics=[
-            MadeTopic(name=answer.name or "", topic_id=answer.topic_id, error_code=answer.code,
-                      error_message=answer.message)
-            for answer in answers])
+    def report_in_sync(
+        self, topic_id: UUID, partition: int, node_id: NodeId, *, version: int
+    ) -> None:
+        """`node_id`, which syncs in the replica set of `version`, has every record."""
+        if self._membership.reports.see((topic_id, partition), node_id, version):
+            self._membership.tell_soon()
 
-    async def _reserve_producer_ids(
-        self, sender: NodeId, request: ReserveProducerIds
-    ) -> ReservedProducerIds:
-        del sender
-        (block,) = await self._decisions.carry_out(
-            lambda: producer_ids.reserve(self.state, NodeId(request.node_id)))
-        return ReservedProducerIds(start=block.start, end=block.stop)
+    def report_serving(self, topic_id: UUID, partition: int, *, version: int) -> None:
+        """All who serve in the replica set of `version` do: its configuration is committed.
 
-    def _topic_answer(self, made: MadeTopic) -> topics.TopicAnswer:
-        return topics.TopicAnswer(
-            made.name, made.topic_id, Code(made.error_code), made.error_message,
-            self.state.topics_by_id.get(made.topic_id))
+        Said by the head of a partition that moves between chains.
+        """
+        self.report_in_sync(topic_id, partition, NO_NODE, version=version)
 
-    # -- decisions of this node about itself
+    # -- within
 
-    def _plan_registration(self, broker: BrokerState) -> Decision[None]:
-        records: list[Record] = []
-        if not self.state.cluster_id:
-            cluster_id = base64.urlsafe_b64encode(self._rng.uuid().bytes).decode().rstrip("=")
-            records.append(ClusterCreated(cluster_id=cluster_id))
-        if self.state.brokers.get(broker.node_id) != broker:
-            records.append(BrokerRegistered(
-                node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack))
-        return Decision(records, [])
+    def _open_desk(self) -> None:
+        self._desk.on(MakeTopics, self.changes.make_topics)
+        self._desk.on(ReserveProducerIds, self.changes.reserve_producer_ids)
+        self._desk.on(RegisterBroker, self._liveness.register)
+        self._desk.on(BrokerHeartbeat, self._liveness.heartbeat)
+        self._desk.on(LeaveCluster, self._liveness.leave)
+        if self._net is not None:
+            self._desk.open(self._net)
 
-    def _plan_internal(self, wanted: Sequence[topics.NewTopic]) -> Decision[None]:
-        missing = [topic for topic in wanted if topic.name not in self.state.topics]
-        return Decision([
-            topics.plan_topic(self.state, topic, self.settings, self._rng.uuid)
-            for topic in missing], [])
+    def _on_leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a fact, not a flag
+        if self._net is None:
+            return  # whoever is alone watches over nobody
+        _log.info("this node is the controller" if is_leader else
+                  "this node is not the controller any more")
+        if is_leader:
+            self._liveness.begin()
+        else:
+            self._liveness.end()
+
+    def _tell_cluster_id(self) -> None:
+        """Other nodes are to know which cluster they talk to."""
+        if self._net is not None and self.state.cluster_id:
+            self._net.identity = self._net.identity._replace(cluster_id=self.state.cluster_id)
 
 
-def _wanted_topic(topic: topics.NewTopic) -> WantedTopic:
-    return WantedTopic(
-        name=topic.name, partition_count=topic.partition_count,
-        replication_factor=topic.replication_factor,
-        assignments=[TopicAssignment(partition=partition, node_ids=list(nodes))
-                     for partition, nodes in topic.assignments],
-        configs=[TopicConfig(name=name, value=value) for name, value in topic.configs])
+class _AddressBook:
+    """Lets the peers know where the brokers are."""
 
+    def __init__(
+        self, net: PeerNet, node_id: NodeId, state: Callable[[], ClusterState]
+    ) -> None:
+        self._net = net
+        self._node_id = node_id
+        self._state = state
+        self._known: set[NodeId] = set()
+        self.on_brokers_changed()
 
-def _new_topic(topic: WantedTopic) -> topics.NewTopic:
-    return topics.NewTopic(
-        topic.name, topic.partition_count, topic.replication_factor,
-        [(item.partition, item.node_ids) for item in topic.assignments],
-        [(config.name, config.value) for config in topic.configs])
+    def on_brokers_changed(self) -> None:
+        found = {
+            broker.node_id: broker for broker in self._state().brokers.values()
+            if broker.peer_host and broker.node_id != self._node_id}
+        for node_id, broker in found.items():
+            self._net.know(node_id, broker.peer_host, broker.peer_port)
+        for node_id in sorted(self._known - found.keys()):
+            self._net.forget(node_id)
+        self._known = set(found)
+
+    def on_topic_created(self, topic: Topic) -> None: ...
+    def on_partitions_added(self, topic: Topic, first_new: int) -> None: ...
+    def on_topic_deleted(self, topic: Topic) -> None: ...
+    def on_config_changed(self, topic: Topic) -> None: ...
+    def on_replicas_changed(self, topic: Topic) -> None: ...

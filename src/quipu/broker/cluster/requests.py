@@ -12,6 +12,8 @@ import struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from quipu.controller.state import ClusterState
+from quipu.controller.topics import NewTopic, TopicAnswer
 from quipu.model.errors import Code, MalformedBytes, RequestError
 from quipu.model.ids import RaftIndex
 from quipu.wire.fields import (
@@ -59,10 +61,11 @@ class CaughtUpChain(Struct):
 
 
 class CaughtUpPartition(Struct):
-    """A partition on its way to another chain, whose members have got every record of it."""
+    """A node that has got every record of a moving partition; -1: all who serve have begun to."""
 
     topic_id: UUID = uuid()
     partition: int = int32()
+    node_id: int = int32()
     version: int = int32()
 
 
@@ -72,7 +75,6 @@ class BrokerHeartbeat(Message, key=2, versions="0", flexible="0+"):
     node_id: int = int32()
     broker_epoch: int = int64()
     incarnation: UUID = uuid()
-    applied: int = int64()  # how much of the metadata it has
     is_ready: bool = boolean()  # it can serve, and wants to
     caught_up_chains: list[CaughtUpChain] = array(CaughtUpChain)
     caught_up_partitions: list[CaughtUpPartition] = array(CaughtUpPartition)
@@ -82,6 +84,7 @@ class BrokerHeartbeatAnswer(Message, key=2, versions="0", flexible="0+"):
     """The node was heard, by a controller that surely was one after the heartbeat was sent."""
 
     is_fenced: bool = boolean()
+    session_ms: int = int32()  # how long it may be silent
 
 
 class LeaveCluster(Message, key=3, versions="0", flexible="0+"):
@@ -154,6 +157,32 @@ class MadeTopics(Message, key=5, versions="0", flexible="0+"):
     """In the order asked."""
 
     topics: list[MadeTopic] = array(MadeTopic)
+
+
+def wanted_topic(topic: NewTopic) -> WantedTopic:
+    return WantedTopic(
+        name=topic.name, partition_count=topic.partition_count,
+        replication_factor=topic.replication_factor,
+        assignments=[TopicAssignment(partition=partition, node_ids=list(nodes))
+                     for partition, nodes in topic.assignments],
+        configs=[TopicConfig(name=name, value=value) for name, value in topic.configs])
+
+
+def new_topic(topic: WantedTopic) -> NewTopic:
+    return NewTopic(
+        topic.name, topic.partition_count, topic.replication_factor,
+        [(item.partition, item.node_ids) for item in topic.assignments],
+        [(config.name, config.value) for config in topic.configs])
+
+
+def made_topic(answer: TopicAnswer) -> MadeTopic:
+    return MadeTopic(name=answer.name or "", topic_id=answer.topic_id, error_code=answer.code,
+                     error_message=answer.message)
+
+
+def topic_answer(made: MadeTopic, state: ClusterState) -> TopicAnswer:
+    return TopicAnswer(made.name, made.topic_id, Code(made.error_code), made.error_message,
+                       state.topics_by_id.get(made.topic_id))
 
 
 class Envelope(Message, key=6, versions="0", flexible="0+"):

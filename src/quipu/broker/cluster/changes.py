@@ -1,0 +1,176 @@
+"""Changes to the cluster, as the controller carries them out.
+
+Requests of clients for these are answered on the controller: whichever node they reach passes them
+on (broker/envelopes).  A call on another node raises NotController.
+"""
+
+import logging
+from collections.abc import Sequence
+from uuid import UUID
+
+from quipu.broker.cluster.decisions import Decisions
+from quipu.broker.cluster.liveness import new_cluster_id
+from quipu.broker.cluster.machine import Machine
+from quipu.broker.cluster.membership import Endpoints
+from quipu.broker.cluster.requests import (
+    MadeTopics,
+    MakeTopics,
+    ReservedProducerIds,
+    ReserveProducerIds,
+    made_topic,
+    new_topic,
+)
+from quipu.controller import brokers, chains, configs, elections, producer_ids, reassignment, topics
+from quipu.controller.decision import Decision, Numbers
+from quipu.controller.members import BrokerState, Chain, broker_record
+from quipu.controller.records import ClusterCreated, Record
+from quipu.controller.state import ClusterState
+from quipu.model.ids import NodeId, TopicPartition
+from quipu.model.settings import BrokerSettings
+from quipu.runtime.rng import Rng
+
+_log = logging.getLogger(__name__)
+
+
+class Changes:
+    """What the controller can be asked to change."""
+
+    def __init__(
+        self, static: BrokerSettings, machine: Machine, decisions: Decisions, rng: Rng
+    ) -> None:
+        self._static = static
+        self._machine = machine
+        self._carry_out = decisions.carry_out
+        self._rng = rng
+
+    @property
+    def _state(self) -> ClusterState:
+        return self._machine.state
+
+    # -- topics and settings
+
+    async def create_topics(
+        self, wanted: Sequence[topics.NewTopic], *, validate_only: bool = False
+    ) -> list[topics.TopicAnswer]:
+        return await self._carry_out(
+            lambda: topics.create_topics(
+                self._state, wanted, self._machine.settings, self._rng.uuid,
+                chance=self._rng.random),
+            validate_only=validate_only)
+
+    async def delete_topics(
+        self, wanted: Sequence[tuple[str | None, UUID]]
+    ) -> list[topics.TopicAnswer]:
+        return await self._carry_out(
+            lambda: topics.delete_topics(self._state, wanted, self._machine.settings))
+
+    async def create_partitions(
+        self, wanted: Sequence[topics.NewPartitions], *, validate_only: bool = False
+    ) -> list[topics.TopicAnswer]:
+        return await self._carry_out(
+            lambda: topics.create_partitions(self._state, wanted), validate_only=validate_only)
+
+    async def alter_configs(
+        self, alterations: Sequence[configs.Alteration], *, validate_only: bool = False
+    ) -> list[configs.AlterAnswer]:
+        return await self._carry_out(
+            lambda: configs.alter(self._state, alterations, self._static),
+            validate_only=validate_only)
+
+    # -- brokers and chains
+
+    async def unregister_broker(self, node_id: NodeId) -> None:
+        await self._carry_out(lambda: brokers.unregister(self._state, node_id))
+
+    async def create_chain(
+        self, name: str, node_names: Sequence[str] = (), *, validate_only: bool = False
+    ) -> Chain:
+        (chain,) = await self._carry_out(
+            lambda: chains.create(self._state, name, node_names), validate_only=validate_only)
+        return chain
+
+    async def extend_chain(self, name: str, node_name: str) -> Chain:
+        (chain,) = await self._carry_out(lambda: chains.extend(self._state, name, node_name))
+        return chain
+
+    async def elect_leaders(
+        self, kind: elections.ElectionType, wanted: Sequence[TopicPartition] | None
+    ) -> list[elections.ElectAnswer]:
+        return await self._carry_out(lambda: self._elect(kind, wanted))
+
+    async def alter_reassignments(
+        self, wanted: Sequence[reassignment.Reassignment], *, factor_may_change: bool = True
+    ) -> list[reassignment.ReassignAnswer]:
+        return await self._carry_out(
+            lambda: reassignment.alter(
+                self._state, wanted, factor_may_change=factor_may_change))
+
+    async def list_reassignments(
+        self, wanted: Sequence[TopicPartition] | None
+    ) -> list[reassignment.Ongoing]:
+        return await self._carry_out(
+            lambda: Decision([], reassignment.ongoing(self._state, wanted)))
+
+    def _elect(
+        self, kind: elections.ElectionType, wanted: Sequence[TopicPartition] | None
+    ) -> Decision[elections.ElectAnswer]:
+        decision = elections.elect(self._state, kind, wanted)
+        if kind is elections.ElectionType.UNCLEAN and decision.records:
+            _log.warning("a leader is elected that may lack records which were acknowledged")
+        return decision
+
+    # -- what other nodes ask for
+
+    async def make_topics(self, sender: NodeId, request: MakeTopics) -> MadeTopics:
+        """Topics that a node needs: those of clients, or the cluster's own."""
+        del sender
+        wanted = list(map(new_topic, request.topics))
+        if request.is_internal:
+            await self._carry_out(lambda: self._plan_internal(wanted))
+            return MadeTopics()
+        answers = await self.create_topics(wanted, validate_only=request.validate_only)
+        return MadeTopics(topics=list(map(made_topic, answers)))
+
+    async def reserve_producer_ids(
+        self, sender: NodeId, request: ReserveProducerIds
+    ) -> ReservedProducerIds:
+        """A block of ids for one node."""
+        del sender
+        (block,) = await self._carry_out(
+            lambda: producer_ids.reserve(self._state, NodeId(request.node_id)))
+        return ReservedProducerIds(start=block.start, end=block.stop)
+
+    def _plan_internal(self, wanted: Sequence[topics.NewTopic]) -> Decision[None]:
+        missing = [topic for topic in wanted if topic.name not in self._state.topics]
+        return Decision([
+            topics.plan_topic(self._state, topic, self._machine.settings, self._rng.uuid,
+                              chance=self._rng.random)
+            for topic in missing], [])
+
+    # -- a node that is a cluster of its own
+
+    async def start_alone(self, endpoints: Endpoints, incarnation: UUID) -> int:
+        """Register this process, and have its chain; gives the epoch of the registration."""
+        (broker,) = await self._carry_out(lambda: self._plan_alone(endpoints, incarnation))
+        if self._state.chain_of(broker.node_id) is None:
+            await self.make_own_chain()
+        return broker.epoch
+
+    async def make_own_chain(self) -> None:
+        """The chain that this node's name says it belongs to, with this node alone."""
+        await self._carry_out(lambda: chains.bootstrap_alone(
+            self._state, self._static.own_id, self._static.chain_name))
+
+    def _plan_alone(self, endpoints: Endpoints, incarnation: UUID) -> Decision[BrokerState]:
+        """Registered and counted on at once, with one write: nobody else is there to be asked."""
+        settings, state, numbers = self._static, self._state, Numbers(self._state)
+        broker = BrokerState(
+            node_id=settings.own_id, name=settings.node_name, rack=settings.broker_rack,
+            host=endpoints.host, port=endpoints.port, incarnation=incarnation,
+            epoch=numbers.version())
+        records: list[Record] = []
+        if not state.cluster_id:
+            records.append(ClusterCreated(cluster_id=new_cluster_id(self._rng)))
+        up = {**state.up(), broker.node_id: incarnation}
+        return Decision(
+            [*records, broker_record(broker), *chains.follow(state, up, numbers)], [broker])

@@ -1,0 +1,204 @@
+"""The controller's watch over brokers: who is there, who is not heard of, what follows.
+
+Invariants
+    L1  a broker is fenced only if it has not been heard of for the session timeout, or asks for
+        it; one that is heard of while it is being fenced is heard of after that, and told so
+    L2  when a controller's reign begins, every broker counts as just heard of: whoever was told
+        by the last controller that it may go on, still may
+    L3  an answer to a heartbeat is given by a node that surely was the controller when the
+        heartbeat came (decisions.py, M4); so L1 and L2 make the broker's lease hold
+    L4  a chain whose nodes were all down waits for the last of them no longer than it is told
+
+Not here: what fencing does to chains (controller/brokers, controller/chains), the broker's side
+(membership.py).
+"""
+
+import asyncio
+import base64
+import logging
+from typing import Final
+
+from quipu.broker.cluster.decisions import Decisions
+from quipu.broker.cluster.machine import Machine
+from quipu.broker.cluster.reports import Arrivals
+from quipu.broker.cluster.requests import (
+    BrokerHeartbeat,
+    BrokerHeartbeatAnswer,
+    BrokerRegistration,
+    CaughtUpChain,
+    LeaveCluster,
+    LeaveClusterAnswer,
+    RegisterBroker,
+)
+from quipu.controller import brokers, chains, reassignment
+from quipu.controller.decision import Decision
+from quipu.controller.members import BrokerState
+from quipu.controller.records import ClusterCreated
+from quipu.controller.state import ClusterState
+from quipu.model.errors import Code, QuipuError
+from quipu.model.ids import NodeId
+from quipu.runtime.clock import Clock
+from quipu.runtime.rng import Rng
+from quipu.runtime.spawn import spawn
+
+_log = logging.getLogger(__name__)
+
+SWEEPS_PER_SESSION: Final = 10
+SWEEP_SECONDS_MAX: Final = 0.5
+
+
+class Liveness:
+    """Who is alive, as far as the controller knows.  Works while this node is the controller."""
+
+    def __init__(
+        self, node_id: NodeId, machine: Machine, decisions: Decisions, clock: Clock, rng: Rng
+    ) -> None:
+        self._node_id = node_id
+        self._machine = machine
+        self._decisions = decisions
+        self._clock = clock
+        self._rng = rng
+        self._heard: dict[NodeId, float] = {}
+        self._cold_since: dict[str, float] = {}
+        self._arrivals = Arrivals()
+        self._sweeping: asyncio.Task[None] | None = None
+
+    # -- the reign
+
+    def begin(self) -> None:
+        """This node is the controller from now on."""
+        now = self._clock.monotonic()
+        self._heard = dict.fromkeys(self._state.brokers, now)  # L2
+        self._cold_since.clear()
+        self._arrivals = Arrivals()
+        self.end()
+        self._sweeping = spawn(self._sweep_on(), "liveness of brokers")
+
+    def end(self) -> None:
+        """It is no longer; safe to call at any time."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+
+    async def _sweep_on(self) -> None:
+        session = self._session_ms / 1000
+        while True:
+            await asyncio.sleep(min(session / SWEEPS_PER_SESSION, SWEEP_SECONDS_MAX))
+            try:
+                await self.sweep()
+            except QuipuError as error:
+                if error.code is not Code.NOT_CONTROLLER:  # else `end` is about to be called
+                    _log.warning("brokers could not be looked after: %s", error)
+
+    async def sweep(self) -> None:
+        """Fence who is silent, and see that every chain is as it should be."""
+        self._note_cold()
+        silent = self._silent()
+        for node_id in silent:
+            _log.warning("node %d has not been heard of for %d ms: it is fenced",
+                         node_id, self._session_ms)
+        if silent or chains.review(self._state, self._waited()).records:
+            await self._decisions.carry_out(
+                lambda: brokers.fence(self._state, self._silent(), self._waited()), confirm=False)
+
+    # -- what brokers ask
+
+    async def register(self, sender: NodeId, request: RegisterBroker) -> BrokerRegistration:
+        """A broker has started."""
+        node_id = NodeId(request.node_id)
+        wanted = brokers.Registration(
+            node_id=node_id, name=request.name, incarnation=request.incarnation,
+            host=request.host, port=request.port, rack=request.rack,
+            peer_host=request.peer_host, peer_port=request.peer_port)
+
+        def decide() -> Decision[BrokerState]:
+            # What this process itself says about its node is true: no other can have its log.
+            own = sender == node_id == self._node_id
+            decision = brokers.register(
+                self._state, wanted, quiet=own or self._is_silent(node_id))
+            self._heard[node_id] = self._clock.monotonic()
+            if not self._state.cluster_id:
+                decision.records.insert(0, ClusterCreated(cluster_id=new_cluster_id(self._rng)))
+            return decision
+
+        (broker,) = await self._decisions.carry_out(decide)
+        _log.info("node %d is registered", node_id, extra={
+            "node": broker.name, "address": f"{broker.host}:{broker.port}"})
+        return BrokerRegistration(broker_epoch=broker.epoch)
+
+    async def heartbeat(self, sender: NodeId, request: BrokerHeartbeat) -> BrokerHeartbeatAnswer:
+        """A broker is alive (L3)."""
+        del sender
+        node_id = NodeId(request.node_id)
+
+        def decide() -> Decision[BrokerState]:
+            broker = brokers.current(self._state, node_id, request.broker_epoch)
+            self._heard[node_id] = self._clock.monotonic()
+            if not request.is_ready:
+                return Decision([], [broker])
+            return brokers.unfence(
+                self._state, node_id, request.broker_epoch, self._waited())
+
+        (broker,) = await self._decisions.carry_out(decide)
+        for report in request.caught_up_chains:
+            await self._promote(report)
+        arrived = self._arrivals.add(self._state, request.caught_up_partitions)
+        if arrived:
+            await self._decisions.carry_out(
+                lambda: reassignment.advance(self._state, arrived), confirm=False)
+        return BrokerHeartbeatAnswer(is_fenced=broker.fenced, session_ms=self._session_ms)
+
+    async def leave(self, sender: NodeId, request: LeaveCluster) -> LeaveClusterAnswer:
+        """A broker is about to stop; when this is answered, others have its parts."""
+        del sender
+        node_id = NodeId(request.node_id)
+        await self._decisions.carry_out(
+            lambda: brokers.stop(self._state, node_id, request.broker_epoch))
+        _log.info("node %d is leaving", node_id)
+        return LeaveClusterAnswer()
+
+    async def _promote(self, report: CaughtUpChain) -> None:
+        try:
+            await self._decisions.carry_out(
+                lambda: chains.promote(
+                    self._state, report.chain, NodeId(report.node_id), report.version),
+                confirm=False)
+        except QuipuError as error:  # something has changed since: it is reported again, or not
+            if error.code is Code.NOT_CONTROLLER:
+                raise
+            _log.debug("node %d is not promoted: %s", report.node_id, error)
+        else:
+            _log.info("node %d has caught up, and serves in chain %s", report.node_id,
+                      report.chain)
+
+    # -- time
+
+    @property
+    def _state(self) -> ClusterState:
+        return self._machine.state
+
+    @property
+    def _session_ms(self) -> int:
+        return self._machine.settings.broker_session_timeout_ms
+
+    def _is_silent(self, node_id: NodeId) -> bool:
+        heard = self._heard.setdefault(node_id, self._clock.monotonic())
+        return self._clock.monotonic() - heard > self._session_ms / 1000
+
+    def _silent(self) -> list[NodeId]:
+        return [node_id for node_id in self._state.up() if self._is_silent(node_id)]  # L1
+
+    def _note_cold(self) -> None:
+        """When each chain began to wait for the rest of its nodes."""
+        now, cold = self._clock.monotonic(), chains.cold(self._state)
+        self._cold_since = {name: self._cold_since.get(name, now) for name in cold}
+
+    def _waited(self) -> frozenset[str]:
+        """Chains that have waited long enough (L4)."""
+        until = self._clock.monotonic() - self._machine.settings.chain_cold_start_wait_ms / 1000
+        return frozenset(name for name, since in self._cold_since.items() if since <= until)
+
+
+def new_cluster_id(rng: Rng) -> str:
+    """22 characters, as Kafka's are."""
+    return base64.urlsafe_b64encode(rng.uuid().bytes).decode().rstrip("=")

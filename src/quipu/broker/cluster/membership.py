@@ -1,0 +1,202 @@
+"""This node's life in the cluster: it registers, is heard of, serves while it may, and leaves.
+
+Invariants
+    B1  the lease ends before the controller may take this node for dead: it counts from when the
+        last answered heartbeat was sent, and is shorter than the session
+    B2  a lease is taken only with the metadata that the answering controller had: a node that was
+        away does not act on what it knew before
+    B3  a node that is fenced, or leaves, has no lease
+
+Not here: the controller's side (liveness.py), what a lease is needed for (broker/lease).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from quipu.broker.cluster.link import ControllerLink
+from quipu.broker.cluster.reports import Reports
+from quipu.broker.cluster.requests import (
+    BrokerHeartbeat,
+    BrokerHeartbeatAnswer,
+    BrokerRegistration,
+    LeaveCluster,
+    LeaveClusterAnswer,
+    RegisterBroker,
+)
+from quipu.controller.state import ClusterState
+from quipu.model.errors import Code, QuipuError
+from quipu.model.settings import BrokerSettings
+from quipu.runtime.clock import Clock
+from quipu.runtime.spawn import spawn
+
+_log = logging.getLogger(__name__)
+
+ENDLESS: Final = float("inf")
+OVER: Final = float("-inf")
+LEASE_RATIO: Final = 0.9  # of the session; the rest is for clocks that differ in speed (B1)
+PAUSE_SECONDS_MIN: Final = 0.02  # between two heartbeats, however much there is to tell
+REFUSED_PAUSE_SECONDS: Final = 0.2
+REGISTER_SECONDS: Final = 5.0  # for one attempt
+REFUSED_SESSIONS_MAX: Final = 3  # that a process before this one may linger
+
+
+class Endpoints(NamedTuple):
+    """Where this node is reached: by clients, and by other nodes."""
+
+    host: str
+    port: int
+    peer_host: str = ""
+    peer_port: int = 0
+
+
+class Membership:
+    """One process's membership."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        incarnation: UUID,
+        link: ControllerLink,
+        clock: Clock,
+        *,
+        state: Callable[[], ClusterState],
+    ) -> None:
+        self.incarnation = incarnation
+        self.broker_epoch = -1
+        self.lease_until = OVER  # in the clock's monotonic seconds
+        self.is_fenced = True
+        self.reports = Reports(settings.own_id)
+        self._settings = settings
+        self._link = link
+        self._clock = clock
+        self._state = state
+        self._endpoints = Endpoints("", 0)
+        self._is_ready = False
+        self._is_leaving = False
+        self._wake = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+        self._unfenced = asyncio.Event()
+
+    async def join(self, endpoints: Endpoints) -> None:
+        """Register, and be heard of from now on; returns when the metadata has come here.
+
+        Waits for a controller for as long as it takes.  Raises if this node cannot be taken.
+        """
+        self._endpoints = endpoints
+        await self._register()
+        self._beating = spawn(self._beat_on(), "heartbeats")
+
+    async def serve(self) -> None:
+        """Ask to be counted on; returns when this node is."""
+        self._is_ready = True
+        self._wake.set()
+        await self._unfenced.wait()
+
+    def tell_soon(self) -> None:
+        """Have the next heartbeat sent without delay."""
+        self._wake.set()
+
+    async def leave(self) -> None:
+        """Let others take this node's parts before it stops; a best effort within its time."""
+        self.give_up_lease()
+        timeout_ms = self._settings.controlled_shutdown_timeout_ms
+        if not self._settings.controlled_shutdown_enable or timeout_ms == 0:
+            return
+        request = LeaveCluster(node_id=self._settings.own_id, broker_epoch=self.broker_epoch,
+                               incarnation=self.incarnation)
+        try:
+            await self._link.ask(request, LeaveClusterAnswer, timeout_seconds=timeout_ms / 1000)
+        except QuipuError as error:
+            _log.warning("stopping without the controller's leave: %s", error)
+
+    def give_up_lease(self) -> None:
+        """B3: from now on this node speaks for nobody."""
+        self._is_leaving = True
+        self.lease_until = OVER
+
+    def stop(self) -> None:
+        """Be silent."""
+        self.give_up_lease()
+        if self._beating is not None:
+            self._beating.cancel()
+            self._beating = None
+
+    # -- registration
+
+    async def _register(self) -> None:
+        session_seconds = self._settings.broker_session_timeout_ms / 1000
+        patience = self._clock.monotonic() + REFUSED_SESSIONS_MAX * session_seconds
+        told = False
+        while True:
+            try:
+                answer = await self._link.ask(
+                    self._registration(), BrokerRegistration, timeout_seconds=REGISTER_SECONDS)
+            except QuipuError as error:
+                if error.code is Code.DUPLICATE_BROKER_REGISTRATION:
+                    if self._clock.monotonic() > patience:
+                        raise
+                elif error.code is not Code.REQUEST_TIMED_OUT:
+                    raise
+                if not told:
+                    _log.warning("waiting to be registered: %s", error)
+                told = True
+                await asyncio.sleep(REFUSED_PAUSE_SECONDS)
+            else:
+                self.broker_epoch = answer.broker_epoch
+                return
+
+    def _registration(self) -> RegisterBroker:
+        host, port, peer_host, peer_port = self._endpoints
+        return RegisterBroker(
+            node_id=self._settings.own_id, name=self._settings.node_name, host=host, port=port,
+            rack=self._settings.broker_rack, peer_host=peer_host, peer_port=peer_port,
+            incarnation=self.incarnation)
+
+    # -- heartbeats
+
+    async def _beat_on(self) -> None:
+        interval = self._settings.broker_heartbeat_interval_ms / 1000
+        while True:
+            try:
+                await self._beat()
+            except QuipuError as error:
+                await self._mend(error)
+            await asyncio.sleep(min(PAUSE_SECONDS_MIN, interval))
+            try:
+                async with asyncio.timeout(interval):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+
+    async def _beat(self) -> None:
+        state, sent = self._state(), self._clock.monotonic()
+        request = BrokerHeartbeat(
+            node_id=self._settings.own_id, broker_epoch=self.broker_epoch,
+            incarnation=self.incarnation, is_ready=self._is_ready and not self._is_leaving,
+            caught_up_chains=self.reports.caught_up_chains(state),
+            caught_up_partitions=self.reports.caught_up_partitions(state))
+        answer = await self._link.ask(  # B2: it waits for the metadata
+            request, BrokerHeartbeatAnswer,
+            timeout_seconds=self._settings.broker_session_timeout_ms / 2000)
+        self.is_fenced = answer.is_fenced
+        if answer.is_fenced or self._is_leaving:
+            self.lease_until = OVER  # B3
+        else:
+            self.lease_until = sent + LEASE_RATIO * answer.session_ms / 1000  # B1
+            self._unfenced.set()
+
+    async def _mend(self, error: QuipuError) -> None:
+        """A heartbeat that was refused, or not answered."""
+        if error.code in (Code.BROKER_ID_NOT_REGISTERED, Code.STALE_BROKER_EPOCH):
+            self.lease_until = OVER
+            _log.warning("the controller does not know this process any more: %s", error)
+            try:
+                await self._register()
+            except QuipuError as refusal:
+                _log.error("this node cannot be registered again: %s", refusal)
+        elif self._clock.monotonic() > self.lease_until:
+            _log.warning("the controller is not heard of: %s", error)
