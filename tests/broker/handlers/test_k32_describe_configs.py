@@ -10,8 +10,8 @@ from quipu.wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from tests.broker.clusters import ABroker, a_broker, ask, versions
 from tests.broker.cluster.test_driver import set_to
+from tests.broker.clusters import ABroker, a_broker, ask, versions
 from tests.looped import looped
 
 A_TOPIC = NewTopic("a", configs=[("retention.ms", "5")])
