@@ -128,7 +128,8 @@ class Node:
     async def _start_parts(self, host: str, port: int) -> None:
         settings, clock = self.settings, self._clock
         advertised_host, advertised_port = self._advertised(host, port)
-        self._directory = directory = DataDirectory.open(self._disk, settings.log_dirs, clock)
+        self._directory = directory = DataDirectory.open(
+            self._disk, settings.log_dirs, clock, node_id=settings.own_id)
         self.stats.recovery_clean = int(directory.was_clean)
         self._peers = self._open_peers()
         self._cluster = cluster = Cluster.of(
@@ -257,7 +258,7 @@ class Node:
         now_ms = self._clock.now_ms()
         for partition in self.broker.partitions.all():
             if partition.failed is None:
-                self.stats.segments_removed += partition.log.apply_retention(now_ms)
+                self.stats.segments_removed += partition.apply_retention(now_ms)
             await asyncio.sleep(0)
 
     # -- the end
