@@ -57,8 +57,7 @@ class Partitions:
         is_part: Callable[[], bool] = lambda: True,
         lease: Lease = ALWAYS,
     ) -> None:
-        """`is_part`: do the replica sets speak of this very process?  See `ClusterState.is_part`.
-        """
+        """`is_part`: do replica sets speak of this very process?  See `ClusterState.is_part`."""
         self._directory = directory
         self._settings_of = settings_of
         self._chains = chains

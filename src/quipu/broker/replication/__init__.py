@@ -9,6 +9,6 @@ Not here: what a replica does and why (quipu.chain), who the replicas are (broke
 clients see of it (broker/partition.py).
 """
 
-from quipu.broker.replication.replication import CaughtUp, LeadershipListener, Replication
+from quipu.broker.replication.replication import LeadershipListener, Replication, Reporter
 
-__all__ = ["CaughtUp", "LeadershipListener", "Replication"]
+__all__ = ["LeadershipListener", "Replication", "Reporter"]

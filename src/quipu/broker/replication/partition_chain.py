@@ -56,8 +56,8 @@ class PartitionChain:
     """Drives the core of one partition."""
 
     __slots__ = (
-        "_flush_awaited", "_is_running", "_key", "_node", "_queue", "_reported", "_stands",
-        "in_sync", "partition", "replica", "replica_set",
+        "_failure", "_flush_awaited", "_is_running", "_key", "_node", "_queue", "_serving_told",
+        "_stands", "partition", "replica", "replica_set",
     )
 
     def __init__(self, node: "Replication", partition: Partition) -> None:
@@ -65,13 +65,13 @@ class PartitionChain:
         self.partition = partition
         self.replica: Replica | None = None
         self.replica_set: ReplicaSet | None = None
-        self.in_sync: ReportInSync | None = None  # the core's last word on who has caught up
         self._key = (partition.topic_id.bytes, partition.topic_partition.partition)
         self._queue: deque[Event] = deque()
         self._is_running = False
         self._flush_awaited = False
         self._stands = True  # has the partition been told what it is?
-        self._reported: str | None = None  # the last failure that was logged
+        self._failure = ""  # the last that was logged
+        self._serving_told = -1  # the version of which the controller knows that all serve
 
     # -- what happens
 
@@ -120,7 +120,6 @@ class PartitionChain:
         self.tell(Received(sender, message))
 
     def tick(self) -> None:
-        self.in_sync = None  # the core says it again as long as it holds
         self.tell(TICK)
         self.partition.commits.expire(self._node.monotonic())
 
@@ -203,10 +202,12 @@ class PartitionChain:
             case Advance(committed):
                 self.partition.log.note_committed(committed.log)
                 self.partition.commit(*committed)
+                self._report_serving(committed)
             case Serve():
                 self._stands = False
-            case ReportInSync():
-                self.in_sync = effect
+            case ReportInSync(node, version):
+                self._node.reporter.report_in_sync(
+                    self.partition.topic_id, self._key[1], node, version=version)
             case Halt(reason):
                 self._halt(reason)
             case Append() | AppendConfiguration() | CutTo() | Restart():
@@ -277,6 +278,16 @@ class PartitionChain:
         if self.partition.log.config.is_durable:
             self._await_flush()
 
+    def _report_serving(self, committed: Mark) -> None:
+        """Tell, once per version, that the epoch's configuration is committed (by the head)."""
+        partition, replica_set = self.partition, self.replica_set
+        if (replica_set is not None and replica_set.version != self._serving_told
+                and partition.is_leading and partition.leader_epoch == replica_set.epoch
+                and committed.log > partition.log.epochs_log()[-1][1]):
+            self._serving_told = replica_set.version
+            self._node.reporter.report_serving(
+                partition.topic_id, self._key[1], version=replica_set.version)
+
     # -- what the partition is told
 
     def _stand(self) -> None:
@@ -304,6 +315,7 @@ class PartitionChain:
                     "partition": str(partition.topic_partition), "epoch": replica_set.epoch,
                     "serving": partition.is_serving, "leading": leading})
         self._node.stood(self)
+        self._report_serving(replica.committed)
 
     def _stand_aside(self, replica_set: ReplicaSet) -> None:
         self.partition.stand(replica_set, serving=False, leading=False, alone=False, fresh=False)
@@ -319,6 +331,6 @@ class PartitionChain:
 
     def _failed(self, error: QuipuError) -> None:
         """An effect could not be carried out; the core finds out and tries again."""
-        if str(error) != self._reported:
-            self._reported = str(error)
+        if str(error) != self._failure:
+            self._failure = str(error)
             _log.error("%s: replication: %s", self.partition.topic_partition, error)

@@ -13,8 +13,8 @@ Not here: one partition (partition_chain.py), the links to other nodes (runtime/
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 from uuid import UUID
 
 from quipu.broker.partition import Partition
@@ -48,13 +48,18 @@ class LeadershipListener(Protocol):
         ...
 
 
-class CaughtUp(NamedTuple):
-    """A syncing member of a partition's chain that has everything, seen in this version."""
+class Reporter(Protocol):
+    """Who passes on to the controller what this node sees; see `Cluster`."""
 
-    topic_id: UUID
-    partition: int
-    node_id: NodeId
-    version: int
+    def report_in_sync(
+        self, topic_id: UUID, partition: int, node_id: NodeId, *, version: int
+    ) -> None:
+        """`node_id`, which syncs in the replica set of `version`, has every record."""
+        ...
+
+    def report_serving(self, topic_id: UUID, partition: int, *, version: int) -> None:
+        """All who serve in the replica set of `version` have its configuration."""
+        ...
 
 
 class _Outbox:
@@ -83,11 +88,13 @@ class Replication:
         peers: PeerNet | None,
         clock: Clock,
         *,
+        reporter: Reporter,
         window_size: int,
         interval_ms: int,
         life: int = 0,
     ) -> None:
         self.node_id = node_id
+        self.reporter = reporter
         self.window_size = window_size
         self.life = life  # grows with each start of the node: its broker epoch
         self.now_ms: Callable[[], TimestampMs] = clock.now_ms
@@ -172,14 +179,6 @@ class Replication:
 
     def find(self, partition: Partition) -> PartitionChain | None:
         return self._chains.get(_key(partition))
-
-    def caught_up(self) -> Iterator[CaughtUp]:
-        """Members that may serve, as far as this node has seen."""
-        for chain in list(self._restless):
-            report = chain.in_sync
-            if report is not None:
-                topic_id, index = _key(chain.partition)
-                yield CaughtUp(UUID(bytes=topic_id), index, report.node, report.version)
 
     # -- for the partitions' drivers
 
