@@ -46,6 +46,10 @@ class Refused(CommandFailed):
         self.code = code
 
 
+class NotServing(CommandFailed):
+    """A chain is there, but some members do not serve in time."""
+
+
 @app.command("list")
 def list_(*, bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """List chains."""
@@ -60,7 +64,7 @@ def list_(*, bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP, as_json: AsJson = F
 @app.command()
 def describe(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[CHAIN]...", help="Names of chains. [all]")
+        list[str] | None, typer.Argument(metavar="CHAIN", help="Names of chains. [all]")
     ] = None,
     *,
     bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
@@ -80,7 +84,7 @@ def create(
     nodes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NODE]...",
+            metavar="NODE",
             help="Names of its nodes, CHAIN-0 and so on. [every registered one called so]"),
     ] = None,
     *,
@@ -190,7 +194,7 @@ def _await_serving(bootstrap: str, name: str, deadline: float) -> DescribedChain
             return chain
         if time.monotonic() > deadline:
             states = ", ".join(f"{each.name} is {_STATES.get(each.state)}" for each in behind)
-            raise CommandFailed(f"chain {name} is there, but not all of it serves yet: {states}")
+            raise NotServing(f"chain {name} is there, but not all of it serves yet: {states}")
         time.sleep(POLL_SECONDS)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {  # in the order of the help text; each module has an `app`
     "start": "quipu.cli.start_command",
+    "dev": "quipu.cli.dev",
     "chain": "quipu.cli.chain",
     "topic": "quipu.cli.topic",
     "group": "quipu.cli.group",

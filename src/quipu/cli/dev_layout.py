@@ -1,0 +1,246 @@
+"""What a cluster of `quipu dev` consists of: names, ports and settings of its nodes.
+
+    DIR/dev.json          the layout, written once; a later start continues with it
+    DIR/a-0.properties    settings of one node, made anew at every start
+    DIR/a-0/              what the node keeps
+    DIR/a-0.log           what it logs
+
+Ports of a cluster with base port P: Kafka clients P, P+1, ...; other nodes P+100, P+101, ...;
+metrics and health P+200, P+201, ....  With P = 0 every port is a free one, and is kept.
+"""
+
+import json
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from quipu.cli.errors import CommandFailed
+
+HOST: Final = "127.0.0.1"
+FILE_NAME: Final = "dev.json"
+FILE_SIZE_MAX: Final = 1 << 20
+NODES_MAX: Final = 100  # so that the ranges of ports stay apart
+CHAINS_MAX: Final = 26
+VOTERS_MAX: Final = 3
+PEER_PORT_STEP: Final = 100
+METRICS_PORT_STEP: Final = 200
+NODE_ID_STEP: Final = 1000  # between the first nodes of two chains
+PORT_MAX: Final = 65_535
+_CHAIN_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,40}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """One node."""
+
+    name: str
+    node_id: int
+    rack: str | None
+    port: int
+    peer_port: int
+    metrics_port: int
+
+    @property
+    def chain(self) -> str:
+        """The chain that it belongs to."""
+        return self.name.rpartition("-")[0]
+
+    @property
+    def address(self) -> str:
+        """Where Kafka clients reach it."""
+        return f"{HOST}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """All nodes, in the order of chains and numbers."""
+
+    nodes: tuple[NodePlan, ...]
+    secret: str
+    settings: Mapping[str, str]
+
+    @property
+    def chains(self) -> dict[str, list[str]]:
+        """Names of nodes by chain."""
+        found: dict[str, list[str]] = {}
+        for node in self.nodes:
+            found.setdefault(node.chain, []).append(node.name)
+        return found
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are given."""
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def voters(self) -> list[NodePlan]:
+        """Who elects the controller: an odd number, of as many chains as can be."""
+        spread = sorted(self.nodes, key=lambda node: int(node.name.rpartition("-")[2]))
+        count = min(VOTERS_MAX, len(spread))
+        return spread[: count - 1 if count % 2 == 0 else count]
+
+    def properties(self, node: NodePlan, directory: Path) -> str:
+        """The settings of one node, as a file for `quipu start --config`."""
+        own = {
+            "node.name": node.name,
+            "node.id": str(node.node_id),
+            "log.dirs": str((directory / node.name).absolute()),
+            "listeners": node.address,
+            "metrics.listener": f"{HOST}:{node.metrics_port}",
+            "peer.listener": f"{HOST}:{node.peer_port}",
+            "peer.secret": self.secret,
+            "controller.quorum.voters": ",".join(
+                f"{voter.node_id}@{HOST}:{voter.peer_port}" for voter in self.voters),
+            **({"broker.rack": node.rack} if node.rack else {}),
+            **self.settings,
+        }
+        lines = [f"{key}={_escaped(value)}" for key, value in own.items()]
+        return "\n".join(["# Made by `quipu dev` at every start.", *lines, ""])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the command line asks for; None where it does not say."""
+
+    node_count: int | None
+    chain: str | None
+    chain_count: int | None
+    racks: tuple[str, ...]
+    base_port: int | None
+    settings: Mapping[str, str]
+
+
+def plan(wish: Wish, secret: str) -> Layout:
+    """The layout of a new cluster."""
+    names = _chain_names(wish.chain or "a", wish.chain_count or 1)
+    count = wish.node_count or 3
+    if count * len(names) > NODES_MAX:
+        raise CommandFailed(f"{count * len(names)} nodes are too many for one machine; "
+                            f"take {NODES_MAX} at most")
+    base = 9092 if wish.base_port is None else wish.base_port
+    ports = _ports(base, count * len(names))
+    nodes = [
+        NodePlan(
+            name=f"{name}-{number}", node_id=1 + NODE_ID_STEP * place + number,
+            rack=wish.racks[number % len(wish.racks)] if wish.racks else None,
+            port=port, peer_port=peer_port, metrics_port=metrics_port)
+        for (place, name, number), (port, peer_port, metrics_port) in zip(
+            [(place, name, number) for place, name in enumerate(names) for number in range(count)],
+            ports, strict=True)
+    ]
+    return Layout(nodes=tuple(nodes), secret=secret, settings=dict(wish.settings))
+
+
+def continued(layout: Layout, wish: Wish, directory: Path) -> Layout:
+    """The layout of a cluster that exists; what is wished for must not contradict it."""
+    chains = layout.chains
+    there = (f"{directory} holds a cluster of {len(layout.nodes)} nodes in chains "
+             f"{', '.join(chains)}, from port {layout.nodes[0].port} on")
+    told: list[tuple[str, object, object]] = [
+        ("--nodes", wish.node_count, len(layout.nodes) // len(chains)),
+        ("--chain", wish.chain, next(iter(chains))),
+        ("--chains", wish.chain_count, len(chains)),
+        ("--base-port", wish.base_port or None, layout.nodes[0].port),
+        ("--racks", wish.racks or None, _racks(layout, len(wish.racks))),
+    ]
+    for option, wanted, found in told:
+        if wanted is not None and wanted != found:
+            raise CommandFailed(f"{there}; leave out {option}, or choose another --dir")
+    return Layout(nodes=layout.nodes, secret=layout.secret,
+                  settings={**layout.settings, **wish.settings})
+
+
+def load(directory: Path) -> Layout | None:
+    """The layout of the cluster in `directory`, if there is one."""
+    path = directory / FILE_NAME
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(FILE_SIZE_MAX))
+        nodes = tuple(NodePlan(**node) for node in found["nodes"])
+        layout = Layout(nodes=nodes, secret=found["secret"], settings=found["settings"])
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CommandFailed(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise CommandFailed(f"{path} is not what quipu dev wrote; choose another --dir") from None
+    if not nodes:
+        raise CommandFailed(f"{path} names no nodes; choose another --dir")
+    return layout
+
+
+def save(layout: Layout, directory: Path) -> None:
+    """Write the layout and every node's settings; nobody else may read the secret in them."""
+    whole = {"nodes": [asdict(node) for node in layout.nodes], "secret": layout.secret,
+             "settings": dict(layout.settings)}
+    _write(directory / FILE_NAME, json.dumps(whole, indent=1) + "\n")
+    for node in layout.nodes:
+        _write(directory / f"{node.name}.properties", layout.properties(node, directory))
+
+
+def check_ports(layout: Layout) -> None:
+    """Tell of a port that is taken, before anything is started."""
+    for node in layout.nodes:
+        for port in (node.port, node.peer_port, node.metrics_port):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError as error:
+                    raise CommandFailed(
+                        f"port {port} for {node.name}: {error.strerror}; stop what uses it, or "
+                        "begin in another --dir with another --base-port (0: any that are free)"
+                    ) from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.touch(mode=0o600)
+        path.write_text(text)
+    except OSError as error:
+        raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
+
+
+def _chain_names(first: str, count: int) -> list[str]:
+    """`a`, `b`, `c`; or of another first name `x`, `x2`, `x3`."""
+    if not _CHAIN_NAME.fullmatch(first):
+        raise CommandFailed(
+            f"--chain {first}: write lower-case letters, digits and dashes, such as orders")
+    if first == "a":
+        return [chr(ord("a") + place) for place in range(count)]
+    return [first, *(f"{first}{number}" for number in range(2, count + 1))]
+
+
+def _ports(base: int, count: int) -> list[tuple[int, int, int]]:
+    if base == 0:
+        free = _free_ports(3 * count)
+        return [(free[3 * place], free[3 * place + 1], free[3 * place + 2])
+                for place in range(count)]
+    if base + METRICS_PORT_STEP + count - 1 > PORT_MAX:
+        raise CommandFailed(f"--base-port {base}: the last port would be above {PORT_MAX}")
+    return [(base + place, base + PEER_PORT_STEP + place, base + METRICS_PORT_STEP + place)
+            for place in range(count)]
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _racks(layout: Layout, count: int) -> tuple[str | None, ...]:
+    """The racks of the first chain's first nodes."""
+    racks: Sequence[str | None] = [node.rack for node in layout.nodes]
+    return tuple(racks[:count])
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\")
