@@ -16,7 +16,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from quipu.broker import http, metrics
+from quipu.broker import envelopes, http, metrics
 from quipu.broker.chain_health import chain_trouble
 from quipu.broker.cluster import LOG_NAME as METADATA_LOG_NAME
 from quipu.broker.cluster import Cluster
@@ -154,6 +154,7 @@ class Node:
             fetch_sessions=FetchSessions(
                 clock, settings.max_incremental_fetch_session_cache_slots))
         self.broker.groups = groups = Groups(self.broker)
+        envelopes.serve(self.broker)
         await partitions.recover(list(cluster.state.topics.values()))
         replication.start()
         cluster.follow(partitions)

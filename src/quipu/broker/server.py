@@ -1,7 +1,7 @@
 """Kafka's conversation on one connection: requests in, answers out in the order of the requests.
 
 Produce and Fetch have entrances of their own that work on bytes; every other request is decoded,
-handed to its handler, and its answer encoded.
+handed to its handler, and its answer encoded.  Some only the controller can answer (envelopes.py).
 
 Invariants
     Q1  answers leave in the order in which their requests came
@@ -20,7 +20,7 @@ from collections.abc import Awaitable
 from struct import Struct
 from typing import Any, Final
 
-from quipu.broker import handlers
+from quipu.broker import envelopes, handlers
 from quipu.broker.context import Broker, Context
 from quipu.broker.handlers import k00_produce, k01_fetch
 from quipu.broker.handlers.k18_api_versions import unsupported_version_response
@@ -186,8 +186,14 @@ class Session:
         # it asks for the metadata of all topics in a flexible version.
         request, _ = REQUESTS[api_key].decode_prefix(frame[position:], version)
         context = Context(version, correlation_id, header.client_id, self._connection.peer_host)
+        response: Any
         try:
-            response = handlers.load(api_key)(self._broker, request, context)
+            if handlers.is_on_controller(api_key):
+                body = bytes(frame[position:])  # the frame is borrowed
+                response = envelopes.carry(
+                    self._broker, envelopes.Asked(request, body, context))
+            else:
+                response = handlers.load(api_key)(self._broker, request, context)
         except QuipuError as error:
             self._failed(reply, context, error)
             return

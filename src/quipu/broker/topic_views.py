@@ -10,13 +10,13 @@ from uuid import UUID
 from quipu.broker.context import Broker
 from quipu.controller.state import PartitionState, Topic
 from quipu.model.errors import Code
+from quipu.model.ids import NO_NODE, NodeId
 from quipu.wire.messages.k03_metadata import MetadataResponsePartition
 
 # What may be done to a topic or the cluster, one bit per operation; without access control, all.
 NOT_ASKED: Final = -0x8000_0000
 TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
-NO_LEADER: Final = -1
 
 _VIEWS_MAX: Final = 20_000
 
@@ -24,6 +24,7 @@ _VIEWS_MAX: Final = 20_000
 class _View(NamedTuple):
     topic: Topic
     failed: frozenset[int]
+    down: frozenset[NodeId]
     partitions: list[MetadataResponsePartition]
 
 
@@ -36,10 +37,13 @@ class TopicViews:
     def partitions(self, broker: Broker, topic: Topic) -> list[MetadataResponsePartition]:
         """Every partition of `topic`; not to be changed by whoever gets it."""
         failed = failed_partitions(broker, topic)
+        down = frozenset(
+            known.node_id for known in broker.cluster.state.brokers.values() if known.fenced)
         view = self._views.get(topic.topic_id)
-        if view is None or view.topic is not topic or view.failed != failed:
-            view = _View(topic, failed, [
-                _partition(index, state, is_failed=index in failed)
+        if (view is None or view.topic is not topic or view.failed != failed
+                or view.down != down):
+            view = _View(topic, failed, down, [
+                _partition(index, state, broker.node_id if index in failed else None, down)
                 for index, state in enumerate(topic.partitions)
             ])
             if len(self._views) >= _VIEWS_MAX:
@@ -49,22 +53,27 @@ class TopicViews:
 
 
 def failed_partitions(broker: Broker, topic: Topic) -> frozenset[int]:
-    """Partitions whose log this node cannot serve."""
+    """Partitions that this node leads, and whose log it cannot serve."""
     failed = []
-    for index in range(len(topic.partitions)):
-        partition = broker.partitions.find(topic.name, index)
-        if partition is None or partition.failed is not None:
-            failed.append(index)
+    for index, state in enumerate(topic.partitions):
+        if state.leader == broker.node_id:
+            partition = broker.partitions.find(topic.name, index)
+            if partition is None or partition.failed is not None:
+                failed.append(index)
     return frozenset(failed)
 
 
-def _partition(index: int, state: PartitionState, *, is_failed: bool) -> MetadataResponsePartition:
+def _partition(
+    index: int, state: PartitionState, failed_on: NodeId | None, down: frozenset[NodeId]
+) -> MetadataResponsePartition:
+    leader = NO_NODE if failed_on is not None else state.leader
     return MetadataResponsePartition(
-        error_code=Code.LEADER_NOT_AVAILABLE if is_failed else Code.NONE,
+        error_code=Code.LEADER_NOT_AVAILABLE if leader == NO_NODE else Code.NONE,
         partition_index=index,
-        leader_id=NO_LEADER if is_failed else state.leader,
+        leader_id=leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        offline_replicas=[state.leader] if is_failed else [],
+        offline_replicas=[node_id for node_id in state.replicas
+                          if node_id in down or node_id == failed_on],
     )

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from quipu.broker.cluster.consensus import Consensus
 from quipu.broker.cluster.decisions import not_controller
 from quipu.broker.cluster.requests import PAIRS, decode_call, encode_answer
+from quipu.broker.quorum.contract import NotController
 from quipu.model.ids import NodeId
 from quipu.runtime.peer_net import PeerNet
 from quipu.wire.schema import Message
@@ -39,7 +40,10 @@ class Desk:
         """Raises NotController if this node is not the controller, or no longer."""
         if not self._quorum.is_leader:
             raise not_controller(self._quorum.leader)
-        answer = await self._handlers[request.KEY](sender, request)
+        handler = self._handlers.get(request.KEY)
+        if handler is None:
+            raise NotController("this controller is still starting")
+        answer = await handler(sender, request)
         assert type(answer) is PAIRS[request.KEY].answer, answer
         return answer
 

@@ -4,11 +4,17 @@ A module opens with its API's name, key, versions and behaviour, and has one fun
 
     def handle(broker: Broker, request: XRequest, context: Context) -> XResponse
 
-which may be a coroutine.  Produce and Fetch are different: their modules work on bytes.
+which may be a coroutine.  Produce and Fetch are different: their modules work on bytes.  Besides:
+
+    ON_CONTROLLER = True       the handler runs on the controller; other nodes pass the request on
+    def refuse(request, error) -> XResponse     an answer that tells every part of the error, where
+                                                the whole has no place for one
 
 Invariants
     H1  ApiVersions names every module here and nothing else
     H2  a handler serves every version between the two ends of its request's definition
+
+Keys from OWN_KEY_FIRST on are our own; clients of Kafka do not know them, and take no harm.
 
 To add an API: its messages (wire/messages/kNN_name), its handler here, its tests; `make docs`.
 """
@@ -20,10 +26,13 @@ from pkgutil import iter_modules
 from typing import Any, Final
 
 from quipu.broker.context import Broker, Context
+from quipu.model.errors import QuipuError
 from quipu.wire.messages import REQUESTS
 from quipu.wire.schema import Response
 
 Handler = Callable[[Broker, Any, Context], Response | Awaitable[Response]]
+
+Refusal = Callable[[Any, QuipuError], Response]
 
 PRODUCE_KEY: Final = 0
 PRODUCE_VERSION_MIN: Final = 0  # advertised, and refused below 3: librdkafka looks for it
@@ -42,6 +51,19 @@ def _versions(api_key: int) -> tuple[int, int]:
 
 # The lowest and the highest version of each API that is served, both in.
 SUPPORTED: Final[dict[int, tuple[int, int]]] = {key: _versions(key) for key in sorted(MODULES)}
+
+
+@cache
+def is_on_controller(api_key: int) -> bool:
+    """Must the controller answer?"""
+    return bool(getattr(import_module(MODULES[api_key]), "ON_CONTROLLER", False))
+
+
+@cache
+def refusal(api_key: int) -> Refusal | None:
+    """How to tell every part of a request that all of it failed, if its module says how."""
+    refuse: Refusal | None = getattr(import_module(MODULES[api_key]), "refuse", None)
+    return refuse
 
 
 @cache

@@ -1,7 +1,8 @@
 """Metadata — API key 3, versions 0-13.
 
 Behaviour
-    * tells the brokers, the controller, and per topic its partitions, leaders and replicas
+    * tells the brokers that are up, the controller, and per topic its partitions, leaders and
+      replicas
     * a topic that is not there is created if the request and auto.create.topics.enable allow it;
       it is ready when the answer leaves, so clients need not ask again
     * a partition whose log has failed is shown without a leader
@@ -48,10 +49,10 @@ async def handle(broker: Broker, request: MetadataRequest, context: Context) -> 
         brokers=[
             MetadataResponseBroker(node_id=known.node_id, host=known.host, port=known.port,
                                    rack=known.rack)
-            for known in broker.cluster.state.brokers.values()
+            for known in broker.cluster.state.brokers.values() if not known.fenced
         ],
         cluster_id=broker.cluster.state.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.cluster.controller_id,
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_operations else NOT_ASKED,
     )

@@ -5,15 +5,18 @@ Behaviour
     * answers per topic: one bad topic does not fail the others
     * validate_only answers as if, and creates nothing
     * -1 partitions or replicas take num.partitions and default.replication.factor
+    * answered by the controller, whichever node is asked
 Versions
     v4  -1 may be asked for         v5  flexible; the answer has partitions, replicas, settings
     v6  quota errors (none here)    v7  topic ids in the answer
 """
 
+from typing import Final
+
 from quipu.broker.context import Broker, Context
 from quipu.controller.describe import Entry, describe_topic
 from quipu.controller.topics import NewTopic, TopicAnswer
-from quipu.model.errors import Code
+from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import ZERO_UUID
 from quipu.wire.messages.k19_create_topics import (
     CreatableTopic,
@@ -22,6 +25,8 @@ from quipu.wire.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+
+ON_CONTROLLER: Final = True
 
 
 async def handle(
@@ -32,6 +37,12 @@ async def handle(
     described = context.api_version >= 5
     return CreateTopicsResponse(topics=[
         _result(broker, answer, request, described=described) for answer in answers])
+
+
+def refuse(request: CreateTopicsRequest, error: QuipuError) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[
+        CreatableTopicResult(name=topic.name, error_code=error.code, error_message=str(error))
+        for topic in request.topics])
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:

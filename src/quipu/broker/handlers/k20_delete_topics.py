@@ -3,20 +3,25 @@
 Behaviour
     * a topic is gone for every client when the answer leaves; its files go soon after
     * answers per topic: one bad topic does not fail the others
+    * answered by the controller, whichever node is asked
 Versions
     v3  TOPIC_DELETION_DISABLED (before: INVALID_REQUEST)
     v4  flexible      v5  error messages      v6  topics by id, or by name in the same list
 """
 
+from typing import Final
+
 from quipu.broker.context import Broker, Context
 from quipu.controller.topics import TopicAnswer
-from quipu.model.errors import Code
+from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import ZERO_UUID
 from quipu.wire.messages.k20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+
+ON_CONTROLLER: Final = True
 
 
 async def handle(
@@ -29,6 +34,15 @@ async def handle(
     answers = await broker.cluster.delete_topics(wanted)
     return DeleteTopicsResponse(
         responses=[_result(answer, context.api_version) for answer in answers])
+
+
+def refuse(request: DeleteTopicsRequest, error: QuipuError) -> DeleteTopicsResponse:
+    named = [(topic.name, topic.topic_id) for topic in request.topics]
+    named += [(name, ZERO_UUID) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[
+        DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code,
+                             error_message=str(error))
+        for name, topic_id in named])
 
 
 def _result(answer: TopicAnswer, version: int) -> DeletableTopicResult:

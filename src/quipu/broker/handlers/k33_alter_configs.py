@@ -4,18 +4,24 @@ Behaviour
     * replaces all settings of a resource: those that the request does not name are inherited again
     * a resource changes as a whole or not at all; answers per resource
     * validate_only answers as if, and changes nothing
+    * answered by the controller, whichever node is asked
 Versions
     v2  flexible
 """
 
+from typing import Final
+
 from quipu.broker.context import Broker, Context
 from quipu.controller.configs import Alteration, Change, Operation, Resource
+from quipu.model.errors import QuipuError
 from quipu.wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+
+ON_CONTROLLER: Final = True
 
 
 async def handle(
@@ -31,6 +37,14 @@ async def handle(
             resource_type=answer.resource.kind, resource_name=answer.resource.name)
         for answer in answers
     ])
+
+
+def refuse(request: AlterConfigsRequest, error: QuipuError) -> AlterConfigsResponse:
+    return AlterConfigsResponse(responses=[
+        AlterConfigsResourceResponse(
+            error_code=error.code, error_message=str(error),
+            resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.resources])
 
 
 def _alteration(resource: AlterConfigsResource) -> Alteration:

@@ -3,18 +3,24 @@
 Behaviour
     * a topic gets partitions after those it has, never fewer; they serve when the answer leaves
     * answers per topic: one bad topic does not fail the others
+    * answered by the controller, whichever node is asked
 Versions
     v2  flexible      v3  quota errors (none here)
 """
 
+from typing import Final
+
 from quipu.broker.context import Broker, Context
 from quipu.controller.topics import NewPartitions
+from quipu.model.errors import QuipuError
 from quipu.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+ON_CONTROLLER: Final = True
 
 
 async def handle(
@@ -28,6 +34,13 @@ async def handle(
             name=answer.name or "", error_code=answer.code, error_message=answer.message)
         for answer in answers
     ])
+
+
+def refuse(request: CreatePartitionsRequest, error: QuipuError) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[
+        CreatePartitionsTopicResult(
+            name=topic.name, error_code=error.code, error_message=str(error))
+        for topic in request.topics])
 
 
 def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:

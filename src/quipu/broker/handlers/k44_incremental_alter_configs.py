@@ -4,18 +4,24 @@ Behaviour
     * sets (0), clears (1), appends to (2) or subtracts from (3) single settings; the rest stay
     * a resource changes as a whole or not at all; answers per resource
     * validate_only answers as if, and changes nothing
+    * answered by the controller, whichever node is asked
 Versions
     v1  flexible
 """
 
+from typing import Final
+
 from quipu.broker.context import Broker, Context
 from quipu.controller.configs import Alteration, Change, Resource
+from quipu.model.errors import QuipuError
 from quipu.wire.messages.k44_incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+
+ON_CONTROLLER: Final = True
 
 
 async def handle(
@@ -31,6 +37,16 @@ async def handle(
             resource_type=answer.resource.kind, resource_name=answer.resource.name)
         for answer in answers
     ])
+
+
+def refuse(
+    request: IncrementalAlterConfigsRequest, error: QuipuError
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(responses=[
+        AlterConfigsResourceResponse(
+            error_code=error.code, error_message=str(error),
+            resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.resources])
 
 
 def _alteration(resource: AlterConfigsResource) -> Alteration:

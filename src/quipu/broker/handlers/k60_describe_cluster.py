@@ -1,11 +1,11 @@
 """DescribeCluster — API key 60, versions 0-2.
 
 Behaviour
-    * tells the cluster's id, its controller and its brokers
+    * tells the cluster's id, its controller and its brokers that are up
     * controllers have no listener of their own here: asking for them is refused
 Versions
     v1  which endpoints to tell: brokers (1) or controllers (2)
-    v2  fenced brokers; a broker that this node knows is never fenced
+    v2  fenced brokers too, if asked for
 """
 
 from typing import Final
@@ -36,11 +36,12 @@ def handle(
     return DescribeClusterResponse(
         error_code=Code.NONE,
         cluster_id=state.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.cluster.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=known.node_id, host=known.host, port=known.port,
-                                  rack=known.rack)
+                                  rack=known.rack, is_fenced=known.fenced)
             for known in state.brokers.values()
+            if not known.fenced or request.include_fenced_brokers
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )

@@ -1,0 +1,88 @@
+"""Requests of clients that only the controller can answer, whichever node they reach.
+
+A node that is not the controller passes such a request on, whole, and gives the client the
+controller's answer once it has applied what was decided: who asks this node next finds it.
+
+Not here: the way to the controller (cluster/link), which requests these are (`ON_CONTROLLER` of
+the handlers).
+"""
+
+import inspect
+from typing import Any, Final, NamedTuple
+
+from quipu.broker import handlers
+from quipu.broker.cluster.requests import Envelope, EnvelopeAnswer
+from quipu.broker.context import Broker, Context
+from quipu.model.errors import Code, QuipuError, RequestError
+from quipu.model.ids import NodeId
+from quipu.wire.messages import REQUESTS, RESPONSES
+from quipu.wire.schema import Request, Response
+
+TIMEOUT_SECONDS: Final = 30.0  # where the client does not say
+TIMEOUT_SECONDS_MAX: Final = 300.0
+
+
+class Asked(NamedTuple):
+    """A client's request, as it was understood and as it came."""
+
+    request: Request
+    body: bytes
+    context: Context
+
+
+async def carry(broker: Broker, asked: Asked) -> Response:
+    """The controller's answer; an error that no part of the answer can tell of is raised."""
+    try:
+        return await _answered(broker, asked)
+    except QuipuError as error:
+        refuse = handlers.refusal(asked.request.KEY)
+        if refuse is None:
+            raise
+        return refuse(asked.request, error)
+
+
+async def _answered(broker: Broker, asked: Asked) -> Response:
+    if broker.cluster.is_controller:
+        try:
+            return await _handled(broker, asked.request, asked.context)
+        except QuipuError as error:
+            if error.code is not Code.NOT_CONTROLLER:
+                raise  # else it was deposed meanwhile: whoever is the controller now shall answer
+    key, version = asked.request.KEY, asked.context.api_version
+    answer = await broker.cluster.ask(
+        Envelope(api_key=key, api_version=version, client_id=asked.context.client_id,
+                 client_host=asked.context.client_host, body=asked.body),
+        EnvelopeAnswer, timeout_seconds=_timeout_seconds(asked.request))
+    return RESPONSES[key].decode(answer.body, version)
+
+
+async def _handled(broker: Broker, request: Request, context: Context) -> Response:
+    response: Any = handlers.load(request.KEY)(broker, request, context)
+    answer: Response = await response if inspect.isawaitable(response) else response
+    return answer
+
+
+def _timeout_seconds(request: Request) -> float:
+    timeout_ms = getattr(request, "timeout", 0)
+    if timeout_ms <= 0:
+        return TIMEOUT_SECONDS
+    return min(timeout_ms / 1000, TIMEOUT_SECONDS_MAX)
+
+
+def serve(broker: Broker) -> None:
+    """Answer what other nodes pass on, while this node is the controller."""
+
+    async def open_envelope(sender: NodeId, envelope: Envelope) -> EnvelopeAnswer:
+        del sender
+        key, version = envelope.api_key, envelope.api_version
+        served = handlers.SUPPORTED.get(key)
+        if served is None or not served[0] <= version <= served[1] or not (
+                handlers.is_on_controller(key)):
+            raise RequestError(f"api {key} version {version} is not answered for other nodes",
+                               code=Code.UNSUPPORTED_VERSION)
+        request, _ = REQUESTS[key].decode_prefix(envelope.body, version)
+        context = Context(version, 0, envelope.client_id, envelope.client_host)
+        response = await _handled(broker, request, context)
+        return EnvelopeAnswer(body=response.encode(version))
+
+    broker.cluster.answer(Envelope, open_envelope)

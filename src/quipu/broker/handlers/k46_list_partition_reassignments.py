@@ -1,0 +1,37 @@
+"""ListPartitionReassignments — API key 46, version 0.
+
+Behaviour
+    * tells which partitions are on their way from one chain to another
+    * no list of topics asks for all; what does not exist, or does not move, is left out
+    * answered by the controller, whichever node is asked
+"""
+
+from typing import Final
+
+from quipu.broker.context import Broker, Context
+from quipu.model.ids import TopicPartition
+from quipu.wire.messages.k46_list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+ON_CONTROLLER: Final = True
+
+
+async def handle(
+    broker: Broker, request: ListPartitionReassignmentsRequest, context: Context
+) -> ListPartitionReassignmentsResponse:
+    del context
+    wanted = None
+    if request.topics is not None:
+        wanted = [TopicPartition(topic.name, partition) for topic in request.topics
+                  for partition in topic.partition_indexes]
+    topics: dict[str, OngoingTopicReassignment] = {}
+    for moving in await broker.cluster.changes.list_reassignments(wanted):
+        topic = topics.setdefault(moving.topic, OngoingTopicReassignment(name=moving.topic))
+        topic.partitions.append(OngoingPartitionReassignment(
+            partition_index=moving.partition, replicas=list(moving.replicas),
+            adding_replicas=list(moving.adding), removing_replicas=list(moving.removing)))
+    return ListPartitionReassignmentsResponse(topics=list(topics.values()))
