@@ -100,5 +100,7 @@ class Standing:
 
     def describe(self, why: Why, session: int = 0) -> Described:
         log = self.log
-        return Described(self.epoch, why, session, log.log_start, log.log_end,
-                         self.committed.log, tuple(log.epochs()[-EPOCHS_MAX:]))
+        log_end = log.log_end
+        epochs = [entry for entry in log.epochs()[-EPOCHS_MAX:] if entry[1] < log_end]
+        return Described(self.epoch, why, session, log.log_start, log_end,
+                         self.committed.log, tuple(epochs))

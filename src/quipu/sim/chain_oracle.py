@@ -1,0 +1,177 @@
+"""A controller for worlds of chains: one object that never fails, and follows the real one's rules.
+
+It knows of each node whether it is registered, under which life, and whether it is fenced.  After
+every change it reviews the members:
+
+    some serving member is up under the life it serves with: the other serving ones go offline
+    none is: once all have come back, or the wait is over, those that are back serve under their
+    new lives; if none is back, nothing changes
+    offline members that are up sync; syncing ones that are down, or in a new life, go offline
+
+Not here: the real one (controller/), which decides the same for many chains by records.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.model.ids import Epoch, NodeId
+
+
+class Place(NamedTuple):
+    """A member, and the life under which it serves or syncs."""
+
+    node_id: NodeId
+    state: MemberState
+    life: int
+
+
+class Oracle:
+    """The controller's view of one chain."""
+
+    def __init__(self, nodes: Sequence[NodeId]) -> None:
+        self.places: list[Place] = [Place(node, MemberState.SERVING, 0) for node in nodes]
+        self.epoch = Epoch(1)
+        self.version = 1
+        self.lives: dict[NodeId, int] = {}  # of those that are registered and not fenced
+        self._moving_to: tuple[NodeId, ...] = ()
+        self._reported: set[NodeId] = set()
+        self.history: dict[int, tuple[NodeId, ...]] = {1: tuple(nodes)}
+
+    @property
+    def replica_set(self) -> ReplicaSet:
+        return ReplicaSet(epoch=self.epoch, version=self.version, members=tuple(
+            Member(place.node_id, place.state) for place in self.places))
+
+    def life_of(self, node: NodeId) -> int | None:
+        """The life under which `node` is a member; None if it is none."""
+        for place in self.places:
+            if place.node_id == node:
+                return place.life
+        return None
+
+    def serving(self) -> list[Place]:
+        return [place for place in self.places if place.state is MemberState.SERVING]
+
+    @property
+    def is_cold(self) -> bool:
+        """Is no serving member up under the life it serves with?"""
+        return not any(self._is_live(place) for place in self.serving())
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self._moving_to)
+
+    def _is_live(self, place: Place) -> bool:
+        return self.lives.get(place.node_id) == place.life
+
+    # --- what it is told --------------------------------------------------------------------
+
+    def register(self, node: NodeId, life: int) -> None:
+        self.lives[node] = life
+
+    def fence(self, node: NodeId) -> None:
+        self.lives.pop(node, None)
+
+    def report(self, node: NodeId, version: int) -> bool:
+        """A syncing member has everything; false if that is about another version."""
+        if version != self.version or node not in self._syncing():
+            return False
+        if self._moving_to:
+            self._reported.add(node)
+            if not set(self._moving_to) <= self._reported:
+                return False
+            promoted: tuple[NodeId, ...] = self._moving_to
+        else:
+            promoted = (node,)
+        serving = [place for place in self.places if place.state is MemberState.SERVING]
+        joining = [place._replace(state=MemberState.SERVING) for place in self.places
+                   if place.node_id in promoted]
+        rest = [place for place in self.places if place not in serving
+                and place.node_id not in promoted]
+        self._change([*serving, *joining, *rest], is_new_epoch=True)
+        return True
+
+    def _syncing(self) -> list[NodeId]:
+        return [place.node_id for place in self.places if place.state is MemberState.SYNCING]
+
+    # --- what people ask for ----------------------------------------------------------------
+
+    def extend(self, nodes: Iterable[NodeId]) -> None:
+        known = {place.node_id for place in self.places}
+        new = [Place(node, MemberState.OFFLINE, 0) for node in nodes if node not in known]
+        if new:
+            self._change([*self.places, *new], is_new_epoch=False)
+
+    def move(self, nodes: Sequence[NodeId]) -> None:
+        """Reassign: once all of `nodes` have everything they serve, and then nobody else does."""
+        self._moving_to = tuple(nodes)
+        self.extend(nodes)
+
+    def finish_move(self) -> bool:
+        """Drop everybody who is not moved to, if all who are serve."""
+        serving = [place.node_id for place in self.serving()]
+        if not self._moving_to or not set(self._moving_to) <= set(serving):
+            return False
+        self._change([place for place in self.places if place.node_id in self._moving_to],
+                     is_new_epoch=True)
+        self._moving_to = ()
+        return True
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Serving members in another order, as when a leader is elected by hand."""
+        serving = self.serving()
+        rest = [place for place in self.places if place not in serving]
+        self._change([*(serving[index] for index in order), *rest], is_new_epoch=True)
+
+    # --- the review -------------------------------------------------------------------------
+
+    def review(self, *, is_wait_over: bool = False) -> bool:
+        """Make the members what they should be; true if that changed anything."""
+        changed = self._review_serving(is_wait_over=is_wait_over)
+        return self._review_others() or changed
+
+    def _review_serving(self, *, is_wait_over: bool) -> bool:
+        serving = self.serving()
+        if self.is_cold:
+            back = [place for place in serving if place.node_id in self.lives]
+            if not back or (len(back) < len(serving) and not is_wait_over):
+                return False
+            stay = [place._replace(life=self.lives[place.node_id]) for place in back]
+        else:
+            stay = [place for place in serving if self._is_live(place)]
+            if len(stay) == len(serving):
+                return False
+        names = {place.node_id for place in stay}
+        syncing = [place for place in self.places if place.state is MemberState.SYNCING]
+        gone = [place._replace(state=MemberState.OFFLINE) for place in self.places
+                if place not in syncing and place.node_id not in names]
+        self._change([*stay, *syncing, *gone], is_new_epoch=True)
+        return True
+
+    def _review_others(self) -> bool:
+        def is_ready(place: Place) -> bool:
+            return not self.is_cold and place.node_id in self.lives
+
+        serving = self.serving()
+        stay = [place for place in self.places
+                if place.state is MemberState.SYNCING and self._is_live(place)]
+        others = [place for place in self.places if place not in serving and place not in stay]
+        joining = [Place(place.node_id, MemberState.SYNCING, self.lives[place.node_id])
+                   for place in others if is_ready(place)]
+        gone = [place._replace(state=MemberState.OFFLINE) for place in others
+                if not is_ready(place)]
+        places = [*serving, *stay, *joining, *gone]
+        if [(place.node_id, place.state) for place in places] == [
+                (place.node_id, place.state) for place in self.places] and not joining:
+            return False
+        self._change(places, is_new_epoch=False)
+        return True
+
+    def _change(self, places: list[Place], *, is_new_epoch: bool) -> None:
+        self.places = places
+        self.version += 1
+        self._reported.clear()
+        if is_new_epoch:
+            self.epoch = Epoch(self.epoch + 1)
+            self.history[self.epoch] = tuple(place.node_id for place in self.serving())

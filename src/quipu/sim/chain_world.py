@@ -1,0 +1,456 @@
+"""A world of chains: the real core of replication, model logs, and a controller that cannot fail.
+
+One partition on a few nodes, in virtual milliseconds.  The network loses, doubles, delays and
+reorders; links are cut one way or both; nodes crash, lose what was not flushed, and come back, some
+with an empty disk; the controller takes living nodes for dead, tells its word late and out of
+order; members are added, moved and reordered; disks refuse to write; retention runs.  Then all of
+it stops, and within a bound every node must have the same log and nothing more to say.
+
+Worlds come in three kinds
+    durable   acknowledgements wait for the disk; a crash takes back what was not flushed
+    kept      they do not, and a crash takes nothing (the process died, the machine did not)
+    lossy     they do not, and a crash takes what was not flushed: here acknowledged batches may be
+              lost, and a log that had them halts; a person then empties its disk
+
+Checkers: chain_checkers.py.  What the nemesis does: chain_nemesis.py.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+from quipu.chain.codec import decode, encode, encode_replicate
+from quipu.chain.effects import (
+    Advance,
+    Append,
+    AppendConfiguration,
+    CutTo,
+    Effect,
+    Halt,
+    ReportInSync,
+    Restart,
+    Send,
+    SendEntries,
+    Serve,
+)
+from quipu.chain.events import (
+    APPENDED,
+    FLUSHED,
+    TICK,
+    Configured,
+    Event,
+    Received,
+    Refused,
+    Sent,
+)
+from quipu.chain.messages import BEGIN, ENTRIES_MAX, Buffer, Mark
+from quipu.chain.replica import Replica
+from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, DATA
+from quipu.model.chains import ReplicaSet
+from quipu.model.ids import Epoch, NodeId
+from quipu.sim.chain_checkers import Witness
+from quipu.sim.chain_log import Batch, ModelLog, decode_batches
+from quipu.sim.chain_nemesis import ChainNemesis
+from quipu.sim.chain_oracle import Oracle
+from quipu.sim.dice import Dice
+from quipu.sim.trace import Trace
+from quipu.sim.world import Violation
+
+TICK_MS: Final = 10.0
+FAULTS_MS: Final = 400.0
+CONVERGE_MS_MAX: Final = 2_000.0
+COLD_WAIT_MS: Final = 60.0
+TOPIC: Final = bytes(range(16))
+
+
+class ChainNode:
+    """One node: a log that lasts, and the replica of the process that runs now."""
+
+    def __init__(self, world: "ChainWorld", node_id: NodeId) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.log = ModelLog(is_durable=world.kind == "durable",
+                            clamps_epochs=world.clamps_epochs)
+        self.life = 0
+        self.replica: Replica | None = None
+        self.remembered = BEGIN  # of what is committed; what a process leaves to the next
+        self.refuses_until: dict[NodeId, float] = {}
+        self._dice = world.dice.fork(f"node/{node_id}")
+        self._queue: deque[Event] = deque()
+        self._flush_is_due = False
+
+    def __str__(self) -> str:
+        return f"n{self.node_id}"
+
+    @property
+    def committed(self) -> Mark:
+        return self.replica.committed if self.replica is not None else self.remembered
+
+    @property
+    def epoch(self) -> Epoch:
+        assert self.replica is not None
+        return self.replica.epoch
+
+    def has_durably(self, batch: Batch) -> bool:
+        return batch.next_log <= self.log.durable_end and self.log.holds(batch)
+
+    def acked_by(self, node: NodeId) -> int | None:
+        """How far `node` has acknowledged, if it is the one after this."""
+        assert self.replica is not None
+        link = self.replica._flow.link  # noqa: SLF001 checkers look inside
+        return link.acked.log if link is not None and link.to == node else None
+
+    # --- life and death ---------------------------------------------------------------------
+
+    def boot(self) -> None:
+        assert self.replica is None
+        self.life += 1
+        self.replica = Replica(self.node_id, self.log, committed=self.remembered, life=self.life,
+                               window_size=self.world.window_size)
+        self.remembered = self.replica.committed
+        self.world.tell(self, "boot", f"life {self.life}, log end {self.log.log_end}")
+        self._tick_later(self.life, self._dice.between(0, TICK_MS))
+        self._note_change()
+
+    def crash(self) -> None:
+        assert self.replica is not None
+        self.replica = None
+        self._flush_is_due = False
+        lost = 0
+        if self.world.kind != "kept":
+            lost = self._dice.below(self.log.unflushed_count + 1)
+        self.log.lose(lost)
+        self.remembered = min(self.remembered, Mark(self.log.log_end, self.log.end_offset))
+        self.world.tell(self, "crash", f"loses {lost}, log end {self.log.log_end}")
+
+    def _tick_later(self, life: int, delay: float) -> None:
+        def tick() -> None:
+            if self.replica is not None and self.life == life:
+                if not self.replica.is_quiet:
+                    self.happens(TICK)
+                self._tick_later(life, TICK_MS)
+
+        self.world.later(delay, tick)
+
+    # --- events and effects -----------------------------------------------------------------
+
+    def happens(self, event: Event) -> None:
+        """Have the core handle `event`, and carry out what it wants."""
+        replica = self.replica
+        if replica is None:
+            return
+        self._queue.append(event)
+        while self._queue:
+            effects = replica.handle(self._queue.popleft())
+            if self._carry_out(effects):
+                self._queue.appendleft(APPENDED)
+        self.world.witness.look(self)
+
+    def _carry_out(self, effects: list[Effect]) -> bool:
+        """In order; the rest is dropped if one fails.  True if the log is not what it was."""
+        is_changed = False
+        for effect in effects:
+            match effect:
+                case Append() | AppendConfiguration() | CutTo() | Restart():
+                    if self.world.has_faults and self._dice.flip(self.world.disk_fails):
+                        self.world.tell(self, "disk", f"refuses {type(effect).__name__}")
+                        return is_changed
+                    self._change_log(effect)
+                    is_changed = True
+                case SendEntries():
+                    self._send_entries(effect)
+                case Send(to, message):
+                    self.world.send(self, to, encode(TOPIC, 0, message))
+                case Advance(committed):
+                    self.world.tell(self, "commit", committed.log)
+                    self.world.witness.committed(self, committed)
+                    if self._dice.flip(0.3):
+                        self.remembered = committed
+                case ReportInSync(node, version):
+                    self.world.report(node, version)
+                case Halt(reason):
+                    self.world.halted(self, reason)
+                case Serve():
+                    self.world.tell(self, "serve", f"{effect.is_serving} {effect.is_leading} "
+                                    f"in {self.epoch}")
+        return is_changed
+
+    def _change_log(self, effect: Append | AppendConfiguration | CutTo | Restart) -> None:
+        log, witness = self.log, self.world.witness
+        match effect:
+            case CutTo(log_end):
+                self.world.tell(self, "cut", log_end)
+                witness.cuts(self, log_end)
+                log.cut(log_end)
+            case AppendConfiguration(replica_set):
+                if not log.batches:
+                    self.write(CHECKPOINT, replica_set.epoch)
+                self.write(CONFIGURATION, replica_set.epoch)
+            case Append(entries):
+                for entry in entries:
+                    self._copy(entry)
+            case Restart(entries):
+                first = next(decode_batches(entries[0]))
+                self.world.tell(self, "restart", first.log_offset)
+                witness.restarts(self, first.log_offset)
+                log.restart(first)
+                witness.wrote(self, first)
+                for entry in entries[1:]:
+                    self._copy(entry)
+        self._note_change()
+
+    def _copy(self, entry: Buffer) -> None:
+        for batch in decode_batches(entry):
+            self.world.witness.wrote(self, batch)
+            self.log.append(batch)
+
+    def write(self, batch_type: int, epoch: int) -> None:
+        """Append a batch of this node's own."""
+        width = 1 + self._dice.below(3) if batch_type == DATA else 1
+        batch = self.log.add(width=width, epoch=epoch, batch_type=batch_type,
+                             number=next(self.world.numbers))
+        self.log.batches.pop()  # the witness looks at the log before it
+        self.world.witness.wrote(self, batch)
+        self.log.batches.append(batch)
+        self._note_change()
+
+    def produce(self) -> None:
+        """A client's batches, and at times a new segment."""
+        assert self.replica is not None
+        for _ in range(1 + self._dice.below(3)):
+            self.write(CHECKPOINT if self._dice.flip(0.08) else DATA, self.epoch)
+        self.happens(APPENDED)
+
+    def _send_entries(self, effect: SendEntries) -> None:
+        if self.refuses_until.get(effect.to, 0.0) > self.world.now:
+            self._queue.append(Refused(effect.to))
+            return
+        entries = self.log.read_entries(effect.start_log, effect.size_max)[:ENTRIES_MAX]
+        data = [entry.data for entry in entries]
+        self.world.send(self, effect.to, encode_replicate(TOPIC, 0, effect.message, data))
+        self._queue.append(Sent(effect.to, effect.message.session, entries[-1].next_log,
+                                sum(map(len, data))))
+
+    def _note_change(self) -> None:
+        """What was written is flushed some time later."""
+        if self._flush_is_due or self.log.is_flushed:
+            return
+        self._flush_is_due = True
+        life = self.life
+
+        def flush() -> None:
+            if self.replica is not None and self.life == life:
+                self._flush_is_due = False
+                self.log.flush()
+                self.happens(FLUSHED)
+
+        self.world.later(self._dice.between(0.2, 8.0), flush)
+
+
+class ChainWorld:
+    """See the module."""
+
+    def __init__(self, seed: int, *, tell: Callable[[str], None] | None = None) -> None:
+        self.dice = dice = Dice(seed, "chain")
+        self.trace = Trace(tell=tell)
+        self.now = 0.0
+        self.has_faults = True
+        self.kind = dice.choose(["durable", "durable", "kept", "lossy"])
+        self.clamps_epochs = dice.flip(0.5)
+        self.window_size = dice.choose([40, 200, 1 << 20])
+        self.loses = dice.choose([0.0, 0.02, 0.1])
+        self.doubles = dice.choose([0.0, 0.05])
+        self.is_fifo = dice.flip(0.5)
+        self.delay_ms = dice.choose([0.5, 2.0, 6.0])
+        self.disk_fails = dice.choose([0.0, 0.01])
+        names = [NodeId(number) for number in range(1, dice.choose([2, 3, 4, 4, 5]) + 1)]
+        self.oracle = Oracle(names[:dice.choose([1, 2, 3, 3])])
+        self.numbers = count(1)
+        self.witness = Witness(self)
+        self.nodes = {name: ChainNode(self, name) for name in names}
+        self.nemesis = ChainNemesis(self)
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = count()
+        self._arrivals: dict[tuple[NodeId, NodeId], float] = {}
+        self._cold_since: float | None = None
+        self.sent_count = 0
+        self.step_count = 0
+
+    @property
+    def is_lossy(self) -> bool:
+        return self.kind == "lossy"
+
+    def tell(self, who: object, what: str, about: object = "") -> None:
+        self.trace.add(self.now, str(who), what, about)
+
+    # --- time -------------------------------------------------------------------------------
+
+    def later(self, delay: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now + delay, next(self._sequence), act))
+
+    def _run_until(self, end: float, *, is_done: Callable[[], bool] | None = None) -> bool:
+        while self._events and self._events[0][0] <= end:
+            if is_done is not None and is_done():
+                return True
+            self.now, _, act = heapq.heappop(self._events)
+            self.step_count += 1
+            act()
+        self.now = end
+        return is_done is not None and is_done()
+
+    def run(self) -> None:
+        """Both phases."""
+        for node in self.nodes.values():
+            self.start(node)
+        self._produce_later()
+        self.nemesis.start()
+        self._run_until(FAULTS_MS)
+        self.tell("world", "heal")
+        self.has_faults = False
+        self.nemesis.heal()
+        if not self._run_until(self.now + CONVERGE_MS_MAX, is_done=self._has_converged):
+            raise Violation(f"convergence: {self.describe()}")
+        self._check_end()
+
+    def _produce_later(self) -> None:
+        def produce() -> None:
+            if not self.has_faults:
+                return
+            for node in self.nodes.values():
+                if node.replica is not None and node.replica.is_leading:
+                    node.produce()
+            self._produce_later()
+
+        self.later(self.dice.between(1, 4), produce)
+
+    # --- the network ------------------------------------------------------------------------
+
+    def send(self, sender: ChainNode, to: NodeId, buffers: list[Buffer]) -> None:
+        frame = b"".join(buffers)
+        self.sent_count += 1
+        self._carry(sender.node_id, to, frame)
+        if self.has_faults and self.dice.flip(self.doubles):
+            self._carry(sender.node_id, to, frame)
+
+    def _carry(self, sender: NodeId, to: NodeId, frame: bytes) -> None:
+        if self.has_faults and self.dice.flip(self.loses):
+            return
+        arrival = self.now + self.dice.between(0.05, self.delay_ms)
+        if self.is_fifo or not self.has_faults:
+            arrival = max(arrival, self._arrivals.get((sender, to), 0.0))
+            self._arrivals[sender, to] = arrival
+
+        def arrive() -> None:
+            if not self.nemesis.is_cut(sender, to):
+                message = decode(memoryview(frame))[0].message
+                self.nodes[to].happens(Received(sender, message))
+
+        self.later(arrival - self.now, arrive)
+
+    # --- the controller ---------------------------------------------------------------------
+
+    def start(self, node: ChainNode) -> None:
+        """Boot, and register a little later."""
+        node.boot()
+        life = node.life
+
+        def register() -> None:
+            if node.replica is not None and node.life == life:
+                self.oracle.register(node.node_id, life)
+                self.review()
+
+        self.later(self.dice.between(0.5, 15), register)
+
+    def review(self) -> None:
+        """Something is different: let the controller decide, and tell everybody."""
+        before = self.oracle.version
+        if self.oracle.is_cold:
+            if self._cold_since is None:
+                self._cold_since = self.now
+                self.later(COLD_WAIT_MS + 0.1, self.review)
+            self.oracle.review(is_wait_over=self.now - self._cold_since > COLD_WAIT_MS)
+        else:
+            self.oracle.review()
+        if not self.oracle.is_cold:
+            self._cold_since = None
+        if self.oracle.version != before:
+            self.publish()
+
+    def publish(self) -> None:
+        """Tell every node the members as they are now; the word takes its time."""
+        replica_set = self.oracle.replica_set
+        self.tell("oracle", "decides", _show(replica_set))
+        lives = {name: self.oracle.life_of(name) for name in self.nodes}
+        for node in self.nodes.values():
+            delay = self.dice.between(0.1, 12 if self.dice.flip(0.2) else 3)
+            self.later(delay, self._telling(node, replica_set, lives[node.node_id]))
+
+    def _telling(
+        self, node: ChainNode, replica_set: ReplicaSet, life: int | None
+    ) -> Callable[[], None]:
+        def tell() -> None:
+            if life is None or life == node.life:
+                node.happens(Configured(replica_set))
+
+        return tell
+
+    def report(self, node: NodeId, version: int) -> None:
+        """A report travels to the controller."""
+        def arrive() -> None:
+            if self.oracle.report(node, version):
+                self.publish()
+
+        self.later(self.dice.between(0.1, 8), arrive)
+
+    def halted(self, node: ChainNode, reason: str) -> None:
+        """A person is asked; in a lossy world they empty the disk."""
+        self.tell(node, "halt", reason)
+        if not self.is_lossy:
+            raise Violation(f"halted: {node}: {reason}")
+        self.later(1.0, lambda: self.nemesis.replace(node))
+
+    # --- the end ----------------------------------------------------------------------------
+
+    def _has_converged(self) -> bool:
+        oracle = self.oracle
+        if oracle.is_moving and oracle.finish_move():
+            self.publish()
+        places = oracle.places
+        if len(oracle.serving()) < len(places):
+            return False
+        nodes = [self.nodes[place.node_id] for place in places]
+        log_end = nodes[0].log.log_end
+        return all(
+            node.replica is not None and node.replica.is_serving and node.replica.is_quiet
+            and node.epoch == oracle.epoch
+            and node.log.log_end == node.committed.log == log_end
+            for node in nodes) and nodes[0].replica is not None and nodes[0].replica.is_leading
+
+    def _check_end(self) -> None:
+        """All logs are the same, and nobody has anything more to say."""
+        nodes = [self.nodes[place.node_id] for place in self.oracle.places]
+        for node in nodes:
+            if not nodes[0].log.holds(node.log.batches[-1]):
+                raise Violation(f"convergence: {node} differs from {nodes[0]}")
+        self._run_until(self.now + 3 * TICK_MS)
+        sent = self.sent_count
+        self._run_until(self.now + 5 * TICK_MS)
+        if self.sent_count != sent:
+            raise Violation(f"quiet: {self.sent_count - sent} messages about nothing")
+
+    def describe(self) -> str:
+        """Where everybody is, for people."""
+        return "; ".join([_show(self.oracle.replica_set), *(
+            f"{node} down, end {node.log.log_end}" if node.replica is None else
+            f"{node} {node.replica.role} in {node.epoch}, end {node.log.log_end} of epoch "
+            f"{node.log.last_epoch}, committed {node.committed.log}, "
+            f"{'quiet' if node.replica.is_quiet else 'busy'}"
+            for node in self.nodes.values())])
+
+
+def _show(replica_set: ReplicaSet) -> str:
+    members = " ".join(f"{member.node_id}:{member.state.name.lower()}"
+                       for member in replica_set.members)
+    return f"epoch {replica_set.epoch} version {replica_set.version} {members}"
