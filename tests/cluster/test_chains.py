@@ -28,8 +28,8 @@ def test_topics_spread_by_weight_and_a_dead_chain_leaves_the_other_alone(tmp_pat
                  if name.startswith("t")}
         assert sorted(Counter(heads.values()).values()) == [4, 4]
         on_a = min(name for name, head in heads.items() if head == cluster.node_id("a-0"))
-        listed = {each["name"]: each for each in json.loads(
-            cluster.quipu("chain", "list", "--json"))}
+        listed = {each["name"]: each for each in map(
+            json.loads, cluster.quipu("chain", "list", "--json").splitlines())}
         assert {name: each["topics"] for name, each in listed.items()} == {"a": 4, "b": 4}
         with traffic(cluster, on_a) as running:
             running.await_progress()

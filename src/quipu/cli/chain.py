@@ -160,15 +160,14 @@ def _create(
     bootstrap: str, name: str, nodes: Sequence[str], deadline: float
 ) -> DescribedChain:
     request = CreateChainRequest(name=name, node_names=list(nodes))
-    is_unsure = False  # an attempt may have worked without telling
+    doubts: list[int] = []  # an attempt may have worked without telling
     while True:
-        answer = cast("CreateChainResponse", direct.ask(bootstrap, request))
+        answer = cast("CreateChainResponse", direct.ask(bootstrap, request, doubts=doubts))
         if answer.error_code == Code.NONE and answer.chain is not None:
             return answer.chain
-        if answer.error_code == Code.DUPLICATE_RESOURCE and is_unsure:
+        if answer.error_code == Code.DUPLICATE_RESOURCE and doubts:
             (chain,) = find(bootstrap, [name])
             return chain
-        is_unsure = is_unsure or answer.error_code in direct.TRANSIENT
         if answer.error_code not in _NOT_YET or time.monotonic() > deadline:
             raise Refused(f"cannot create chain {name}", answer.error_code, answer.error_message)
         time.sleep(POLL_SECONDS)

@@ -98,10 +98,13 @@ class Connection:
         return bytes(parts)
 
 
-def ask(bootstrap: str, request: Request, version: int = 0) -> Response:
+def ask(
+    bootstrap: str, request: Request, version: int = 0, *, doubts: list[int] | None = None
+) -> Response:
     """The answer of the first node that has one; asks on while the cluster is not well.
 
     What the answer says is the caller's to look at: only `TRANSIENT` errors are dealt with here.
+    They are noted in `doubts`, since what was asked for may have been done all the same.
     """
     deadline = time.monotonic() + ASK_SECONDS_MAX
     while True:
@@ -115,8 +118,11 @@ def ask(bootstrap: str, request: Request, version: int = 0) -> Response:
             except NoAnswer as error:
                 problems.append(str(error))
                 continue
-            if getattr(answer, "error_code", Code.NONE) not in TRANSIENT:
+            code = getattr(answer, "error_code", Code.NONE)
+            if code not in TRANSIENT:
                 return answer
+            if doubts is not None:
+                doubts.append(code)
         if answer is None:
             raise CommandFailed(
                 f"no node answers at {', '.join(dict.fromkeys(problems))}; start one with `quipu "
