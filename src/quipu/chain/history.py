@@ -46,7 +46,9 @@ def common_end(
 
 
 def find_opening(log: LogView, other: Described) -> Opening | None:
-    """How `other` can be made to continue as `log`; None while `log` has nothing to give."""
+    """How `other` can be made to continue as `log`; None while `log` has nothing to give it:
+    because it is empty, or because the other has all of it and more.
+    """
     if log.log_start == log.log_end:
         return None
     if other.is_empty:
@@ -55,6 +57,8 @@ def find_opening(log: LogView, other: Described) -> Opening | None:
         return Opening(log.log_start, flags)
     history = log.epochs()
     end = common_end(history, log.log_end, other.epochs, other.log_end)
+    if end == log.log_end < other.log_end:
+        return None
     if (end is None or end < log.log_start or end <= other.log_start
             or epoch_before(history, end) == NO_EPOCH):  # nothing is left to continue from
         return Opening(log.log_start, Flag.OPEN | Flag.RESTART)

@@ -10,7 +10,7 @@ Invariants
     O3  bytes that were sent and not yet said to have arrived are below the window when more is
         sent, so they exceed it by one message at most
     O4  a log is cut, or made to begin anew, only by whoever has this epoch's configuration, or by
-        a source that a new head has chosen
+        a source that a new head has chosen; and never because it is merely longer
 """
 
 from collections import deque
@@ -85,7 +85,7 @@ class Outbound:
         if opening is None or (
                 opening.is_destructive and not other.is_empty
                 and not self._may_cut and not self._standing.is_current):
-            self.phase = Phase.WAITING  # O4: this node may lack what the other has
+            self.phase = Phase.WAITING  # O4: this node lacks what the other has, or may lack it
             return []
         if opening.is_destructive:
             self._begin(opening.start, opening.flags, Phase.PROBING)
@@ -185,8 +185,10 @@ class Outbound:
         match self.phase:
             case Phase.WAITING:
                 return self.open()
-            case Phase.PROBING:
+            case Phase.PROBING if self.next_log >= self._standing.log.log_start:
                 return self._probe()
+            case Phase.PROBING:
+                return self.open()  # retention was faster
             case Phase.STREAMING:
                 return self.pump() or ([] if self.is_quiet else [self._empty()])
 

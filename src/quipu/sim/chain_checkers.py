@@ -63,6 +63,8 @@ class Witness:
 
     def committed(self, node: "ChainNode", mark: Mark) -> None:
         """`node` says that everything before `mark` is committed."""
+        if mark.log <= node.log.log_start:
+            return  # before a log that began in the middle
         batch = node.log.ending_at(mark.log)
         if batch is None or batch.next_offset != mark.offset:
             raise Violation(f"committed-grows: {node} commits {mark}, inside of {batch}")

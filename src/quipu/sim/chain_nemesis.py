@@ -165,8 +165,9 @@ class ChainNemesis:
         if not running:
             return
         node = self._dice.choose(running)
+        end = min(node.committed.log, node.log.durable_end)
         starts = [batch.log_offset for batch in node.log.batches
-                  if batch.batch_type == CHECKPOINT and batch.log_offset < node.committed.log]
+                  if batch.batch_type == CHECKPOINT and batch.log_offset < end]
         if starts:
             self._world.tell(node, "trim", starts[-1])
             node.log.trim(self._dice.choose(starts))

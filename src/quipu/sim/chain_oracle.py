@@ -79,11 +79,12 @@ class Oracle:
             return False
         if self._moving_to:
             self._reported.add(node)
-            if not set(self._moving_to) <= self._reported:
+            promoted = [name for name in self._syncing() if name in self._moving_to]
+            is_there = {place.node_id for place in self.serving()} | self._reported
+            if not promoted or not set(self._moving_to) <= is_there:
                 return False
-            promoted: tuple[NodeId, ...] = self._moving_to
         else:
-            promoted = (node,)
+            promoted = [node]
         serving = [place for place in self.places if place.state is MemberState.SERVING]
         joining = [place._replace(state=MemberState.SERVING) for place in self.places
                    if place.node_id in promoted]
