@@ -128,20 +128,21 @@ class Partition:
         """Take over what this node is for the partition."""
         assert serving or not leading
         assert leading or not alone
-        was_leading, was_serving, was_alone = self.is_leading, self.is_serving, self.is_alone
+        was_serving, was_alone = self.is_serving, self.is_alone
         if was_alone and not alone:
             self._keep_committed()
         self.replica_set, self.leader_epoch = replica_set, replica_set.epoch
         self.is_serving, self.is_leading, self.is_alone = serving, leading, alone
         self.is_fresh = fresh
         self._stand()
-        if was_leading and not leading:
-            self.commits.fail(NotLeader(f"{self.topic_partition}: this node leads it no longer"))
-        elif leading and len(self.commits) and (why := self.shortage(ACKS_ALL)):
-            self.commits.fail(RequestError(why, code=Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                                           kind=Kind.RETRY))
         if (was_serving and not serving) or (alone and not was_alone):
             self.wake()
+
+    def foresee(self, replica_set: ReplicaSet) -> None:
+        """These will be the replicas: if they are too few, nobody waits for their word."""
+        if len(self.commits) and (why := self._shortage(replica_set, ACKS_ALL)):
+            self.commits.fail(RequestError(why, code=Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                                           kind=Kind.RETRY))
 
     def commit(self, committed_log: LogOffset, committed: Offset) -> None:
         """All below these offsets is committed: tell those who wait."""
@@ -155,6 +156,10 @@ class Partition:
             self._unread_size = unread - told
             if self._waiters:
                 self._advanced(max(told, 1))
+
+    def abdicate(self) -> None:
+        """Others decide what becomes of the batches that someone waits for."""
+        self.commits.fail(NotLeader(f"{self.topic_partition}: this node leads it no longer"))
 
     def halt(self, error: QuipuError) -> None:
         """Replication cannot go on without an operator: refuse everything, and say why."""
@@ -187,11 +192,12 @@ class Partition:
 
     def shortage(self, acks: int) -> str | None:
         """Why there are too few nodes for a write with `acks`, if there are."""
-        if self.replica_set is None:
-            return None
-        least, serving = self.rules.min_insync_replicas, len(self.replica_set.serving)
+        return None if self.replica_set is None else self._shortage(self.replica_set, acks)
+
+    def _shortage(self, replica_set: ReplicaSet, acks: int) -> str | None:
+        least, serving = self.rules.min_insync_replicas, len(replica_set.serving)
         if least == ALL_MEMBERS:
-            least = len(self.replica_set.members)
+            least = len(replica_set.members)
         elif acks != ACKS_ALL:
             return None
         if serving >= least:

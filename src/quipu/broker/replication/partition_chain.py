@@ -101,6 +101,7 @@ class PartitionChain:
         elif not self._make_core():
             return
         self._stands = False
+        self.partition.foresee(replica_set)
         self.tell(Configured(replica_set))
 
     def begin(self) -> None:
@@ -122,6 +123,13 @@ class PartitionChain:
     def tick(self) -> None:
         self.tell(TICK)
         self.partition.commits.expire(self._node.monotonic())
+
+    @property
+    def is_head(self) -> bool:
+        """Does this node lead, or will it once it has what the others have?"""
+        partition, replica_set = self.partition, self.replica_set
+        return (replica_set is not None and replica_set.head == self._node.node_id
+                and partition.failed is None)
 
     @property
     def is_quiet(self) -> bool:
@@ -219,6 +227,8 @@ class PartitionChain:
 
     def _change_log(self, effect: Append | AppendConfiguration | CutTo | Restart) -> None:
         log, now_ms = self.partition.log, self._node.now_ms()
+        if self.is_head and not isinstance(effect, AppendConfiguration):
+            self._node.lost(self.partition)  # another log than its own was chosen
         match effect:
             case Append(entries):
                 self._append(entries)
@@ -241,6 +251,9 @@ class PartitionChain:
 
     def _send_entries(self, effect: SendEntries) -> None:
         """Read from the log and send; the answer to the core is the next event."""
+        last = self._queue[-1] if self._queue else None
+        if isinstance(last, Sent) and last[:2] == (effect.to, effect.message.session):
+            return  # asked for twice: the answer to the first tells what is left
         try:
             entries = self.partition.log.read_entries(effect.start_log, effect.size_max)
         except QuipuError as error:

@@ -122,6 +122,7 @@ class Replication:
 
     async def stop(self) -> None:
         """Do nothing more; those who wait for other nodes are told that this one goes."""
+        await asyncio.sleep(0)  # what is answered in this turn is answered by one who serves
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -169,7 +170,7 @@ class Replication:
         if partition.replica_set is not None:
             partition.stand(
                 partition.replica_set, serving=False, leading=False, alone=False, fresh=False)
-        self._tell_leading(key, partition)
+        self.lost(partition)
 
     def watch(self, listener: LeadershipListener) -> None:
         """Tell `listener` what this node leads, and when that changes."""
@@ -212,25 +213,29 @@ class Replication:
             self._restless[chain] = None
 
     def stood(self, chain: PartitionChain) -> None:
-        """`chain` is something else now: it may lead, or no longer."""
+        """`chain` is something else now: it may lead, or no longer.
+
+        A head that begins a new epoch pauses, and goes on with the same log: nobody is told.
+        """
         partition = chain.partition
         key = _key(partition)
         if self._chains.get(key) is not chain:
             return
-        if partition.is_leading != (key in self._leading):
-            self._tell_leading(key, partition)
-
-    def _tell_leading(self, key: Key, partition: Partition) -> None:
-        if partition.is_leading:
+        if not partition.is_leading:
+            if not chain.is_head:
+                self.lost(partition)
+        elif key not in self._leading:
             self._leading.add(key)
-        elif key in self._leading:
-            self._leading.remove(key)
-        else:
-            return
-        for listener in self._listeners:
-            if partition.is_leading:
+            for listener in self._listeners:
                 listener.leading_began(partition)
-            else:
+
+    def lost(self, partition: Partition) -> None:
+        """What this node had appended may not stay: who waits for it, or built on it, is told."""
+        partition.abdicate()
+        key = _key(partition)
+        if key in self._leading:
+            self._leading.remove(key)
+            for listener in self._listeners:
                 listener.leading_ended(partition)
 
     # -- turns of the loop
