@@ -4,7 +4,9 @@ What a crash leaves behind is as little as the system promises, chosen by the gi
 
     data    of each file all that was synced, and any part of what was appended since: cut short,
             or with blocks of zeros where the file grew before its data arrived
-    names   as of the last sync of a directory, and any first part of the changes made since
+    names   of each directory as of its last sync, and any first part of the changes made since;
+            what lies in a directory whose own name is lost, is lost with it; names without a
+            directory are there at once
 
 Besides: a limited capacity, syncs that fail, bits that flip, work that waits until it is told.
 """
@@ -22,6 +24,7 @@ BLOCK_SIZE: Final = 512  # what a torn write loses, it loses in such pieces
 
 Names = dict[str, "_Inode | None"]  # None: a directory
 Change = Callable[[Names], object]
+Changes = list[tuple[str, Change]]  # each with the directory whose names it changes
 Worker = Callable[[Work, Done], Wait]
 
 
@@ -112,7 +115,7 @@ class SimDisk:
         self.locked: set[str] = set()
         self._names: Names = {}
         self._durable_names: Names = {}
-        self._changes: list[Change] = []  # of names, since the last sync
+        self._changes: Changes = []  # of names, since the last sync of their directory
         self._pending: list[tuple[Work, Done]] = []
 
     # --- faults -----------------------------------------------------------------------------
@@ -120,9 +123,14 @@ class SimDisk:
     def crash(self, rng: Rng) -> None:
         """Lose power: every open file is gone, and what was not synced may be."""
         names = dict(self._durable_names)
-        kept = int(rng.random() * (len(self._changes) + 1))
-        for change in self._changes[:kept]:
-            change(names)
+        counts = Counter(directory for directory, _ in self._changes)
+        kept = {directory: int(rng.random() * (counts[directory] + 1))
+                for directory in sorted(counts)}
+        for directory, change in self._changes:
+            if kept[directory] > 0:
+                kept[directory] -= 1
+                change(names)
+        _prune(names)
         for path in sorted(names):
             inode = names[path]
             if inode is not None:
@@ -174,16 +182,19 @@ class SimDisk:
             raise NotFound(f"{path}: no such file")
         return inode
 
-    def _change(self, change: Change) -> None:
+    def _change(self, path: str, change: Change) -> None:
         change(self._names)
-        self._changes.append(change)
+        if "/" in path:
+            self._changes.append((_parent(path), change))
+        else:
+            change(self._durable_names)  # the directory that whoever runs a node has given it
 
     def _create(self, path: str) -> _Inode:
         if path not in self._names:
             if path.rpartition("/")[0] not in self._names:
                 raise NotFound(f"{path}: no such directory")
             inode = _Inode()
-            self._change(_linking(path, inode))
+            self._change(path, _linking(path, inode))
         return self._inode(path)
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
@@ -234,7 +245,7 @@ class SimDisk:
         for count in range(1, len(parts) + 1):
             directory = "/".join(parts[:count])
             if directory not in self._names:
-                self._change(_linking(directory, None))
+                self._change(directory, _linking(directory, None))
 
     def rename(self, source: str, target: str) -> None:
         if source not in self._names:
@@ -245,20 +256,25 @@ class SimDisk:
                          or each.startswith(f"{source}/")]:
                 names[target + name.removeprefix(source)] = names.pop(name)
 
-        self._change(change)
+        self._change(target, change)
 
     def remove(self, path: str) -> None:
         self._inode(path)
-        self._change(_unlinking(path))
+        self._change(path, _unlinking(path))
 
     def remove_tree(self, path: str) -> None:
         for name in sorted(self._names, reverse=True):
             if name == path or name.startswith(f"{path}/"):
-                self._change(_unlinking(name))
+                self._change(name, _unlinking(name))
 
     def sync_directory(self, path: str) -> None:
         self.count_sync(path)
-        self._durable_names, self._changes = dict(self._names), []
+        changes, self._changes = self._changes, []
+        for change in changes:
+            if change[0] == path:
+                change[1](self._durable_names)
+            else:
+                self._changes.append(change)
 
     def lock(self, path: str) -> SimLock | None:
         if path in self.locked:
@@ -279,6 +295,17 @@ class SimDisk:
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _prune(names: Names) -> None:
+    """Take away what lies in directories that are not there."""
+    for path in sorted(names):
+        if "/" in path and _parent(path) not in names:
+            del names[path]
 
 
 def _linking(path: str, inode: _Inode | None) -> Change:
