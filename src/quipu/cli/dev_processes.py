@@ -16,6 +16,7 @@ from typing import Final
 
 from quipu.cli.dev_layout import Layout, NodePlan
 from quipu.cli.errors import CommandFailed
+from quipu.cli.output import printable, tell
 
 READY_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
@@ -66,10 +67,10 @@ class Child:
         how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
         return f"{self.plan.name} (process {self.pid}) ended with {how}"
 
-    def log_tail(self) -> str:
-        """The last lines that it logged."""
-        lines = self.log_path.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-        return "".join(f"\n    {line}" for line in lines)
+    def tell_log(self) -> None:
+        """Show the last lines that it logged."""
+        for line in self.log_path.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]:
+            tell(f"{self.plan.name}: {printable(line)}")
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it runs."""
@@ -100,10 +101,12 @@ class Children:
         for child in self._children:
             while not child.is_ready:
                 if child.code is not None:
-                    raise CommandFailed(f"{child.end_text()}; it logged:{child.log_tail()}")
+                    child.tell_log()
+                    raise CommandFailed(f"{child.end_text()}; all of its log: {child.log_path}")
                 if time.monotonic() > deadline:
-                    raise CommandFailed(f"{child.plan.name} does not serve within "
-                                        f"{READY_SECONDS_MAX:.0f} s; it logged:{child.log_tail()}")
+                    child.tell_log()
+                    raise CommandFailed(f"{child.plan.name} does not serve after "
+                                        f"{READY_SECONDS_MAX:.0f} s; its log: {child.log_path}")
                 time.sleep(POLL_SECONDS)
 
     def stop(self) -> None:

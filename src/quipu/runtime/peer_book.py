@@ -6,6 +6,7 @@ RETRY_SECONDS_MAX; at once when it shows up itself or moves to another address.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from quipu.runtime.spawn import spawn
 RETRY_SECONDS_MIN: Final = 0.05
 RETRY_SECONDS_MAX: Final = 1.0
 PEERS_MAX: Final = 1_000
+TROUBLES_MAX: Final = 10  # different ones of one peer that are counted
 
 _log = logging.getLogger(__name__)
 
@@ -33,21 +35,25 @@ class Troubles:
     """Tells of what goes wrong again and again: the 1st time, the 2nd, 4th, 8th, ..."""
 
     def __init__(self) -> None:
-        self._counts: dict[object, tuple[str, int]] = {}
+        self._counts: dict[str, Counter[str]] = {}
 
     def tell(self, about: object, what: str) -> None:
-        """Log `what`, unless it was the last trouble with `about` too, and told just now."""
-        last, count = self._counts.pop(about, ("", 0))
-        count = count + 1 if last == what else 1
-        if len(self._counts) >= PEERS_MAX:
-            self._counts.clear()
-        self._counts[about] = (what, count)
+        """Log `what` is wrong with `about`, unless that was told often enough."""
+        counts = self._counts.get(str(about))
+        if counts is None:
+            if len(self._counts) >= PEERS_MAX:
+                self._counts.clear()
+            counts = self._counts[str(about)] = Counter()
+        if len(counts) >= TROUBLES_MAX:
+            counts.clear()
+        counts[what] += 1
+        count = counts[what]
         if count & (count - 1) == 0:
             _log.warning("%s: %s%s", about, what, f" (for the {count}th time)" if count > 2 else "")
 
     def is_over(self, about: object) -> None:
         """`about` works: the next trouble is news."""
-        self._counts.pop(about, None)
+        self._counts.pop(str(about), None)
 
 
 @dataclass(slots=True, eq=False)

@@ -116,6 +116,12 @@ class Link:
         return Address(self.connection.peer_host, self.connection.peer_port)
 
     @property
+    def caller(self) -> str:
+        """Who dialled, as far as that was said; the port would tell nothing."""
+        host, theirs = self.connection.peer_host, self._handshake.theirs
+        return host if theirs is None else f"{theirs.identity.name} ({host})"
+
+    @property
     def backlog(self) -> int:
         """Bytes that were taken and have not left yet."""
         return self._queued_size - self.connection.sent_size

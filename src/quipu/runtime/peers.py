@@ -275,7 +275,7 @@ class Peers:
             if not opening.done():
                 opening.set_exception(why)
         elif not link.is_dialled and isinstance(why, Refused):
-            self._troubles.tell(f"connection of {link.remote.host}", str(why))
+            self._troubles.tell(f"connection of {link.caller}", str(why))
         if link.is_dialled:
             self._lost_there(link, why)
 
