@@ -20,6 +20,7 @@ from quipu.sim.client import Client, Place
 from quipu.sim.frames import Disconnected
 from quipu.sim.history import TopicPartition
 from quipu.sim.nemesis import Malice, Nemesis
+from quipu.sim.trace import Trace
 from quipu.sim.workload import (
     ALL,
     Consumer,
@@ -110,8 +111,26 @@ class NodeWorld:
     def client(self, name: str) -> Client:
         return Client(self.world, name, self.places)
 
+    @property
+    def trace(self) -> Trace:
+        return self.world.trace
+
+    @property
+    def step_count(self) -> int:
+        return self.world.loop.step_count
+
+    @property
+    def now(self) -> float:
+        return self.world.loop.now
+
     def run(self) -> None:
         """Both phases; raises `Violation`."""
+        try:
+            self._run()
+        finally:
+            self.world.end()
+
+    def _run(self) -> None:
         world, plan = self.world, self.plan
         world.tell("plan", plan)
         for machine in world.machines.values():

@@ -25,6 +25,7 @@ from quipu.model.settings import BrokerSettings
 from quipu.model.settings_sources import broker_settings, from_assignments
 from quipu.runtime.peer_net import Identity
 from quipu.sim.nemesis import Malice, Nemesis
+from quipu.sim.trace import Trace
 from quipu.sim.world import Machine, Violation, World
 from quipu.storage.config import LogConfig
 from quipu.storage.data_directory import DataDirectory
@@ -180,8 +181,26 @@ class RaftWorld:
             if quorum.is_leader:
                 self.ledger.leads(machine.name, quorum.term)
 
+    @property
+    def trace(self) -> Trace:
+        return self.world.trace
+
+    @property
+    def step_count(self) -> int:
+        return self.world.loop.step_count
+
+    @property
+    def now(self) -> float:
+        return self.world.loop.now
+
     def run(self) -> None:
         """Both phases; raises `Violation`."""
+        try:
+            self._run()
+        finally:
+            self.world.end()
+
+    def _run(self) -> None:
         world = self.world
         world.tell("plan", self.plan)
         for machine in world.machines.values():

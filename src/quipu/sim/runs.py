@@ -5,8 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from quipu.sim.chain_world import ChainWorld
 from quipu.sim.node_world import NodeWorld
-from quipu.sim.world import World
+from quipu.sim.raft_world import RaftWorld
+from quipu.sim.trace import Trace
 
 Tell = Callable[[str], None]
 TAIL_LINES: Final = 60
@@ -16,13 +18,22 @@ class Simulation(Protocol):
     """A world with its machines, clients, faults and checkers."""
 
     @property
-    def world(self) -> World: ...
+    def trace(self) -> Trace: ...
+    @property
+    def step_count(self) -> int: ...
+    @property
+    def now(self) -> float:
+        """Of its own time, in its own unit."""
+        ...
+
     def run(self) -> None:
         """Both phases; raises whatever is wrong."""
         ...
 
 
 WORLDS: Final[dict[str, Callable[..., Simulation]]] = {
+    "raft": RaftWorld,
+    "chain": ChainWorld,
     "node": NodeWorld,
 }
 
@@ -35,7 +46,7 @@ class Outcome(NamedTuple):
     digest: str  # of the trace
     event_count: int
     step_count: int
-    seconds: float  # of virtual time
+    now: float  # virtual time
 
 
 @dataclass
@@ -61,12 +72,9 @@ class Broken(Exception):
 def simulate(name: str, seed: int, *, tell: Tell | None = None) -> Outcome:
     """Run one world to its end; raises `Broken`."""
     simulation = WORLDS[name](seed, tell=tell)
-    world = simulation.world
     try:
         simulation.run()
     except Exception as error:
-        raise Broken(name, seed, error, world.trace.tail()) from error
-    finally:
-        world.end()
-    return Outcome(name, seed, world.trace.digest, world.trace.count, world.loop.step_count,
-                   world.loop.now)
+        raise Broken(name, seed, error, simulation.trace.tail()) from error
+    return Outcome(name, seed, simulation.trace.digest, simulation.trace.count,
+                   simulation.step_count, simulation.now)
