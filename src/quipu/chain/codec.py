@@ -23,14 +23,17 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from quipu.chain.messages import (
+    COUNTED,
+    CUT,
     ENTRIES_MAX,
     EPOCHS_MAX,
+    OPEN,
+    RESTART,
     Ack,
     Buffer,
     Describe,
     Described,
     Fenced,
-    Flag,
     Mark,
     Message,
     Replicate,
@@ -48,10 +51,9 @@ _ACK: Final = Struct(">B16siiqqqqq")
 _EPOCH: Final = Struct(">iq")
 _SIZE: Final = Struct(">I")
 
-_FLAGS_KNOWN: Final = int(Flag.OPEN | Flag.CUT | Flag.RESTART | Flag.COUNTED)
-_HOW: Final = int(Flag.OPEN | Flag.CUT | Flag.RESTART)
-_HOW_ALLOWED: Final = frozenset(
-    int(how) for how in (0, Flag.OPEN, Flag.OPEN | Flag.CUT, Flag.OPEN | Flag.RESTART))
+_FLAGS_KNOWN: Final = OPEN | CUT | RESTART | COUNTED
+_HOW: Final = OPEN | CUT | RESTART
+_HOW_ALLOWED: Final = frozenset({0, OPEN, OPEN | CUT, OPEN | RESTART})
 
 
 class Addressed(NamedTuple):
@@ -145,7 +147,7 @@ def _decode_replicate(frame: memoryview, position: int) -> tuple[Addressed, int]
             or flags & ~_FLAGS_KNOWN or flags & _HOW not in _HOW_ALLOWED):
         raise MalformedBytes(f"replicate with flags {flags}, session {session}, version "
                              f"{version}: numbers that cannot be")
-    if (flags & Flag.CUT and count) or (flags & Flag.RESTART and not count):
+    if (flags & CUT and count) or (flags & RESTART and not count):
         raise MalformedBytes(f"replicate with flags {flags} and {count} entries")
     entries, position = _decode_entries(frame, position + _REPLICATE.size, count)
     return Addressed(topic_id, partition, Replicate(

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from quipu.chain.messages import Described, Flag
+from quipu.chain.messages import CUT, OPEN, RESTART, Described
 from quipu.chain.standing import LogView
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset
 
@@ -20,12 +20,12 @@ class Opening(NamedTuple):
     """How to make another log continue as this one: from where, and what it must do first."""
 
     start: LogOffset
-    flags: Flag
+    flags: int  # of `Replicate`
 
     @property
     def is_destructive(self) -> bool:
         """Does the other log lose batches by it?"""
-        return bool(self.flags & (Flag.CUT | Flag.RESTART))
+        return bool(self.flags & (CUT | RESTART))
 
 
 def epoch_before(history: History, position: LogOffset) -> Epoch:
@@ -53,7 +53,7 @@ def find_opening(log: LogView, other: Described) -> Opening | None:
         return None
     if other.is_empty:
         begins_alike = other.log_end == log.log_start == 0
-        flags = Flag.OPEN if begins_alike else Flag.OPEN | Flag.RESTART
+        flags = OPEN if begins_alike else OPEN | RESTART
         return Opening(log.log_start, flags)
     history = log.epochs()
     end = common_end(history, log.log_end, other.epochs, other.log_end)
@@ -61,10 +61,10 @@ def find_opening(log: LogView, other: Described) -> Opening | None:
         return None
     if (end is None or end < log.log_start or end <= other.log_start
             or epoch_before(history, end) == NO_EPOCH):  # nothing is left to continue from
-        return Opening(log.log_start, Flag.OPEN | Flag.RESTART)
+        return Opening(log.log_start, OPEN | RESTART)
     if end < other.log_end:
-        return Opening(end, Flag.OPEN | Flag.CUT)
-    return Opening(end, Flag.OPEN)
+        return Opening(end, OPEN | CUT)
+    return Opening(end, OPEN)
 
 
 def _ends(history: History, log_end: LogOffset) -> dict[Epoch, LogOffset]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from quipu.chain.effects import Append, CutTo, Effect, Halt, Restart, Send
 from quipu.chain.history import epoch_before
-from quipu.chain.messages import BEGIN, Ack, Flag, Replicate, Why
+from quipu.chain.messages import BEGIN, COUNTED, CUT, OPEN, RESTART, Ack, Replicate, Why
 from quipu.chain.standing import Standing
 from quipu.model.ids import LogOffset, NodeId
 
@@ -68,14 +68,14 @@ class Inbound:
     def _open(self, message: Replicate) -> tuple[list[Effect], bool]:
         flags = message.flags
         log = self._standing.log
-        if not flags & Flag.OPEN:
+        if not flags & OPEN:
             if message.entries and self._opening_refused == message.session:
                 return [], False  # one refusal for a whole window that follows a lost opening
             self._opening_refused = message.session
             return self._refuse(message.session), False
-        if flags & Flag.RESTART:
+        if flags & RESTART:
             return self._restart(message), False
-        if flags & Flag.CUT and message.prev_end < log.log_end:
+        if flags & CUT and message.prev_end < log.log_end:
             return self._cut(message), False
         if message.prev_end != log.log_end or message.prev_epoch != log.last_epoch:
             return self._refuse(message.session), False
@@ -97,7 +97,7 @@ class Inbound:
         self.durable = max(self.durable, message.durable)
         self.committed = max(self.committed, message.committed)
         self.sender_end = max(self.sender_end, message.sender_end)
-        if message.flags & Flag.COUNTED and message.version == self._standing.members.version:
+        if message.flags & COUNTED and message.version == self._standing.members.version:
             self.is_counted = True
 
     # --- refusing ---------------------------------------------------------------------------

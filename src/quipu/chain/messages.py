@@ -17,7 +17,7 @@ the session it was given in, so an old one never speaks for a log that has since
 Not here: the bytes (codec.py), whose partition it is (the driver knows).
 """
 
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from quipu.model.ids import Epoch, LogOffset, Offset
@@ -48,13 +48,11 @@ class Why(IntEnum):
     GREETING = 3  # I have a new configuration, and this is where I stand
 
 
-class Flag(IntFlag):
-    """How a `Replicate` is meant."""
-
-    OPEN = 1  # first of its session
-    CUT = 2  # everything at or after `prev_end` must go first; only with OPEN, without entries
-    RESTART = 4  # everything must go: the first entry is a checkpoint; only with OPEN
-    COUNTED = 8  # nothing more is committed in this version without the receiver's Ack
+# How a `Replicate` is meant; plain numbers, since every message is asked.
+OPEN: Final = 1  # first of its session
+CUT: Final = 2  # everything at or after `prev_end` must go first; only with OPEN, without entries
+RESTART: Final = 4  # everything must go: the first entry is a checkpoint; only with OPEN
+COUNTED: Final = 8  # nothing more is committed in this version without the receiver's Ack
 
 
 class Describe(NamedTuple):
@@ -89,7 +87,7 @@ class Replicate(NamedTuple):
 
     epoch: Epoch
     version: int
-    flags: int  # of `Flag`
+    flags: int  # OPEN, CUT, RESTART, COUNTED
     session: int
     prev_end: LogOffset
     prev_epoch: Epoch

@@ -19,7 +19,7 @@ from typing import Final
 
 from quipu.chain.effects import Effect, Send, SendEntries
 from quipu.chain.history import epoch_before, find_opening
-from quipu.chain.messages import BEGIN, Ack, Described, Flag, Mark, Replicate
+from quipu.chain.messages import BEGIN, COUNTED, OPEN, RESTART, Ack, Described, Mark, Replicate
 from quipu.chain.standing import Standing
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, NodeId
 
@@ -38,10 +38,10 @@ class Phase(Enum):
 class Outbound:
     """What was sent to one node, and what it said to it."""
 
-    __slots__ = ("_flags", "_history", "_history_epoch", "_in_flight", "_may_cut", "_refused_at",
-                 "_standing", "_told", "acked", "held_ticks", "in_flight_size", "is_blocked",
-                 "is_counted", "is_reported", "is_serving", "is_started", "known", "next_log",
-                 "peer_committed", "peer_end", "phase", "session", "to")
+    __slots__ = ("_flags", "_history", "_history_epoch", "_in_flight", "_is_sending", "_may_cut",
+                 "_refused_at", "_standing", "_told", "acked", "held_ticks", "in_flight_size",
+                 "is_blocked", "is_counted", "is_reported", "is_serving", "is_started", "known",
+                 "next_log", "peer_committed", "peer_end", "phase", "session", "to")
 
     def __init__(
         self, standing: Standing, to: NodeId, *, is_serving: bool, may_cut: bool = False
@@ -57,6 +57,7 @@ class Outbound:
         self.known: Described | None = None
         self.phase = Phase.WAITING
         self.is_blocked = False
+        self._is_sending = False  # is a SendEntries unanswered?
         self.session = 0
         self.next_log = LogOffset(0)
         self.acked = BEGIN
@@ -64,7 +65,7 @@ class Outbound:
         self.peer_committed = LogOffset(0)
         self.in_flight_size = 0
         self._in_flight: deque[tuple[LogOffset, int]] = deque()
-        self._flags = Flag(0)  # of the next message
+        self._flags = 0  # of the next message
         self._refused_at = _NOWHERE
         self._told = BEGIN
         self._history: list[tuple[Epoch, LogOffset]] = []
@@ -77,7 +78,7 @@ class Outbound:
         self.is_started = True
         if self.known is not None:
             return self._open_at(self.known)
-        self._begin(self._standing.log.log_end, Flag.OPEN, Phase.PROBING)
+        self._begin(self._standing.log.log_end, OPEN, Phase.PROBING)
         return [Send(self.to, self._message())]
 
     def _open_at(self, other: Described) -> list[Effect]:
@@ -93,7 +94,7 @@ class Outbound:
         self._begin(opening.start, opening.flags, Phase.STREAMING)
         return self.pump() or [self._empty()]
 
-    def _begin(self, next_log: LogOffset, flags: Flag, phase: Phase) -> None:
+    def _begin(self, next_log: LogOffset, flags: int, phase: Phase) -> None:
         self.session = self._standing.next_session()
         self.next_log = next_log
         self._flags = flags
@@ -102,9 +103,10 @@ class Outbound:
         self.peer_end = LogOffset(0)
         self.in_flight_size = 0
         self._in_flight.clear()
+        self._is_sending = False
 
     def _probe(self) -> list[Effect]:
-        if self._flags & Flag.RESTART:
+        if self._flags & RESTART:
             return [SendEntries(self.to, self.next_log, SEND_SIZE_MAX, self._message())]
         return [Send(self.to, self._message())]
 
@@ -131,7 +133,7 @@ class Outbound:
             return False  # nothing that this session has sent
         if self.phase is Phase.PROBING:
             self.phase = Phase.STREAMING
-            self._flags = Flag(0)
+            self._flags = 0
         if ack.end_log > self.peer_end:
             self.peer_end = ack.end_log
             self._refused_at = _NOWHERE
@@ -146,33 +148,41 @@ class Outbound:
 
     def pump(self) -> list[Effect]:
         """Send on, if there is something and the window has room."""
-        if self.phase is not Phase.STREAMING or self.is_blocked:
+        if self.phase is not Phase.STREAMING or self.is_blocked or self._is_sending:
             return []
         log = self._standing.log
         room = self._standing.window_size - self.in_flight_size
         if self.next_log >= log.log_end or room <= 0:  # O3
             return []
         if self.next_log < log.log_start:  # retention was faster
-            self._begin(log.log_start, Flag.OPEN | Flag.RESTART, Phase.PROBING)
+            self._begin(log.log_start, OPEN | RESTART, Phase.PROBING)
             return self._probe()
+        self._is_sending = True
         return [SendEntries(self.to, self.next_log, min(room, SEND_SIZE_MAX), self._message())]
 
     def sent(self, session: int, next_log: LogOffset, size: int) -> list[Effect]:
         if session != self.session or self.phase is not Phase.STREAMING:
             return []
+        self._is_sending = False
         assert next_log >= self.next_log, (next_log, self.next_log)  # O1
         if next_log == self.next_log:
             self.is_blocked = True  # nothing could be read: a tick tries again
             return []
         self.next_log = next_log
-        self._flags = Flag(0)
+        self._flags = 0
         self._in_flight.append((next_log, size))
         self.in_flight_size += size
         return self.pump()
 
+    def block(self) -> None:
+        """Nothing can be sent for now."""
+        self.is_blocked = True
+        self._is_sending = False
+
     def tell(self) -> list[Effect]:
         """Tell what has become durable, if no batch has carried it."""
-        if self.phase is not Phase.STREAMING or self.is_blocked or self._durable() <= self._told:
+        if (self.phase is not Phase.STREAMING or self.is_blocked or self._is_sending
+                or self._durable() <= self._told):
             return []
         return [self._empty()]
 
@@ -180,7 +190,7 @@ class Outbound:
         """Repeat whatever may have been lost."""
         if not self.is_started:
             return []
-        self.is_blocked = False
+        self.is_blocked = self._is_sending = False
         self._refused_at = _NOWHERE
         match self.phase:
             case Phase.WAITING:
@@ -215,9 +225,9 @@ class Outbound:
     def _message(self) -> Replicate:
         standing = self._standing
         self._told = durable = self._durable()
-        flags = self._flags | Flag.COUNTED if self.is_reported else self._flags
+        flags = self._flags | COUNTED if self.is_reported else self._flags
         return Replicate(
-            standing.epoch, standing.members.version, int(flags), self.session, self.next_log,
+            standing.epoch, standing.members.version, flags, self.session, self.next_log,
             self._prev_epoch(), durable, standing.committed, standing.log.log_end, ())
 
     def _durable(self) -> Mark:

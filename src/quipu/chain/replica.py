@@ -81,8 +81,8 @@ class Role(StrEnum):
 class Replica:
     """The state machine of one partition on one node."""
 
-    __slots__ = ("_flow", "_halt", "_has_syncing", "_is_serving", "_newest_epoch", "_pull",
-                 "_recovery", "_standing")
+    __slots__ = ("_flow", "_halt", "_has_syncing", "_is_active", "_is_serving", "_newest_epoch",
+                 "_pull", "_recovery", "_standing")
 
     def __init__(
         self, node_id: NodeId, log: LogView, *, committed: Mark, life: int, window_size: int
@@ -91,6 +91,7 @@ class Replica:
                                   window_size=window_size)
         self._newest_epoch = self._standing.epoch  # that was heard of
         self._halt = ""
+        self._is_active = False
         self._is_serving = False
         self._has_syncing = False
         self._flow = Flow(self._standing)
@@ -160,12 +161,11 @@ class Replica:
     def _is_fenced(self) -> bool:
         return self._newest_epoch > self._standing.epoch
 
-    @property
-    def _is_active(self) -> bool:
-        """Has it a part in this epoch?"""
+    def _find_part(self) -> None:
+        """Has it a part in this epoch?  Asked again whenever that may have changed."""
         state = self._standing.state
-        return (state is not None and state is not MemberState.OFFLINE and not self._halt
-                and not self._is_fenced)
+        self._is_active = (state is not None and state is not MemberState.OFFLINE
+                           and not self._halt and not self._is_fenced)
 
     # --- what happens -----------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Replica:
             case Refused(node) | PeerDown(node):
                 link = self._find_link(node)
                 if link is not None:
-                    link.is_blocked = True
+                    link.block()
                 return []
             case PeerUp(node):
                 return self._peer_up(node)
@@ -227,6 +227,7 @@ class Replica:
                 return [Send(sender, Fenced(self._standing.epoch))]
             return []
         self._newest_epoch = max(self._newest_epoch, message.epoch)
+        self._find_part()
         return self._stop_serving()
 
     # --- configurations ---------------------------------------------------------------------
@@ -257,6 +258,7 @@ class Replica:
         self._halt = ""
         self._recovery = self._pull = None
         self._flow = Flow(standing)
+        self._find_part()
         if not self._is_active:
             return effects
         self._flow.connect()
@@ -273,6 +275,7 @@ class Replica:
 
     def _revise(self, replica_set: ReplicaSet) -> list[Effect]:
         """The same epoch, so the same serving members; others have come or gone."""
+        self._find_part()
         if not self._is_active:
             self._pull = None
             self._flow = Flow(self._standing)
@@ -431,6 +434,7 @@ class Replica:
 
     def _halted(self, reason: str) -> list[Effect]:
         self._halt = reason
+        self._find_part()
         return [*self._stop_serving(), Halt(reason)]
 
     def _stop_serving(self) -> list[Effect]:
