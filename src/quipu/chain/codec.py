@@ -6,7 +6,7 @@
                 count u16, and per epoch: epoch i32 | start i64
     3 Replicate version i32 | flags u8 | session i64 | prev end i64 | prev epoch i32 |
                 durable log i64, offset i64 | committed log i64, offset i64 | sender end i64 |
-                count u16, and per entry: size u32; then the entries, back to back
+                receiver end i64 | count u16, and per entry: size u32; then the entries
     4 Ack       session i64 | acked log i64, offset i64 | end log i64 | committed log i64
     5 Fenced    nothing more
 
@@ -46,7 +46,7 @@ DESCRIBE, DESCRIBED, REPLICATE, ACK, FENCED = range(1, 6)
 
 _PLAIN: Final = Struct(">B16sii")
 _DESCRIBED: Final = Struct(">B16siiBqqqqH")
-_REPLICATE: Final = Struct(">B16siiiBqqiqqqqqH")
+_REPLICATE: Final = Struct(">B16siiiBqqiqqqqqqH")
 _ACK: Final = Struct(">B16siiqqqqq")
 _EPOCH: Final = Struct(">iq")
 _SIZE: Final = Struct(">I")
@@ -89,10 +89,12 @@ def encode_replicate(
 ) -> list[Buffer]:
     """`message` with `entries` instead of its own: what `SendEntries` asks for."""
     assert len(entries) <= ENTRIES_MAX, len(entries)
-    epoch, version, flags, session, prev_end, prev_epoch, durable, committed, end, _ = message
+    (epoch, version, flags, session, prev_end, prev_epoch, durable, committed, sender_end,
+     receiver_end, _) = message
     head = _REPLICATE.pack(
         REPLICATE, topic_id, partition, epoch, version, flags, session, prev_end, prev_epoch,
-        durable[0], durable[1], committed[0], committed[1], end, len(entries))
+        durable[0], durable[1], committed[0], committed[1], sender_end, receiver_end,
+        len(entries))
     return [head + b"".join([_SIZE.pack(len(entry)) for entry in entries]), *entries]
 
 
@@ -137,11 +139,11 @@ def decode(frame: memoryview, position: int = 0) -> tuple[Addressed, int]:
 
 def _decode_replicate(frame: memoryview, position: int) -> tuple[Addressed, int]:
     (_, topic_id, partition, epoch, version, flags, session, prev_end, prev_epoch, durable_log,
-     durable_offset, committed_log, committed_offset, sender_end, count,
+     durable_offset, committed_log, committed_offset, sender_end, receiver_end, count,
      ) = _REPLICATE.unpack_from(frame, position)
     _check_address(partition, epoch)
     if (session <= 0 or version < 0 or prev_epoch < NO_EPOCH
-            or not 0 <= prev_end <= sender_end
+            or not 0 <= prev_end <= sender_end or receiver_end < 0
             or not 0 <= durable_offset <= durable_log
             or not 0 <= committed_offset <= committed_log
             or flags & ~_FLAGS_KNOWN or flags & _HOW not in _HOW_ALLOWED):
@@ -154,7 +156,7 @@ def _decode_replicate(frame: memoryview, position: int) -> tuple[Addressed, int]
         Epoch(epoch), version, flags, session, LogOffset(prev_end), Epoch(prev_epoch),
         Mark(LogOffset(durable_log), Offset(durable_offset)),
         Mark(LogOffset(committed_log), Offset(committed_offset)),
-        LogOffset(sender_end), entries)), position
+        LogOffset(sender_end), LogOffset(receiver_end), entries)), position
 
 
 def _decode_entries(

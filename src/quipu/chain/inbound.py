@@ -73,10 +73,10 @@ class Inbound:
                 return [], False  # one refusal for a whole window that follows a lost opening
             self._opening_refused = message.session
             return self._refuse(message.session), False
-        if flags & RESTART:
-            return self._restart(message), False
-        if flags & CUT and message.prev_end < log.log_end:
-            return self._cut(message), False
+        if flags & (CUT | RESTART):
+            if message.receiver_end != log.log_end:
+                return self._refuse(message.session), False  # meant for a log that this is no more
+            return (self._restart if flags & RESTART else self._cut)(message), False
         if message.prev_end != log.log_end or message.prev_epoch != log.last_epoch:
             return self._refuse(message.session), False
         self.session = message.session  # I1
@@ -119,8 +119,9 @@ class Inbound:
         standing = self._standing
         cut = message.prev_end
         log = standing.log
-        if cut < log.log_start or epoch_before(log.epochs(), cut) != message.prev_epoch:
-            return self._refuse(message.session)  # meant for a log that this is no more
+        if not log.log_start <= cut < log.log_end or (
+                epoch_before(log.epochs(), cut) != message.prev_epoch):
+            return self._refuse(message.session)
         if cut < standing.committed.log:  # I3
             return [Halt(f"node {self.peer} asks to cut the log at {cut}, but everything below "
                          f"{standing.committed.log} is committed; compare the logs of both")]

@@ -94,6 +94,7 @@ class Replicate(NamedTuple):
     durable: Mark  # everybody from the head to the sender has the log up to here
     committed: Mark
     sender_end: LogOffset  # tells how far behind the receiver is
+    receiver_end: LogOffset  # what the sender takes for the receiver's end, if it is to be cut
     entries: tuple[Buffer, ...]  # stored batches; each entry of one type
 
 

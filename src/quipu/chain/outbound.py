@@ -39,9 +39,10 @@ class Outbound:
     """What was sent to one node, and what it said to it."""
 
     __slots__ = ("_flags", "_history", "_history_epoch", "_in_flight", "_is_sending", "_may_cut",
-                 "_refused_at", "_standing", "_told", "acked", "held_ticks", "in_flight_size",
-                 "is_blocked", "is_counted", "is_reported", "is_serving", "is_started", "known",
-                 "next_log", "peer_committed", "peer_end", "phase", "session", "to")
+                 "_other_end", "_refused_at", "_standing", "_told", "acked", "held_ticks",
+                 "in_flight_size", "is_blocked", "is_counted", "is_reported", "is_serving",
+                 "is_started", "known", "next_log", "peer_committed", "peer_end", "phase",
+                 "session", "to")
 
     def __init__(
         self, standing: Standing, to: NodeId, *, is_serving: bool, may_cut: bool = False
@@ -66,6 +67,7 @@ class Outbound:
         self.in_flight_size = 0
         self._in_flight: deque[tuple[LogOffset, int]] = deque()
         self._flags = 0  # of the next message
+        self._other_end = LogOffset(0)  # when it was last decided to cut it
         self._refused_at = _NOWHERE
         self._told = BEGIN
         self._history: list[tuple[Epoch, LogOffset]] = []
@@ -89,6 +91,7 @@ class Outbound:
             self.phase = Phase.WAITING  # O4: this node lacks what the other has, or may lack it
             return []
         if opening.is_destructive:
+            self._other_end = other.log_end
             self._begin(opening.start, opening.flags, Phase.PROBING)
             return self._probe()
         self._begin(opening.start, opening.flags, Phase.STREAMING)
@@ -155,8 +158,8 @@ class Outbound:
         if self.next_log >= log.log_end or room <= 0:  # O3
             return []
         if self.next_log < log.log_start:  # retention was faster
-            self._begin(log.log_start, OPEN | RESTART, Phase.PROBING)
-            return self._probe()
+            self.known = None
+            return self.open()
         self._is_sending = True
         return [SendEntries(self.to, self.next_log, min(room, SEND_SIZE_MAX), self._message())]
 
@@ -228,7 +231,8 @@ class Outbound:
         flags = self._flags | COUNTED if self.is_reported else self._flags
         return Replicate(
             standing.epoch, standing.members.version, flags, self.session, self.next_log,
-            self._prev_epoch(), durable, standing.committed, standing.log.log_end, ())
+            self._prev_epoch(), durable, standing.committed, standing.log.log_end,
+            self._other_end, ())
 
     def _durable(self) -> Mark:
         standing = self._standing

@@ -252,11 +252,15 @@ class ChainNode:
 class ChainWorld:
     """See the module."""
 
-    def __init__(self, seed: int, *, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, seed: int, *, tell: Callable[[str], None] | None = None,
+        faults_ms: float = FAULTS_MS,
+    ) -> None:
         self.dice = dice = Dice(seed, "chain")
         self.trace = Trace(tell=tell)
         self.now = 0.0
         self.has_faults = True
+        self._faults_ms = faults_ms
         self.kind = dice.choose(["durable", "durable", "kept", "lossy"])
         self.clamps_epochs = dice.flip(0.5)
         self.window_size = dice.choose([40, 200, 1 << 20])
@@ -306,7 +310,7 @@ class ChainWorld:
             self.start(node)
         self._produce_later()
         self.nemesis.start()
-        self._run_until(FAULTS_MS)
+        self._run_until(self._faults_ms)
         self.tell("world", "heal")
         self.has_faults = False
         self.nemesis.heal()
