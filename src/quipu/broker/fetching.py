@@ -26,14 +26,7 @@ DIRTY_READER: Final = -2  # replica id of one who wants to see what is not commi
 VERSION_PREFERRED: Final = 11  # from here on a consumer can be sent to another node
 
 Answered = tuple[FetchTarget, FetchedPart]
-
-
-class Reader(NamedTuple):
-    """Who reads."""
-
-    size_max: int
-    version: int
-    dirty: bool
+Reader = tuple[int, int, bool]  # most bytes, version, dirty; plain, since made for every request
 
 
 class Found(NamedTuple):
@@ -46,7 +39,8 @@ class Found(NamedTuple):
 
 def read(broker: Broker, session: FetchSession, reader: Reader) -> Found:
     """Read every target of the session once."""
-    size_max = min(reader.size_max, broker.settings.fetch_max_bytes)
+    size_max, version, dirty = reader
+    size_max = min(size_max, broker.settings.fetch_max_bytes)
     find = broker.partitions.find_for_wire
     parts: list[Answered] = []
     size = 0
@@ -57,13 +51,13 @@ def read(broker: Broker, session: FetchSession, reader: Reader) -> Found:
         if partition is None:
             part = FetchedPart(
                 target.partition, why_absent(broker, target.topic, target.partition))
-        elif incremental and partition.is_alone and _is_quiet(target, partition):
-            continue  # most of many partitions, most of the time
+        elif partition.is_alone:
+            if incremental and _is_quiet(target, partition):
+                continue  # most of many partitions, most of the time
+            part = _read_one(target, partition, size_max - size, dirty, min_one=size == 0)
         else:
-            part = (
-                not partition.is_alone and _elsewhere(broker, target, partition, reader)
-            ) or _read_one(
-                target, partition, size_max - size, min_one=size == 0, dirty=reader.dirty)
+            part = _elsewhere(broker, target, partition, version, dirty=dirty) or _read_one(
+                target, partition, size_max - size, dirty, min_one=size == 0)
         parts.append((target, part))
         size += part.size
         if part.error_code or part.diverging_end_offset >= 0 or part.preferred_read_replica >= 0:
@@ -103,13 +97,13 @@ def _is_quiet(target: FetchTarget, partition: Partition) -> bool:
 
 
 def _elsewhere(
-    broker: Broker, target: FetchTarget, partition: Partition, reader: Reader
+    broker: Broker, target: FetchTarget, partition: Partition, version: int, *, dirty: bool
 ) -> FetchedPart | None:
     """Where to read instead of here, if not here."""
-    error = partition.readable(dirty=reader.dirty)
+    error = partition.readable(dirty=dirty)
     if error is not None:
         return FetchedPart(target.partition, error.code)
-    if reader.dirty or not partition.is_leading or reader.version < VERSION_PREFERRED:
+    if dirty or not partition.is_leading or version < VERSION_PREFERRED:
         return None
     assert partition.replica_set is not None
     tail = partition.replica_set.tail
@@ -123,7 +117,12 @@ def _elsewhere(
 
 
 def _read_one(
-    target: FetchTarget, partition: Partition, size_left: int, *, min_one: bool, dirty: bool
+    target: FetchTarget,
+    partition: Partition,
+    size_left: int,
+    dirty: bool,  # noqa: FBT001 called for every partition of every request
+    *,
+    min_one: bool,
 ) -> FetchedPart:
     log = partition.log
     index, offset = target.partition, target.offset
@@ -132,7 +131,12 @@ def _read_one(
     if target.leader_epoch >= 0 and (
             code := check_epoch(target.leader_epoch, partition.leader_epoch)):
         return FetchedPart(index, code)
-    high_watermark = partition.high_watermark if not dirty else log.end_offset
+    if dirty:
+        high_watermark = log.end_offset
+    elif partition.is_alone:
+        high_watermark = log.high_watermark
+    else:
+        high_watermark = partition.commits.committed
     if target.last_fetched_epoch >= 0:
         diverging = _diverging(target, partition)
         if diverging is not None:

@@ -71,9 +71,9 @@ class Partition:
     """A partition that this node is a replica of."""
 
     __slots__ = (
-        "_gate", "_lease", "_told_ms", "_unread_size", "_waiters", "acks_wait", "chain", "commits",
-        "halted", "is_alone", "is_fresh", "is_leading", "is_serving", "leader_epoch", "log",
-        "replica_set", "rules", "topic_id", "topic_partition",
+        "_began_with", "_gate", "_lease", "_told_ms", "_unread_size", "_waiters", "acks_wait",
+        "chain", "commits", "halted", "is_alone", "is_fresh", "is_leading", "is_serving",
+        "leader_epoch", "log", "replica_set", "rules", "topic_id", "topic_partition",
     )
 
     def __init__(
@@ -98,6 +98,7 @@ class Partition:
         self.is_fresh = False  # is the first append of the epoch still to come?
         self.halted: QuipuError | None = None  # why replication has stopped for good, if it has
         self.acks_wait = True  # must an answer to Produce wait for anything?
+        self._began_with: ReplicaSet | None = None  # the first replica set of the epoch
         self._lease = lease
         self._gate = True  # must an append be looked at more closely?
         self._waiters: set[Waiter] = set()
@@ -140,6 +141,8 @@ class Partition:
 
     def foresee(self, replica_set: ReplicaSet) -> None:
         """These will be the replicas: if they are too few, nobody waits for their word."""
+        if self._began_with is None or replica_set.epoch > self._began_with.epoch:
+            self._began_with = replica_set
         if len(self.commits) and (why := self._shortage(replica_set, ACKS_ALL)):
             self.commits.fail(RequestError(why, code=Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                                            kind=Kind.RETRY))
@@ -196,8 +199,9 @@ class Partition:
 
     def _shortage(self, replica_set: ReplicaSet, acks: int) -> str | None:
         least, serving = self.rules.min_insync_replicas, len(replica_set.serving)
-        if least == ALL_MEMBERS:
-            least = len(replica_set.members)
+        if least == ALL_MEMBERS:  # not those who have joined since: nobody waits for newcomers
+            known = replica_set if self._began_with is None else self._began_with
+            least = len(set(known.replicas) & set(replica_set.replicas))
         elif acks != ACKS_ALL:
             return None
         if serving >= least:

@@ -344,6 +344,22 @@ async def test_by_default_every_node_must_serve(tmp_path: Path) -> None:
 
 
 @looped
+async def test_a_newcomer_holds_up_nobody(tmp_path: Path) -> None:
+    """V7: while a chain is extended it is as whole as before, so writes go on by default too."""
+    rig = Rig(tmp_path, min_insync=0)
+    a, *_ = await chain_of(rig, 2)
+    rig.add()
+    rig.net.cut(2, 3)
+    rig.configure(serving=[1, 2], syncing=[3], new_epoch=False)
+    assert await a.produce(b"x") == 0
+    rig.net.heal()
+    await rig.until(lambda: (3, rig.version) in rig.in_sync)
+    rig.configure(serving=[1, 2, 3])
+    await rig.leads(a)
+    assert await a.produce(b"y") == 1
+
+
+@looped
 async def test_without_a_lease_nothing_is_written(tmp_path: Path) -> None:
     """V15: a head that has not heard of the controller for too long stops by itself."""
     rig = Rig(tmp_path)

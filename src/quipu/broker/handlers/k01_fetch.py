@@ -55,7 +55,7 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
         reply.send(encode_fetch_response(
             correlation_id, version, error_code=error.code, topics=[]))
         return
-    reader = Reader(call.max_bytes, version, call.replica_id == DIRTY_READER)
+    reader = call.max_bytes, version, call.replica_id == DIRTY_READER
     found = read(broker, session, reader)
     answer = _Answer(broker, reply, (correlation_id, reader), call, session)
     if found.size >= call.min_bytes or found.failed or call.max_wait <= 0:
@@ -124,7 +124,8 @@ class _Answer:
         """Answer with `found`, in a session with what is new of it."""
         session = self._session
         parts = found.parts if session.id == NO_SESSION else news(session, found.parts)
-        correlation_id, (_, version, _) = self._head
+        correlation_id, reader = self._head
+        version = reader[1]
         committed_only = self._call.isolation_level == READ_COMMITTED
         self._broker.stats.fetched_bytes += found.size
         if found.failed and version >= VERSION_LEADERS:

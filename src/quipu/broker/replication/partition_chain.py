@@ -86,6 +86,7 @@ class PartitionChain:
             self._stand_aside(replica_set)
             return
         self.replica_set = replica_set
+        self.partition.foresee(replica_set)
         if self.replica is None and self._is_alone(replica_set):
             self.partition.stand(
                 replica_set, serving=True, leading=True, alone=True, fresh=True)
@@ -101,7 +102,6 @@ class PartitionChain:
         elif not self._make_core():
             return
         self._stands = False
-        self.partition.foresee(replica_set)
         self.tell(Configured(replica_set))
 
     def begin(self) -> None:
