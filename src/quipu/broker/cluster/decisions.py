@@ -19,6 +19,7 @@ from quipu.broker.cluster.telling import Telling
 from quipu.broker.quorum.contract import NotController
 from quipu.controller.decision import Decision
 from quipu.controller.records import encode_record
+from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId
 from quipu.runtime.spawn import spawn
 
@@ -44,10 +45,21 @@ class Decisions:
 
         `confirm` is false for what the controller asks itself: nobody relies on the answer (M4).
         """
-        task = spawn(self._run(decide, write=not validate_only, confirm=confirm), "decision")
-        task.add_done_callback(_look)
-        answers: list[Answer] = await asyncio.shield(task)
+        outcome = await asyncio.shield(spawn(
+            self._outcome(decide, write=not validate_only, confirm=confirm), "decision"))
+        if isinstance(outcome, QuipuError):
+            raise outcome
+        answers: list[Answer] = outcome
         return answers
+
+    async def _outcome(
+        self, decide: Callable[[], Decision[Answer]], *, write: bool, confirm: bool
+    ) -> list[Answer] | QuipuError:
+        """A refusal is an outcome like any other: it is the caller's, if there still is one."""
+        try:
+            return await self._run(decide, write=write, confirm=confirm)
+        except QuipuError as error:
+            return error
 
     async def _run(
         self, decide: Callable[[], Decision[Answer]], *, write: bool, confirm: bool
@@ -68,9 +80,3 @@ class Decisions:
 def not_controller(leader: NodeId | None) -> NotController:
     who = "none is known" if leader is None else f"node {leader} is"
     return NotController(f"this node is not the controller; {who}")
-
-
-def _look(task: "asyncio.Task[object]") -> None:
-    """Take note of the error: the caller is told, and if it has gone nobody needs to be."""
-    if not task.cancelled():
-        task.exception()

@@ -239,8 +239,6 @@ class Cluster:
     async def create_topics(
         self, wanted: Sequence[topics.NewTopic], *, validate_only: bool = False
     ) -> list[topics.TopicAnswer]:
-        if self.is_controller:
-            return await self.changes.create_topics(wanted, validate_only=validate_only)
         made = await self.ask(
             MakeTopics(topics=list(map(wanted_topic, wanted)), validate_only=validate_only),
             MadeTopics)

@@ -5,9 +5,12 @@ Invariants
         it; one that is heard of while it is being fenced is heard of after that, and told so
     L2  when a controller's reign begins, every broker counts as just heard of: whoever was told
         by the last controller that it may go on, still may
+        does not mean that it lives: after an outage of all, nobody is fenced before all are
     L3  an answer to a heartbeat is given by a node that surely was the controller when the
         heartbeat came (decisions.py, M4); so L1 and L2 make the broker's lease hold
     L4  a chain whose nodes were all down waits for the last of them no longer than it is told
+    L5  who went silent together is fenced together, so that a chain keeps all who served to the
+        end: each of them may be the one whose disk has kept most
 
 Not here: what fencing does to chains (controller/brokers, controller/chains), the broker's side
 (membership.py).
@@ -94,6 +97,8 @@ class Liveness:
         """Fence who is silent, and see that every chain is as it should be."""
         self._note_cold()
         silent = self._silent()
+        if silent and self._is_about_to_be_silent():
+            return  # L5
         for node_id in silent:
             _log.warning("node %d has not been heard of for %d ms: it is fenced",
                          node_id, self._session_ms)
@@ -112,10 +117,8 @@ class Liveness:
             peer_host=request.peer_host, peer_port=request.peer_port)
 
         def decide() -> Decision[BrokerState]:
-            # What this process itself says about its node is true: no other can have its log.
-            own = sender == node_id == self._node_id
             decision = brokers.register(
-                self._state, wanted, quiet=own or self._is_silent(node_id))
+                self._state, wanted, quiet=self._is_gone(sender, node_id))
             self._heard[node_id] = self._clock.monotonic()
             if not self._state.cluster_id:
                 decision.records.insert(0, ClusterCreated(cluster_id=new_cluster_id(self._rng)))
@@ -181,12 +184,30 @@ class Liveness:
     def _session_ms(self) -> int:
         return self._machine.settings.broker_session_timeout_ms
 
-    def _is_silent(self, node_id: NodeId) -> bool:
-        heard = self._heard.setdefault(node_id, self._clock.monotonic())
-        return self._clock.monotonic() - heard > self._session_ms / 1000
+    def _silence(self, node_id: NodeId) -> float:
+        """Milliseconds since a broker was heard of."""
+        now = self._clock.monotonic()
+        return (now - self._heard.setdefault(node_id, now)) * 1000
 
     def _silent(self) -> list[NodeId]:
-        return [node_id for node_id in self._state.up() if self._is_silent(node_id)]  # L1
+        return [node_id for node_id in self._state.up()
+                if self._silence(node_id) > self._session_ms]  # L1
+
+    def _is_about_to_be_silent(self) -> bool:
+        """Will someone's session be over within two heartbeats, unless it is heard of?"""
+        soon = self._session_ms - 2 * self._machine.settings.broker_heartbeat_interval_ms
+        return any(soon < self._silence(node_id) <= self._session_ms
+                   for node_id in self._state.up())
+
+    def _is_gone(self, sender: NodeId, node_id: NodeId) -> bool:
+        """Is it certain, before its session is over, that the process before this one is gone?
+
+        Of the controller's own node it is: no two processes have its log.  But only where no
+        other member of its chain counts as up; it may not live either (L2).
+        """
+        chain = self._state.chain_of(node_id)
+        others = set() if chain is None else self._state.up().keys() & set(chain.nodes)
+        return sender == node_id == self._node_id and others <= {node_id}
 
     def _note_cold(self) -> None:
         """When each chain began to wait for the rest of its nodes."""

@@ -32,7 +32,7 @@ ON_CONTROLLER: Final = True
 async def handle(
     broker: Broker, request: CreateTopicsRequest, context: Context
 ) -> CreateTopicsResponse:
-    answers = await broker.cluster.create_topics(
+    answers = await broker.cluster.changes.create_topics(
         [_wanted(topic) for topic in request.topics], validate_only=request.validate_only)
     described = context.api_version >= 5
     return CreateTopicsResponse(topics=[

@@ -1,0 +1,284 @@
+"""Several nodes with one cluster: whom they ask, who is counted on, and what outlives whom."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from quipu.broker.cluster.requests import BrokerRegistration, RegisterBroker
+from quipu.broker.quorum.contract import NotController
+from quipu.controller.topics import NewTopic
+from quipu.model.errors import Code, QuipuError
+from quipu.model.ids import NodeId
+from quipu.model.topics import CONSUMER_OFFSETS
+from tests.broker.cluster.rig import SESSION_MS, Rig
+
+
+@pytest.fixture
+def rig() -> Any:
+    rig = Rig()
+    rig.boot()
+    rig.chain()
+    yield rig
+    rig.world.end()
+
+
+def create(rig: Rig, node_id: int, *names: str) -> list[Code]:
+    answers = rig.ask(node_id, lambda cluster: cluster.create_topics(
+        [NewTopic(name) for name in names]))
+    return [answer.code for answer in answers]
+
+
+def test_a_topic_created_on_any_node_is_there_at_once(rig: Rig) -> None:
+    """K5: whoever creates a topic and asks the same broker finds it, with its partitions."""
+    for node_id in rig.machines:
+        name = f"t{node_id}"
+        assert create(rig, node_id, name) == [Code.NONE]
+        assert name in rig.cluster(node_id).state.topics
+        assert ("created", name, 1) in rig.program(node_id).chains.told
+
+    rig.until(lambda: all(len(rig.cluster(each).state.topics) == 3 for each in rig.machines),
+              "the same everywhere")
+
+
+def test_the_controller_s_errors_reach_whoever_asked(rig: Rig) -> None:
+    """K5: with their codes and words, wherever the controller is."""
+    other = rig.others[0]
+    create(rig, other, "t")
+    (answer,) = rig.ask(other, lambda cluster: cluster.create_topics([NewTopic("t")]))
+    (bad,) = rig.ask(other, lambda cluster: cluster.create_topics([NewTopic("a", -7)]))
+
+    assert answer.code is Code.TOPIC_ALREADY_EXISTS
+    assert answer.message == "topic t exists already"
+    assert bad.code is Code.INVALID_PARTITIONS
+    with pytest.raises(NotController):
+        rig.ask(other, lambda cluster: cluster.changes.unregister_broker(NodeId(9)))
+
+
+def test_internal_topics_and_producer_ids_come_from_the_controller(rig: Rig) -> None:
+    """K2, K3: nodes that ask at once share the topic, and no id."""
+    ids = [rig.ask(node_id, lambda cluster: cluster.next_producer_id())
+           for node_id in rig.machines for _ in range(3)]
+    topics = [rig.ask(node_id, lambda cluster: cluster.ensure_internal_topic(CONSUMER_OFFSETS, 4))
+              for node_id in rig.machines]
+
+    assert len(set(ids)) == 9
+    assert len({topic.topic_id for topic in topics}) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_creations_survive_whoever_decides_them(seed: int) -> None:
+    """V15: the controller is killed again and again; what was acknowledged exists exactly once."""
+    rig = Rig(seed)
+    rig.boot()
+    rig.chain()
+    acknowledged: list[str] = []
+    for number in range(12):
+        victim = rig.controller
+        if number % 2:
+            rig.council.before_commit = lambda node_id, victim=victim: (
+                rig.kill(victim) if node_id == victim else None)
+        asked = rig.others[number % 2]
+        if not number % 2:
+            rig.kill(victim)
+        codes = create(rig, asked, f"t{number}")
+        assert codes in ([Code.NONE], [Code.TOPIC_ALREADY_EXISTS])
+        acknowledged.append(f"t{number}")
+        rig.council.before_commit = None
+        rig.until(lambda victim=victim: rig.machines[victim].is_dead, "dead")
+        rig.boot(victim)
+
+    for node_id in rig.machines:
+        rig.until(lambda node_id=node_id: sorted(rig.cluster(node_id).state.topics) == sorted(
+            acknowledged), "everywhere")
+    rig.world.end()
+
+
+def test_a_node_that_is_killed_is_fenced_and_comes_back_at_the_end(rig: Rig) -> None:
+    """V5, V16, V21: others go on in its place, and it serves again when it has caught up."""
+    create(rig, 1, "t")
+    rig.kill(1)
+    rig.until(lambda: rig.serving() == [2, 3], "shortened", seconds=2 * SESSION_MS / 1000 + 1)
+    seen_by = rig.controller
+    assert rig.cluster(seen_by).state.brokers[NodeId(1)].fenced
+    assert rig.leader_of("t", seen_by=seen_by) == 2
+
+    rig.boot(1)
+
+    rig.until(lambda: rig.serving() == [2, 3, 1], "whole again")
+    assert rig.leader_of("t", seen_by=1) == 2
+    assert ("replicas", "t") in rig.program(2).chains.told
+
+
+@pytest.mark.parametrize("victim", [1, 2, 3])
+def test_a_node_that_is_cut_off_stops_to_speak_before_others_begin(rig: Rig, victim: int) -> None:
+    """V15: `OneSpeaker` looks after every step; and the node takes part again when it is back."""
+    create(rig, 1, "t")
+    rig.cut_off(victim)
+    other = 1 if victim != 1 else 2
+    rig.until(lambda: victim not in rig.serving(seen_by=other), "shortened")
+    cut_off = rig.cluster(victim)
+    assert cut_off.lease_until < rig.world.loop.now
+
+    rig.world.net.heal()
+
+    rig.until(lambda: sorted(rig.serving()) == [1, 2, 3], "whole again")
+    rig.until(lambda: cut_off.lease_until > rig.world.loop.now, "leased again")
+
+
+def test_a_node_that_was_paused_finds_that_others_lead(rig: Rig) -> None:
+    """V15: it has no lease when it wakes, and gets one only with the metadata of now."""
+    create(rig, 1, "t")
+    rig.machines[NodeId(1)].pause()
+    rig.until(lambda: 1 not in rig.serving(seen_by=2), "shortened")
+    rig.machines[NodeId(1)].resume()
+
+    rig.until(lambda: rig.serving(seen_by=1) == [2, 3, 1], "whole again")
+
+    assert rig.leader_of("t", seen_by=1) == 2
+
+
+def test_a_member_serves_when_all_of_its_partitions_have_caught_up(rig: Rig) -> None:
+    """V7: not before, however many have."""
+    create(rig, 1, "t", "u", "v")
+    rig.kill(3)
+    rig.until(lambda: rig.serving() == [1, 2], "shortened")
+    tail = rig.program(2)
+    tail.chains.is_quick = False
+    rig.boot(3)
+    topics = tail.cluster.state.topics
+    rig.until(lambda: topics["v"].partitions[0].replica_set.syncing == (3,), "syncing")
+    tail.chains.is_quick = True
+    tail.chains.sync(topics["t"])
+    tail.chains.sync(topics["u"])
+    rig.run_for(5)
+    assert rig.serving() == [1, 2]
+
+    tail.chains.sync(topics["v"])
+
+    rig.until(lambda: rig.serving() == [1, 2, 3], "promoted", seconds=1)
+
+
+def test_a_node_that_stops_in_order_is_replaced_at_once(rig: Rig) -> None:
+    """K10: before it goes, not when it is missed; and each of them in turn."""
+    create(rig, 1, "t")
+    for victim in (1, 2, 3):
+        began = rig.world.loop.now
+        rig.stop(victim)
+        other = rig.controller
+        assert victim not in rig.serving(seen_by=other)
+        assert rig.leader_of("t", seen_by=other) not in (victim, None)
+        assert rig.world.loop.now - began < SESSION_MS / 2000
+        rig.boot(victim)
+        rig.until(lambda victim=victim: victim in rig.serving(), "whole again")
+
+
+def test_the_last_one_that_serves_leaves_its_chain_as_it_is() -> None:
+    """V14: nobody else has every record; when it comes back it serves again."""
+    rig = Rig(names=("a-0", "b-0", "b-1"))
+    rig.boot()
+    rig.chain()
+    create(rig, 2, "t")
+    rig.stop(1)
+    assert rig.serving(seen_by=2) == [1]
+    rig.until(lambda: rig.leader_of("t", seen_by=2) is None, "without a leader", seconds=1)
+
+    rig.boot(1)
+
+    rig.until(lambda: rig.leader_of("t", seen_by=2) == 1, "led again")
+    rig.world.end()
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 1, 3), (3, 1, 2)])
+def test_a_chain_starts_again_after_all_of_it_was_down(rig: Rig, order: tuple[int, ...]) -> None:
+    """V14: when all have come back they serve in their old order, under a new epoch."""
+    create(rig, 1, "t")
+    epoch = rig.cluster(1).state.chains["a"].epoch
+    for node_id in rig.machines:
+        rig.kill(node_id)
+    rig.council.leader = None
+    for node_id in order:
+        rig.machines[NodeId(node_id)].boot()
+        rig.run_for(0.3)
+
+    rig.until(lambda: all(machine.is_up for machine in rig.machines.values()), "up")
+    rig.until(lambda: rig.leader_of("t", seen_by=3) == 1, "led")
+
+    assert rig.serving() == [1, 2, 3]
+    assert rig.cluster(1).state.chains["a"].epoch > epoch
+
+
+def test_a_chain_does_not_wait_for_ever_for_its_last_node(rig: Rig) -> None:
+    """V14: after chain.cold.start.wait.ms those that served go on without it."""
+    create(rig, 1, "t")
+    for node_id in rig.machines:
+        rig.kill(node_id)
+    rig.council.leader = None
+    rig.boot(2, 3)
+    assert rig.leader_of("t", seen_by=2) is None
+
+    rig.until(lambda: rig.leader_of("t", seen_by=2) == 2, "led")
+
+    assert rig.serving() == [2, 3]
+    rig.boot(1)
+    rig.until(lambda: rig.serving() == [2, 3, 1], "whole again")
+
+
+def test_a_second_process_of_a_node_is_refused_while_the_first_is_heard_of(rig: Rig) -> None:
+    """V15: two processes with one number; the second is told, and taken when the first is gone."""
+    rival = RegisterBroker(node_id=1, name="a-0", host="h", port=1, incarnation=UUID(int=7))
+    rig.run_for(2.5 * SESSION_MS / 1000)
+    with pytest.raises(QuipuError, match="node 1 is up already, as a-0") as error:
+        rig.ask(2, lambda cluster: cluster.ask(rival, BrokerRegistration))
+    assert error.value.code is Code.DUPLICATE_BROKER_REGISTRATION
+    rig.kill(1)
+    rig.until(lambda: rig.serving(seen_by=2) == [2, 3], "fenced")
+
+    taken = rig.ask(2, lambda cluster: cluster.ask(rival, BrokerRegistration))
+
+    assert taken.broker_epoch == rig.cluster(2).state.brokers[NodeId(1)].epoch
+
+
+def test_nodes_learn_where_the_others_are(rig: Rig) -> None:
+    """V5: the address book follows the registrations, and so does the cluster's id."""
+    for node_id in rig.machines:
+        assert rig.peers(node_id).known().keys() == rig.machines.keys() - {node_id}
+        assert rig.peers(node_id).identity.cluster_id == rig.cluster(1).state.cluster_id != ""
+
+
+def test_a_node_that_was_away_for_long_hears_the_differences(rig: Rig) -> None:
+    """T7: it gets an image instead of the history, and its listeners hear what is different."""
+    create(rig, 1, "kept", "gone")
+    rig.until(lambda: "gone" in rig.cluster(3).state.topics, "seen")
+    rig.cut_off(3)
+    told = rig.program(3).chains.told
+    rig.until(lambda: 3 not in rig.serving(seen_by=1), "shortened")
+    controller = rig.controller
+    topic = rig.cluster(1).state.topics["gone"]
+    rig.ask(controller, lambda cluster: cluster.delete_topics([(None, topic.topic_id)]))
+    create(rig, controller, "gone", "new")
+    told.clear()
+    seat = rig.program(controller).seat
+    seat.shorten(seat._machine.snapshot())
+    rig.council.entries = [()] * len(rig.council.entries)  # they are nowhere else any more
+
+    rig.world.net.heal()
+    rig.until(lambda: "new" in rig.cluster(3).state.topics, "caught up")
+    rig.run_for(0.1)
+
+    assert told.index(("deleted", "gone")) < told.index(("created", "gone", 1))
+    assert ("created", "new", 1) in told
+    assert ("replicas", "kept") in told
+    assert ("brokers",) in told
+    assert rig.cluster(3).state == rig.cluster(controller).state
+
+
+def test_a_cluster_without_a_controller_says_so_in_time(rig: Rig) -> None:
+    """K5: a request ends, with REQUEST_TIMED_OUT, when nobody can decide."""
+    rig.cut_off(1)
+    began = rig.world.loop.now
+    with pytest.raises(QuipuError) as error:
+        rig.ask(1, lambda cluster: cluster.create_topics([NewTopic("t")]))
+
+    assert error.value.code is Code.REQUEST_TIMED_OUT
+    assert rig.world.loop.now - began < 40
