@@ -9,7 +9,6 @@ import pytest
 
 from quipu.model.batch_types import CONFIGURATION, BatchType
 from quipu.model.errors import Code
-from quipu.model.ids import Epoch
 from quipu.wire.messages.k01_fetch import (
     FetchPartition,
     FetchRequest,
@@ -182,16 +181,18 @@ async def test_what_cannot_be_fetched_is_said_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("epoch", "code"),
-    [(-1, Code.NONE), (0, Code.NONE), (1, Code.UNKNOWN_LEADER_EPOCH)],
-    ids=["not said", "the current one", "one to come"],
+    [(None, Code.NONE), (0, Code.NONE), (1, Code.UNKNOWN_LEADER_EPOCH),
+     (-1, Code.FENCED_LEADER_EPOCH)],
+    ids=["not said", "the current one", "one to come", "one that is over"],
 )
 @looped
-async def test_leader_epochs_are_checked(tmp_path: Path, epoch: int, code: Code) -> None:
+async def test_leader_epochs_are_checked(tmp_path: Path, epoch: int | None, code: Code) -> None:
     """K2: a client with other metadata must refresh it first."""
     async with NodeHere(tmp_path) as node, node.connect() as peer:
         await node.create("t")
         request = fetch(0)
-        request.topics[0].partitions[0].current_leader_epoch = epoch
+        now = node.node.broker.partitions.find("t", 0).leader_epoch
+        request.topics[0].partitions[0].current_leader_epoch = -1 if epoch is None else now + epoch
         assert codes(await peer.ask(request, VERSION)) == [code]
 
 
@@ -201,14 +202,15 @@ async def test_a_history_that_differs_is_told_where(tmp_path: Path) -> None:
     async with NodeHere(tmp_path) as node, node.connect() as peer:
         await node.create("t")
         await fill(peer, batch_of(b"a"), batch_of(b"b"))
+        now = node.node.broker.partitions.find("t", 0).leader_epoch
         request = fetch(2)
-        request.topics[0].partitions[0].last_fetched_epoch = 0
+        request.topics[0].partitions[0].last_fetched_epoch = now
         (part,) = (await peer.ask(request, VERSION)).responses[0].partitions
         assert part.diverging_epoch.end_offset == -1
         request = fetch(5)
-        request.topics[0].partitions[0].last_fetched_epoch = 0
+        request.topics[0].partitions[0].last_fetched_epoch = now
         (part,) = (await peer.ask(request, VERSION)).responses[0].partitions
-        assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (0, 2)
+        assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (now, 2)
 
 
 # --- sessions
@@ -326,13 +328,14 @@ async def test_internal_batches_are_hidden_and_take_no_offsets(tmp_path: Path) -
     """T5, T11: internal batches at the start, in the middle and at the end, an unknown type too."""
     async with NodeHere(tmp_path) as node, node.connect() as peer:
         await node.create("t")
-        log = node.node.broker.partitions.find("t", 0).log
+        partition = node.node.broker.partitions.find("t", 0)
+        log = partition.log
 
         def internal(*types: int) -> None:
             for number in types:
-                log.append_records(
+                partition.append_records(
                     BatchType(number), [Record(b"k", b"internal"), Record(None, b"twice")],
-                    epoch=Epoch(0), now_ms=9_999_999_999_999)
+                    9_999_999_999_999)
 
         internal(CONFIGURATION, 99)
         await fill(peer, batch_of(b"a", timestamp=1000), batch_of(b"b", b"c", timestamp=2000))

@@ -9,7 +9,6 @@ import pytest
 
 from quipu.model.batch_types import CONFIGURATION
 from quipu.model.errors import Code, CorruptLog
-from quipu.model.ids import Epoch
 from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -70,7 +69,8 @@ async def test_offsets_are_found_by_time_and_by_end(tmp_path: Path, version: int
         partition = node.node.broker.partitions.find("t", 0)
         assert partition is not None
         partition.log.append_records(
-            CONFIGURATION, [Record(None, b"c", timestamp=T0 + 900)], epoch=Epoch(0), now_ms=T0)
+            CONFIGURATION, [Record(None, b"c", timestamp=T0 + 900)],
+            epoch=partition.leader_epoch, now_ms=T0)
         await fill(peer, T0 + 30, T0 + 30)
 
         assert await list_offset(peer, -1, version=version) == (0, -1, 4)
@@ -92,7 +92,7 @@ async def test_a_bad_partition_does_not_fail_the_others(tmp_path: Path) -> None:
     async with NodeHere(tmp_path) as node, node.connect() as peer:
         await node.create("t", partitions=2)
         assert (await list_offset(peer, -1, partition=9))[0] == Code.UNKNOWN_TOPIC_OR_PARTITION
-        assert (await list_offset(peer, -1, epoch=5))[0] == Code.UNKNOWN_LEADER_EPOCH
+        assert (await list_offset(peer, -1, epoch=999))[0] == Code.UNKNOWN_LEADER_EPOCH
         broken = node.node.broker.partitions.find("t", 1)
         assert broken is not None
         broken.log.fail(CorruptLog("broken for a test"))
@@ -145,12 +145,15 @@ async def test_the_end_of_an_epoch_is_told(tmp_path: Path, version: int) -> None
             (found,) = answer.topics[0].partitions
             return found.error_code, found.leader_epoch, found.end_offset
 
-        assert await end(0) == (0, 0, 0)
+        partition = node.node.broker.partitions.find("t", 0)
+        assert partition is not None
+        now = partition.leader_epoch
+        assert await end(now) == (0, now, 0)
         await fill(peer, T0, T0)
-        assert await end(0) == (0, 0, 2)
-        assert await end(7) == (0, -1, -1)
-        assert (await end(0, current=3))[0] == Code.UNKNOWN_LEADER_EPOCH
-        assert (await end(0, partition=3))[0] == Code.UNKNOWN_TOPIC_OR_PARTITION
+        assert await end(now) == (0, now, 2)
+        assert await end(now + 7) == (0, -1, -1)
+        assert (await end(now, current=now + 3))[0] == Code.UNKNOWN_LEADER_EPOCH
+        assert (await end(now, partition=3))[0] == Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", range(1, 5))

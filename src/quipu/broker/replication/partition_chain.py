@@ -251,9 +251,6 @@ class PartitionChain:
 
     def _send_entries(self, effect: SendEntries) -> None:
         """Read from the log and send; the answer to the core is the next event."""
-        last = self._queue[-1] if self._queue else None
-        if isinstance(last, Sent) and last[:2] == (effect.to, effect.message.session):
-            return  # asked for twice: the answer to the first tells what is left
         try:
             entries = self.partition.log.read_entries(effect.start_log, effect.size_max)
         except QuipuError as error:
