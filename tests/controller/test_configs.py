@@ -26,8 +26,8 @@ STATIC = BrokerSettings(log_cleanup_policy=("delete",), listeners=Address("h", 1
 
 
 def a_state() -> ClusterState:
-    return state_with(1, TopicCreated(
-        name="t", topic_id=ids()(), partitions=[PartitionRecord(replicas=[1], isr=[1], leader=1)],
+    return state_with(TopicCreated(
+        name="t", topic_id=ids()(), partitions=[PartitionRecord(chain="a")],
         configs=[ConfigRecord(name="retention.ms", value="5"),
                  ConfigRecord(name="segment.ms", value="6")]))
 

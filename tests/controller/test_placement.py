@@ -1,22 +1,58 @@
-"""Placement: replicas on different brokers, leaders spread evenly."""
+"""Placement: the lowest weight, at random among equals."""
 
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quipu.controller.placement import place
-from quipu.model.ids import NodeId
+from quipu.controller.members import Chain
+from quipu.controller.placement import Placing, spread
+from quipu.controller.state import ClusterState
+from tests.controller.states import state_with
+
+STATE = state_with(a=1, b=1, c=1, d=1)
+CHAINS = list(STATE.chains.values())
 
 
-@given(brokers=st.sets(st.integers(1, 50), min_size=1, max_size=8), data=st.data())
-def test_partitions_spread_evenly(brokers: set[int], data: st.DataObject) -> None:
-    """K5: no broker twice in a partition; leaders differ by one at most."""
-    replicas = data.draw(st.integers(1, len(brokers)))
-    nodes = [NodeId(node) for node in brokers]
-    placed = [place(nodes, partition=p, replicas=replicas) for p in range(20)]
+def test_equals_are_drawn_at_random() -> None:
+    """V8: every number that chance gives picks one, and all are picked as often."""
+    draws = iter(step / 100 for step in range(100))
+    placing = Placing(STATE, lambda: next(draws))
 
-    assert all(len(set(nodes)) == replicas for nodes in placed)
-    leaders = Counter(dict.fromkeys(brokers, 0))
-    leaders.update(nodes[0] for nodes in placed)
-    assert max(leaders.values()) - min(leaders.values()) <= 1
+    chosen = Counter(placing.choose(CHAINS).name for _ in range(100))
+
+    assert chosen == {"a": 25, "b": 25, "c": 25, "d": 25}
+
+
+@given(weights=st.lists(st.integers(0, 3), min_size=4, max_size=4), chance=st.floats(0, 1))
+def test_the_lowest_weight_wins(weights: list[int], chance: float) -> None:
+    """V8: by whatever measure is passed in."""
+    by_name = dict(zip("abcd", weights, strict=True))
+
+    def weigh(_: ClusterState, chain: Chain, planned: int) -> float:
+        return by_name[chain.name] + planned
+
+    chosen = Placing(STATE, lambda: chance, weigh).choose(CHAINS)
+
+    assert by_name[chosen.name] == min(weights)
+
+
+@given(chances=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=40))
+def test_chains_never_differ_by_more_than_one_topic(chances: list[float]) -> None:
+    """V8: with the number of topics as weight."""
+    draws = iter(chances)
+    placing, taken = Placing(STATE, lambda: next(draws)), Counter(a=0, b=0, c=0, d=0)
+    for _ in chances:
+        chosen = placing.choose(CHAINS).name
+        placing.took({chosen})
+        taken[chosen] += 1
+
+    assert max(taken.values()) - min(taken.values()) <= 1
+
+
+@given(count=st.integers(0, 50))
+def test_partitions_are_spread_evenly(count: int) -> None:
+    taken = Counter(chain.name for chain in spread(CHAINS, count))
+
+    assert sum(taken.values()) == count
+    assert not taken or max(taken.values()) - min(taken[name] for name in "abcd") <= 1

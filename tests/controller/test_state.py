@@ -4,10 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quipu.controller import brokers, reassignment
 from quipu.controller.configs import Alteration, Change, Resource, alter
 from quipu.controller.producer_ids import reserve
 from quipu.controller.records import (
-    BrokerRegistered,
+    BrokerUnregistered,
+    ChainChanged,
+    ChainMemberRecord,
     ClusterCreated,
     ConfigChanged,
     ProducerIdsReserved,
@@ -23,9 +26,9 @@ from quipu.controller.topics import (
     create_topics,
     delete_topics,
 )
-from quipu.model.ids import ZERO_UUID, NodeId
+from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId
 from quipu.model.settings import BrokerSettings
-from tests.controller.states import ids, state_with
+from tests.controller.states import ids, register, state_with
 
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "c"])
 COUNTS = st.integers(-1, 4)
@@ -43,6 +46,8 @@ STEPS = st.one_of(
               st.booleans()),
     st.tuples(st.just("reserve")),
     st.tuples(st.just("register"), st.integers(1, 3)),
+    st.tuples(st.just("fence"), st.integers(1, 2)),
+    st.tuples(st.just("move"), NAMES, st.sampled_from([(1,), (2,), None])),
 )
 
 
@@ -62,7 +67,12 @@ def decide(state: ClusterState, step: tuple, new_id) -> list[Record]:  # noqa: A
         case ("reserve",):
             return reserve(state, NodeId(1)).records
         case ("register", node_id):
-            return [BrokerRegistered(node_id=node_id, host="h", port=node_id, rack=None)]
+            return register(state, node_id, f"{'?abc'[node_id]}-0", life=len(state.topics)).records
+        case ("fence", node_id):
+            return brokers.fence(state, [NodeId(node_id)]).records
+        case ("move", name, replicas):
+            return reassignment.alter(
+                state, [reassignment.Reassignment(name, 0, replicas)]).records
     raise AssertionError(step)
 
 
@@ -76,7 +86,7 @@ def check(state: ClusterState) -> None:
         assert state.find_clash(name) is None
         assert topic.partitions
         for partition in topic.partitions:
-            assert partition.leader in partition.isr
+            assert partition.leader in (NO_NODE, *partition.isr)
             assert set(partition.isr) <= set(partition.replicas) <= set(state.brokers)
 
 
@@ -84,7 +94,7 @@ def check(state: ClusterState) -> None:
 @given(steps=st.lists(STEPS, max_size=25))
 def test_replay_and_snapshot_give_the_same_state(steps: list[tuple]) -> None:
     """T7, K5: whatever is decided, the log of records and a snapshot of it say the same."""
-    state, log, new_id = state_with(), [], ids()
+    state, log, new_id = state_with(a=1, b=1), [], ids()
     log.extend(records_of(state))
     for step in steps:
         records = decide(state, step, new_id)
@@ -117,9 +127,22 @@ def test_producer_ids_are_never_given_twice(steps: list[tuple]) -> None:
             state.apply(record)
 
 
+SERVING = [ChainMemberRecord(node_id=1)]
 IMPOSSIBLE: list[tuple[str, Record]] = [
     ("a second birth", ClusterCreated(cluster_id="other")),
     ("ids that go back", ProducerIdsReserved(next_producer_id=0)),
+    ("a member leaves the cluster", BrokerUnregistered(node_id=1)),
+    ("a node in two chains", ChainChanged(name="b", epoch=9, version=9, members=SERVING)),
+    ("a member that is not registered", ChainChanged(
+        name="b", epoch=9, version=9, members=[ChainMemberRecord(node_id=7)])),
+    ("a chain whose version goes back", ChainChanged(
+        name="a", epoch=9, version=1, members=SERVING)),
+    ("a chain whose epoch goes back", ChainChanged(
+        name="a", epoch=0, version=99, members=SERVING)),
+    ("a chain without members", ChainChanged(name="a", epoch=9, version=99)),
+    ("a chain where nobody serves", ChainChanged(
+        name="a", epoch=9, version=99, members=[ChainMemberRecord(node_id=1, state=1)])),
+    ("a chain without a name", ChainChanged(epoch=9, version=99, members=SERVING)),
 ]
 
 
@@ -130,9 +153,26 @@ def test_a_record_that_does_not_fit_is_a_bug(why: str, record: Record) -> None:
 
 
 def test_a_setting_is_inherited_again_when_it_is_cleared() -> None:
-    state = state_with(1, ConfigChanged(resource_type=4, resource_name="1", name="n", value="v"))
+    state = state_with(ConfigChanged(resource_type=4, resource_name="1", name="n", value="v"))
     assert state.configs(ResourceType.BROKER, "1") == {"n": "v"}
 
     state.apply(ConfigChanged(resource_type=4, resource_name="1", name="n", value=None))
 
     assert state.broker_configs == {}
+
+
+def test_ten_thousand_partitions_follow_a_chain_at_once() -> None:
+    """V21: partitions at one place are one value, and one record changes them all."""
+    state = state_with(a=2)
+    new_id = ids()
+    for wanted in (NewTopic("t", 10_000), NewTopic("small", 1)):
+        for record in create_topics(state, [wanted], BrokerSettings(), new_id).records:
+            state.apply(record)
+    assert len(set(map(id, state.topics["t"].partitions))) == 1
+
+    changed = [topic.name for record in brokers.fence(state, [NodeId(1)]).records
+               for topic in state.apply(record)]
+
+    assert changed == ["t", "small", "t", "small"]  # without a leader, and then with another
+    assert len(set(map(id, state.topics["t"].partitions))) == 1
+    assert state.topics["t"].partitions[9_999].leader == 2

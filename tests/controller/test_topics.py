@@ -13,11 +13,13 @@ from quipu.controller.topics import (
     create_partitions,
     create_topics,
     delete_topics,
+    plan_topic,
 )
 from quipu.model.errors import Code
 from quipu.model.ids import ZERO_UUID
 from quipu.model.settings import BrokerSettings
-from tests.controller.states import ids, state_with
+from quipu.model.topics import CONSUMER_OFFSETS
+from tests.controller.states import ids, nodes_with, state_with, stop
 
 SETTINGS = BrokerSettings(num_partitions=3, default_replication_factor=2)
 
@@ -28,8 +30,8 @@ def apply(state: ClusterState, records: list[Record]) -> ClusterState:
     return state
 
 
-def with_topics(brokers: int, *topics: NewTopic) -> ClusterState:
-    state = state_with(brokers)
+def with_topics(*topics: NewTopic, **lengths: int) -> ClusterState:
+    state = state_with(**lengths)
     decision = create_topics(state, topics, SETTINGS, ids())
     assert all(answer.code is Code.NONE for answer in decision.answers)
     return apply(state, decision.records)
@@ -52,7 +54,7 @@ REFUSED = [
     Refused("more than a file name holds", NewTopic("a", 100_000, 1), Code.INVALID_PARTITIONS),
     Refused("more than one request may make", NewTopic("a", 10_001, 1), Code.POLICY_VIOLATION),
     Refused("no replicas", NewTopic("a", 1, 0), Code.INVALID_REPLICATION_FACTOR),
-    Refused("more replicas than brokers", NewTopic("a", 1, 3), Code.INVALID_REPLICATION_FACTOR),
+    Refused("no chain is as long", NewTopic("a", 1, 3), Code.INVALID_REPLICATION_FACTOR),
     Refused("an unknown setting", NewTopic("a", 1, 1, configs=[("retention", "1")]),
             Code.INVALID_CONFIG),
     Refused("a bad value", NewTopic("a", 1, 1, configs=[("retention.ms", "x")]),
@@ -64,7 +66,7 @@ REFUSED = [
     Refused("assignments and a factor", NewTopic("a", -1, 1, [(0, [1])]), Code.INVALID_REQUEST),
     Refused("a gap", NewTopic("a", -1, -1, [(0, [1]), (2, [1])]), Code.INVALID_REPLICA_ASSIGNMENT),
     Refused("not from 0 on", NewTopic("a", -1, -1, [(1, [1])]), Code.INVALID_REPLICA_ASSIGNMENT),
-    Refused("one partition twice", NewTopic("a", -1, -1, [(0, [1]), (0, [2])]),
+    Refused("one partition twice", NewTopic("a", -1, -1, [(0, [1]), (0, [1])]),
             Code.INVALID_REPLICA_ASSIGNMENT),
     Refused("a partition nowhere", NewTopic("a", -1, -1, [(0, [])]),
             Code.INVALID_REPLICA_ASSIGNMENT),
@@ -72,7 +74,10 @@ REFUSED = [
             Code.INVALID_REPLICA_ASSIGNMENT),
     Refused("one broker twice", NewTopic("a", -1, -1, [(0, [1, 1])]),
             Code.INVALID_REPLICA_ASSIGNMENT),
-    Refused("uneven replicas", NewTopic("a", -1, -1, [(0, [1, 2]), (1, [1])]),
+    Refused("uneven replicas", NewTopic("a", -1, -1, [(0, [2, 3]), (1, [1])]),
+            Code.INVALID_REPLICA_ASSIGNMENT),
+    Refused("half a chain", NewTopic("a", -1, -1, [(0, [2])]), Code.INVALID_REPLICA_ASSIGNMENT),
+    Refused("nodes of two chains", NewTopic("a", -1, -1, [(0, [1, 2])]),
             Code.INVALID_REPLICA_ASSIGNMENT),
 ]
 
@@ -80,7 +85,7 @@ REFUSED = [
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.why)
 def test_a_topic_that_cannot_be_is_refused(case: Refused) -> None:
     """K5: Kafka's code, a message, no record; the good topic beside it is created."""
-    state = with_topics(2, NewTopic("old.topic", 1, 1))
+    state = with_topics(NewTopic("old.topic", 1, 1), a=1, b=2)
 
     decision = create_topics(state, [case.topic, NewTopic("good", 1, 1)], SETTINGS, ids())
 
@@ -91,18 +96,79 @@ def test_a_topic_that_cannot_be_is_refused(case: Refused) -> None:
 
 
 def test_minus_one_takes_the_defaults() -> None:
-    """K5: num.partitions and default.replication.factor."""
-    state = with_topics(2, NewTopic("a"))
+    """K5: num.partitions and default.replication.factor; the topic is on one chain."""
+    state = with_topics(NewTopic("t"), a=1, b=2)
 
-    assert [p.replicas for p in state.topics["a"].partitions] == [(1, 2), (2, 1), (1, 2)]
-    assert [p.leader for p in state.topics["a"].partitions] == [1, 2, 1]
-    assert {p.leader_epoch for p in state.topics["a"].partitions} == {0}
+    assert [(p.chain, p.replicas, p.leader, p.leader_epoch)
+            for p in state.topics["t"].partitions] == [("b", (2, 3), 2, 2)] * 3
 
 
-def test_a_manual_assignment_is_kept_in_any_order() -> None:
-    state = with_topics(3, NewTopic("a", assignments=[(1, [3, 1]), (0, [2, 3])]))
+def test_a_factor_of_zero_in_the_settings_is_any_chain_s() -> None:
+    """V2, V8: a topic has as many replicas as its chain has nodes."""
+    state = state_with(a=3)
+    wanted = [NewTopic("t", 1, -1), NewTopic("u", 1, 3)]
 
-    assert [p.replicas for p in state.topics["a"].partitions] == [(2, 3), (3, 1)]
+    apply(state, create_topics(state, wanted, BrokerSettings(), ids()).records)
+
+    assert [state.topics[name].replication_factor for name in ("t", "u")] == [3, 3]
+
+
+def test_an_assignment_by_hand_names_chains() -> None:
+    """K5: partitions may be on several chains, and a chain's nodes be named in any order."""
+    state = with_topics(NewTopic("t", assignments=[(1, [4, 3]), (0, [1, 2])]), a=2, b=2)
+
+    assert [(p.chain, p.replicas) for p in state.topics["t"].partitions] == [
+        ("a", (1, 2)), ("b", (3, 4))]
+
+
+def test_a_refused_factor_and_assignment_name_what_there_is() -> None:
+    """V8: the message is enough to ask again, rightly."""
+    wanted = [NewTopic("t", 1, 4), NewTopic("u", assignments=[(0, [1, 3])])]
+
+    answers = create_topics(state_with(a=2, b=1), wanted, SETTINGS, ids()).answers
+
+    assert "chains of 1, 2" in (answers[0].message or "")
+    assert "a [1, 2], b [3]" in (answers[1].message or "")
+
+
+@pytest.mark.parametrize("wanted", [NewTopic("t"), NewTopic("t", 1, 1),
+                                    NewTopic("t", assignments=[(0, [1])])])
+def test_without_a_chain_there_is_no_topic(wanted: NewTopic) -> None:
+    """V6: chains are made by people, and the message says so."""
+    decision = create_topics(nodes_with(["a-0"]), [wanted], SETTINGS, ids())
+
+    assert decision.records == []
+    assert decision.answers[0].code in {Code.INVALID_REPLICATION_FACTOR,
+                                        Code.INVALID_REPLICA_ASSIGNMENT}
+    assert "quipu chain create" in (decision.answers[0].message or "")
+
+
+def test_topics_of_one_request_go_to_the_chain_with_the_fewest() -> None:
+    """V8: what the same request puts on a chain counts."""
+    state = with_topics(*(NewTopic(name, 1, 1) for name in "pqrstu"), a=1, b=1, c=1)
+
+    assert [state.topic_count(name) for name in "abc"] == [2, 2, 2]
+
+
+def test_a_chain_that_takes_no_writes_is_passed_over() -> None:
+    """V8: unless there is no other."""
+    state = state_with(a=1, b=1)
+    stop(state, 1)
+    wanted = [NewTopic(name, 1, 1) for name in "xyz"]
+
+    apply(state, create_topics(state, wanted, SETTINGS, ids()).records)
+
+    assert (state.topic_count("a"), state.topic_count("b")) == (0, 3)
+
+
+def test_the_cluster_s_own_topics_are_spread_over_all_chains() -> None:
+    """V8: partition by partition, whatever the chains' lengths and the default factor."""
+    state = state_with(a=1, b=2, c=3)
+
+    record = plan_topic(state, NewTopic(CONSUMER_OFFSETS, 7), SETTINGS, ids())
+    state.apply(record)
+
+    assert "".join(p.chain for p in state.topics[CONSUMER_OFFSETS].partitions) == "abcabca"
 
 
 def test_a_name_twice_in_one_request_is_refused_once() -> None:
@@ -150,7 +216,7 @@ DELETIONS = [
 @pytest.mark.parametrize("case", DELETIONS, ids=lambda case: case.why)
 def test_a_topic_is_deleted_by_name_or_by_id(case: Deletion) -> None:
     """K5: DeleteTopics."""
-    state = with_topics(1, NewTopic("a", 1, 1))
+    state = with_topics(NewTopic("a", 1, 1))
 
     decision = delete_topics(state, [(case.name, case.topic_id)], SETTINGS)
 
@@ -162,7 +228,7 @@ def test_a_topic_is_deleted_by_name_or_by_id(case: Deletion) -> None:
 
 def test_a_deleted_name_can_be_used_again_for_another_topic() -> None:
     """K5: the new topic has another id, so no one mistakes it for the old one."""
-    state, new_id = with_topics(1, NewTopic("a.b", 1, 1)), ids()
+    state, new_id = with_topics(NewTopic("a.b", 1, 1)), ids()
     apply(state, delete_topics(state, [("a.b", ZERO_UUID)], SETTINGS).records)
     new_id()
     apply(state, create_topics(state, [NewTopic("a_b", 1, 1)], SETTINGS, new_id).records)
@@ -172,7 +238,7 @@ def test_a_deleted_name_can_be_used_again_for_another_topic() -> None:
 
 
 def test_the_same_topic_by_name_and_id_is_refused_twice() -> None:
-    state = with_topics(1, NewTopic("a", 1, 1))
+    state = with_topics(NewTopic("a", 1, 1))
 
     decision = delete_topics(state, [("a", ZERO_UUID), (None, UUID(int=1))], SETTINGS)
 
@@ -181,7 +247,7 @@ def test_the_same_topic_by_name_and_id_is_refused_twice() -> None:
 
 
 def test_deletion_can_be_forbidden() -> None:
-    state = with_topics(1, NewTopic("a", 1, 1))
+    state = with_topics(NewTopic("a", 1, 1))
     forbidden = BrokerSettings(delete_topic_enable=False)
 
     answers = delete_topics(state, [("a", ZERO_UUID)], forbidden).answers
@@ -193,44 +259,45 @@ class Extension(NamedTuple):
     why: str
     wanted: NewPartitions
     code: Code
-    replicas: list[tuple[int, ...]]
+    chains: str
 
 
 EXTENSIONS = [
-    Extension("two more", NewPartitions("a", 4), Code.NONE, [(1,), (2,)]),
-    Extension("placed by hand", NewPartitions("a", 3, [[2]]), Code.NONE, [(2,)]),
-    Extension("as many as there are", NewPartitions("a", 2), Code.INVALID_PARTITIONS, []),
-    Extension("fewer", NewPartitions("a", 1), Code.INVALID_PARTITIONS, []),
-    Extension("far too many", NewPartitions("a", 100_000), Code.INVALID_PARTITIONS, []),
+    Extension("two more", NewPartitions("a", 4), Code.NONE, "aa"),
+    Extension("placed by hand", NewPartitions("a", 3, [[2]]), Code.NONE, "b"),
+    Extension("as many as there are", NewPartitions("a", 2), Code.INVALID_PARTITIONS, ""),
+    Extension("fewer", NewPartitions("a", 1), Code.INVALID_PARTITIONS, ""),
+    Extension("far too many", NewPartitions("a", 100_000), Code.INVALID_PARTITIONS, ""),
     Extension("more than one request may make", NewPartitions("a", 20_000),
-              Code.POLICY_VIOLATION, []),
-    Extension("an unknown topic", NewPartitions("x", 4), Code.UNKNOWN_TOPIC_OR_PARTITION, []),
+              Code.POLICY_VIOLATION, ""),
+    Extension("an unknown topic", NewPartitions("x", 4), Code.UNKNOWN_TOPIC_OR_PARTITION, ""),
     Extension("too few assignments", NewPartitions("a", 4, [[1]]),
-              Code.INVALID_REPLICA_ASSIGNMENT, []),
+              Code.INVALID_REPLICA_ASSIGNMENT, ""),
+    Extension("no chain", NewPartitions("a", 3, [[]]), Code.INVALID_REPLICA_ASSIGNMENT, ""),
     Extension("other replicas", NewPartitions("a", 3, [[1, 2]]),
-              Code.INVALID_REPLICA_ASSIGNMENT, []),
+              Code.INVALID_REPLICA_ASSIGNMENT, ""),
     Extension("an unknown broker", NewPartitions("a", 3, [[7]]),
-              Code.INVALID_REPLICA_ASSIGNMENT, []),
+              Code.INVALID_REPLICA_ASSIGNMENT, ""),
 ]
 
 
 @pytest.mark.parametrize("case", EXTENSIONS, ids=lambda case: case.why)
 def test_a_topic_grows(case: Extension) -> None:
     """K5: CreatePartitions; existing partitions stay as they are."""
-    state = with_topics(2, NewTopic("a", 2, 1))
+    state = with_topics(NewTopic("a", 2, 1), a=1, b=1)
     before = state.topics["a"].partitions
 
     decision = create_partitions(state, [case.wanted])
 
     assert decision.answers[0].code is case.code
-    added = [tuple(p.replicas) for r in decision.records if isinstance(r, PartitionsAdded)
-             for p in r.partitions]
-    assert added == case.replicas
+    added = "".join(p.chain for r in decision.records if isinstance(r, PartitionsAdded)
+                    for p in r.partitions)
+    assert added == case.chains
     assert apply(state, decision.records).topics["a"].partitions[:2] == before
 
 
 def test_growing_a_topic_twice_in_one_request_is_refused() -> None:
-    state = with_topics(1, NewTopic("a", 1, 1))
+    state = with_topics(NewTopic("a", 1, 1))
 
     decision = create_partitions(state, [NewPartitions("a", 2), NewPartitions("a", 3)])
 
