@@ -147,6 +147,18 @@ class Replica:
         return 0 if inbound is None else max(0, inbound.sender_end - self._standing.log.log_end)
 
     @property
+    def lag_after(self) -> int:
+        """Log offsets that this node has and the one after it has not acknowledged."""
+        link = self._flow.link
+        return 0 if link is None else max(0, self._standing.log.log_end - link.acked.log)
+
+    @property
+    def in_flight_size(self) -> int:
+        """Bytes that were sent to the node after it and are not known to have arrived."""
+        link = self._flow.link
+        return 0 if link is None else link.in_flight_size
+
+    @property
     def halt_reason(self) -> str:
         return self._halt
 
