@@ -18,6 +18,7 @@ from quipu.model.settings_sources import broker_settings, from_assignments
 from quipu.sim.checkers import PartitionView, StoredLogs
 from quipu.sim.client import Client, Place
 from quipu.sim.frames import Disconnected
+from quipu.sim.group_workload import Bookmark
 from quipu.sim.history import TopicPartition
 from quipu.sim.nemesis import Malice, Nemesis
 from quipu.sim.trace import Trace
@@ -89,6 +90,7 @@ class NodeWorld:
             self.world.allowed_errors = ("no space left",)
         self.load = Load()
         self.consumers: list[Consumer] = []
+        self.bookmarks: list[Bookmark] = []
         for index, name in enumerate(self.plan.names):
             self.world.machine(name, partial(RealNode, settings=self._settings(index, name)))
         self.places = [Place(name, CLIENT_PORT) for name in self.plan.names]
@@ -163,6 +165,9 @@ class NodeWorld:
             for number in range(1 + dice.below(2)):
                 self._consume(f"c{index}{number}", partition)
         world.run(create_topics(self.client("admin2"), self.load), "create topics")
+        for number in range(2):
+            self.bookmarks.append(Bookmark(self.client(f"g{number}"), self.load))
+            world.run(self.bookmarks[-1].run(), f"g{number}")
 
     async def _create_chain(self, admin: Client, chain: str) -> None:
         names = [name for name in self.plan.names if name.startswith(f"{chain}-")]
@@ -212,6 +217,8 @@ class NodeWorld:
         machines = self.world.machines.values()
         if not all(machine.is_up for machine in machines):
             return False
+        if not all(bookmark.is_done for bookmark in self.bookmarks):
+            return False
         history = self.load.history
         if any(consumer.position < max(history.end(consumer.partition), consumer.high_watermark)
                for consumer in self.consumers):
@@ -247,7 +254,7 @@ def plan_of(world: World) -> Plan:
         f"log.segment.bytes={dice.choose([2_000, 20_000, 1 << 30])}",
         f"log.index.interval.bytes={dice.choose([1, 300, 4096])}",
         f"chain.window.bytes={dice.choose([1024, 20_000, 1 << 20])}",
-        f"min.insync.replicas={dice.choose([0, 1, 1, 2])}",
+        f"min.insync.replicas={min(dice.choose([0, 1, 1, 2]), *chains)}",
     ]
     return Plan(
         chains=chains, partitions=1 + dice.below(2), fault_seconds=dice.between(4, 12),
