@@ -73,6 +73,8 @@ class Flow:
         inbound, link = self.inbound, self.link
         assert inbound is not None
         effects, wants_ack = inbound.replicate(message)
+        if inbound.is_open and not self._standing.is_recovering:
+            self._standing.upstream = inbound.durable
         if not wants_ack:
             return effects
         effects += self._settle()
@@ -105,7 +107,6 @@ class Flow:
             if not standing.is_leading:
                 return []
         elif inbound.is_open and not standing.is_recovering:
-            standing.upstream = inbound.durable
             committed = min(inbound.committed, standing.end)
         else:
             return []
