@@ -1,112 +1,32 @@
-"""Nodes that talk over real loopback sockets: who is let in, what arrives, what happens without."""
+"""Nodes that talk over real loopback sockets: what arrives, what is refused, what comes back."""
 
 import asyncio
 import socket
 import struct
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
 
-from quipu.model.errors import Code, Kind, RequestError
 from quipu.model.ids import NodeId
 from quipu.model.settings_sources import broker_settings, from_assignments
-from quipu.runtime import peer_calls
 from quipu.runtime.connection import Buffer
-from quipu.runtime.peer_net import (
-    PEER_BACKLOG_MAX,
-    Identity,
-    PeerError,
-    PeerKind,
-    PeerUnavailable,
-)
+from quipu.runtime.peer_net import PEER_BACKLOG_MAX, Identity
 from quipu.runtime.peers import Peers
 from quipu.runtime.rng import SystemRng
-
-ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
-CHAIN, RAFT = PeerKind.CHAIN, PeerKind.RAFT
-
-
-class Listener:
-    """Remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, int]] = []
-
-    def up(self, node_id: NodeId) -> None:
-        self.told.append(("up", node_id))
-
-    def down(self, node_id: NodeId) -> None:
-        self.told.append(("down", node_id))
-
-    def drained(self, node_id: NodeId) -> None:
-        self.told.append(("drained", node_id))
-
-
-class Cluster:
-    """Nodes in this loop, each with a listener and the messages that it got."""
-
-    def __init__(self) -> None:
-        self.started: list[Peers] = []
-        self.got: dict[Peers, list[tuple[int, bytes]]] = {}
-        self.heard: dict[Peers, Listener] = {}
-
-    async def node(self, node_id: int, *pairs: str, cluster_id: str = "", port: int = 0) -> Peers:
-        settings = broker_settings(from_assignments([
-            f"peer.listener=127.0.0.1:{port}", "broker.session.timeout.ms=800",
-            "broker.heartbeat.interval.ms=100", *pairs]))
-        identity = Identity(NodeId(node_id), f"a-{node_id}", SystemRng().uuid(), cluster_id)
-        peers = Peers(identity, settings, SystemRng())
-        messages = self.got[peers] = []
-        peers.on(CHAIN, lambda sender, body: messages.append((sender, bytes(body))))
-        self.heard[peers] = Listener()
-        peers.watch(self.heard[peers])
-        await peers.start()
-        self.started.append(peers)
-        return peers
-
-    async def pair(self, *pairs: str) -> tuple[Peers, Peers]:
-        one, two = await self.node(1, *pairs), await self.node(2, *pairs)
-        introduce(one, two)
-        await until(lambda: one.is_up(TWO) and two.is_up(ONE))
-        return one, two
-
-
-def introduce(one: Peers, two: Peers) -> None:
-    assert two.address is not None
-    one.know(two.identity.node_id, *two.address)
-
-
-def fall_silent(peers: Peers) -> None:
-    """As if the machine had lost its power: nothing is read, nothing said, nothing closed."""
-    for link in peers._links:
-        link.connection._stop_reading()
-    peers._server.stop_accepting()
-    peers._book.stop()
-    assert peers._ticker is not None
-    peers._ticker.cancel()
-
-
-def run(story: Callable[[Cluster], Awaitable[None]]) -> None:
-    async def main() -> None:
-        cluster = Cluster()
-        try:
-            async with asyncio.timeout(20):
-                await story(cluster)
-        finally:
-            for peers in cluster.started:
-                await peers.stop()
-
-    asyncio.run(main())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("did not happen in time")
-
+from tests.runtime.peer_cluster import (
+    CHAIN,
+    ONE,
+    RAFT,
+    THREE,
+    TWO,
+    Cluster,
+    fall_silent,
+    free_port,
+    introduce,
+    run,
+    until,
+    upper,
+)
 
 # -- messages
 
@@ -204,247 +124,6 @@ def test_room_is_told_even_if_all_that_waited_left_at_once() -> None:
             pass
         await until(lambda: ("drained", 2) in cluster.heard[one].told)
         assert cluster.heard[one].told.count(("drained", 2)) == 1
-
-    run(story)
-
-
-# -- calls
-
-
-async def upper(sender: NodeId, body: bytes) -> bytes:
-    return bytes([sender]) + body.upper()
-
-
-def test_a_call_is_answered() -> None:
-    """V5: request and answer, to another node and to oneself."""
-
-    async def story(cluster: Cluster) -> None:
-        one, two = await cluster.pair()
-        for peers in (one, two):
-            peers.serve(7, upper)
-        assert await one.call(TWO, 7, b"ask", timeout_seconds=5) == b"\x01ASK"
-        assert await one.call(ONE, 7, b"me", timeout_seconds=5) == b"\x01ME"
-        answers = await asyncio.gather(
-            *(two.call(ONE, 7, str(index).encode(), timeout_seconds=5) for index in range(300)))
-        assert answers == [b"\x02" + str(index).encode() for index in range(300)]
-
-    run(story)
-
-
-def test_an_error_of_the_other_side_keeps_its_code_and_words() -> None:
-    """V5: what the handler raised is what the caller gets; a bug is told as one."""
-
-    async def refuse(sender: NodeId, body: bytes) -> bytes:
-        if body == b"bug":
-            raise ZeroDivisionError("oh")
-        raise RequestError("go away", code=Code.NOT_CONTROLLER, kind=Kind.REFRESH)
-
-    async def story(cluster: Cluster) -> None:
-        one, two = await cluster.pair()
-        two.serve(1, refuse)
-        with pytest.raises(PeerError, match="go away") as caught:
-            await one.call(TWO, 1, b"", timeout_seconds=5)
-        assert (caught.value.code, caught.value.kind) == (Code.NOT_CONTROLLER, Kind.REFRESH)
-        with pytest.raises(PeerError, match="ZeroDivisionError: oh") as caught:
-            await one.call(TWO, 1, b"bug", timeout_seconds=5)
-        assert caught.value.kind is Kind.BUG
-        with pytest.raises(PeerError, match="kind 9 are not answered") as caught:
-            await one.call(TWO, 9, b"", timeout_seconds=5)
-        assert caught.value.code == Code.UNSUPPORTED_VERSION
-
-    run(story)
-
-
-def test_a_call_ends_without_an_answer() -> None:
-    """V5: in time, when the connection is lost, when the node stops, and at once without one."""
-
-    async def never(sender: NodeId, body: bytes) -> bytes:
-        await asyncio.sleep(60)
-        return b""
-
-    async def story(cluster: Cluster) -> None:
-        one, two = await cluster.pair()
-        two.serve(1, never)
-        with pytest.raises(PeerUnavailable, match=r"did not answer within 0\.05 s"):
-            await one.call(TWO, 1, b"", timeout_seconds=0.05)
-        with pytest.raises(PeerUnavailable, match="cannot be reached"):
-            await one.call(THREE, 1, b"", timeout_seconds=5)
-        waits = asyncio.ensure_future(one.call(TWO, 1, b"", timeout_seconds=20))
-        await asyncio.sleep(0.01)
-        await two.stop()
-        with pytest.raises(PeerUnavailable, match="was lost"):
-            await waits
-        waits = asyncio.ensure_future(one.call(ONE, 5, b"", timeout_seconds=20))
-        one._calls._handlers[5] = never
-        await asyncio.sleep(0.01)
-        await one.stop()
-        with pytest.raises(PeerUnavailable, match="stopping"):
-            await waits
-
-    run(story)
-
-
-def test_calls_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """V5: neither side keeps more calls than it can count."""
-    monkeypatch.setattr(peer_calls, "SERVED_MAX", 2)
-    monkeypatch.setattr(peer_calls, "WAITING_MAX", 3)
-
-    async def slow(sender: NodeId, body: bytes) -> bytes:
-        await asyncio.sleep(0.1)
-        return b"done"
-
-    async def story(cluster: Cluster) -> None:
-        one, two = await cluster.pair()
-        two.serve(1, slow)
-        ends = await asyncio.gather(
-            *(one.call(TWO, 1, b"", timeout_seconds=5) for _ in range(4)), return_exceptions=True)
-        assert ends[:2] == [b"done", b"done"]
-        assert isinstance(ends[2], PeerError)
-        assert isinstance(ends[3], PeerUnavailable)
-        assert await one.call(TWO, 1, b"", timeout_seconds=5) == b"done"
-
-    run(story)
-
-
-# -- who is let in
-
-
-async def refused(cluster: Cluster, one: Peers, two: Peers, caplog: pytest.LogCaptureFixture,
-                  why: str) -> None:
-    introduce(one, two)
-    await until(lambda: any(why in record.getMessage() for record in caplog.records))
-    assert not one.is_up(two.identity.node_id)
-    assert not one.send(two.identity.node_id, CHAIN, [b"x"])
-    assert cluster.got[two] == []
-
-
-@pytest.mark.parametrize("secrets", [("x", "y"), ("x", None), (None, "x")], ids=str)
-def test_another_secret_is_refused(
-    secrets: tuple[str | None, str | None], caplog: pytest.LogCaptureFixture
-) -> None:
-    """V5: nodes prove to each other that they know the secret."""
-
-    async def story(cluster: Cluster) -> None:
-        one, two = [
-            await cluster.node(index + 1, *([f"peer.secret={secret}"] if secret else []))
-            for index, secret in enumerate(secrets)]
-        await refused(cluster, one, two, caplog, "peer.secret is not the same")
-
-    run(story)
-
-
-def test_the_same_secret_lets_in() -> None:
-    """V5: nodes of one cluster find each other."""
-
-    async def story(cluster: Cluster) -> None:
-        await cluster.pair("peer.secret=ß&x")
-
-    run(story)
-
-
-def test_a_node_of_another_cluster_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    """V5: an address that now belongs to another cluster does no harm."""
-
-    async def story(cluster: Cluster) -> None:
-        one, two = await cluster.node(1, cluster_id="X"), await cluster.node(2, cluster_id="Y")
-        await refused(cluster, one, two, caplog, "a-1 belongs to cluster X, and a-2 to Y")
-
-    run(story)
-
-
-def test_a_cluster_that_becomes_known_is_told() -> None:
-    """V5: nodes that met before they knew their cluster stay together if it is the same one."""
-
-    async def story(cluster: Cluster) -> None:
-        one, two = await cluster.pair()
-        three = await cluster.node(3, cluster_id="X")
-        introduce(three, one)
-        await until(lambda: three.is_up(ONE) and one.is_up(THREE))
-        for peers in (one, two):
-            peers.identity = peers.identity._replace(cluster_id="X")
-        await asyncio.sleep(0.05)
-        assert one.is_up(TWO)
-        assert two.is_up(ONE)
-        assert one.is_up(THREE)
-        assert {link.peer.cluster_id for link in one._links} == {"X"}
-
-    run(story)
-
-
-def test_a_node_that_turns_out_to_be_of_another_cluster_is_left() -> None:
-    """V5: the same, if it is not."""
-
-    async def story(cluster: Cluster) -> None:
-        one, two = await cluster.pair()
-        one.identity = one.identity._replace(cluster_id="X")
-        two.identity = two.identity._replace(cluster_id="Y")
-        await until(lambda: not one.is_up(TWO) and not two.is_up(ONE))
-        await asyncio.sleep(0.2)
-        assert not one.is_up(TWO)
-
-    run(story)
-
-
-def test_another_node_at_an_address_is_not_mistaken(caplog: pytest.LogCaptureFixture) -> None:
-    """V5: the hello tells who is there, whatever the address book says."""
-
-    async def story(cluster: Cluster) -> None:
-        one, two = await cluster.node(1), await cluster.node(2)
-        assert two.address is not None
-        one.know(THREE, *two.address)
-        await until(lambda: "is where node 3 was looked for" in caplog.text)
-        assert not one.is_up(THREE)
-
-    run(story)
-
-
-def test_two_nodes_with_one_id_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    """V6: a node does not talk to another one that claims its own id."""
-
-    async def story(cluster: Cluster) -> None:
-        one, other = await cluster.node(1), await cluster.node(1)
-        assert other.address is not None
-        one.meet(*other.address)
-        await until(lambda: "two nodes have the id 1: a-1 and a-1" in caplog.text)
-
-    run(story)
-
-
-def test_a_second_process_with_an_id_waits_until_the_first_is_gone(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """V16: the one that is there keeps its place; when it has gone, the other one takes it."""
-
-    async def story(cluster: Cluster) -> None:
-        one, two = await cluster.pair()
-        second = await cluster.node(2)
-        introduce(second, one)
-        await until(lambda: "another process is node 2" in caplog.text)
-        await asyncio.sleep(0.5)
-        assert one.is_up(TWO)
-        assert not second.is_up(ONE)
-        assert one.send(TWO, CHAIN, [b"to the first"])
-        await until(lambda: cluster.got[two] == [(1, b"to the first")])
-        await two.stop()
-        await until(lambda: second.is_up(ONE) and one.is_up(TWO))
-        assert one.send(TWO, CHAIN, [b"to the second"])
-        await until(lambda: cluster.got[second] == [(1, b"to the second")])
-
-    run(story)
-
-
-def test_a_new_process_takes_the_place_of_one_that_went_silent() -> None:
-    """V16: a machine that lost power leaves connections open; its restart is let in."""
-
-    async def story(cluster: Cluster) -> None:
-        one, two = await cluster.pair("broker.session.timeout.ms=3000")
-        fall_silent(two)
-        second = await cluster.node(2, "broker.session.timeout.ms=3000")
-        introduce(second, one)
-        await until(lambda: second.is_up(ONE) and one.is_up(TWO))
-        assert one.send(TWO, CHAIN, [b"hello"])
-        await until(lambda: cluster.got[second] == [(1, b"hello")])
-        assert cluster.got[two] == []
 
     run(story)
 
@@ -662,9 +341,3 @@ def test_a_node_without_a_listener_can_still_call() -> None:
         assert one.known() == {}
 
     run(story)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

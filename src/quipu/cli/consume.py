@@ -24,9 +24,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from quipu.cli import dirty as dirty_reads
-from quipu.cli import kafka
+from quipu.cli import direct, kafka
 from quipu.cli.application import PLAIN
+from quipu.cli.dirty import DirtyReader
 from quipu.cli.errors import CommandFailed
 from quipu.cli.kafka import Bootstrap
 from quipu.cli.positions import HELP, Position, parse_position
@@ -79,10 +79,7 @@ def consume(
     as_json: Annotated[bool, typer.Option("--json", help="Whole records as JSON lines.")] = False,
 ) -> None:
     """Write the records of a topic to standard output."""
-    if group is not None and (partition or stop is not None):
-        raise typer.BadParameter("a group has its partitions assigned; leave out --partition, --to")
-    if group is not None and dirty:
-        raise typer.BadParameter("a group reads what is committed; leave out --dirty or --group")
+    _check_group(group, assigned=bool(partition) or stop is not None, dirty=dirty)
     now_ms = int(time.time() * 1000)
     first = _position(start, "--from", now_ms)
     last = _position(stop, "--to", now_ms)
@@ -90,10 +87,10 @@ def consume(
         last = Position(before_end=0)
     write = json_line if as_json else value_line(key_separator)
     if dirty:
-        with dirty_reads.connect(bootstrap) as node:
-            uncommitted = dirty_reads.DirtyReader(node, topic, partition)
-            uncommitted.seek(first or Position(after_start=0), last)
-            uncommitted.run(write, sys.stdout.buffer, number)
+        with direct.connect(bootstrap) as node:
+            reads = DirtyReader(node, topic, partition)
+            reads.seek(first or Position(after_start=0), last)
+            reads.run(write, sys.stdout.buffer, number)
         return
     admin, metadata = kafka.connect(bootstrap)
     kafka.check_topics([topic], metadata)
@@ -104,9 +101,7 @@ def consume(
             reader.subscribe(admin, topic, first, exits=not follow)
         else:
             parts = _partitions(topic, partition, metadata)
-            starts = kafka.find_offsets(admin, parts, first or Position(after_start=0))
-            ends = kafka.find_offsets(admin, parts, last) if last is not None else {}
-            reader.assign(starts, ends)
+            reader.assign(*_bounds(admin, parts, first, last))
         reader.run(commits=group is not None)
     except KafkaException as error:
         raise CommandFailed(f"cannot consume {topic}: {kafka.reason(error)}") from None
@@ -240,6 +235,21 @@ def _consumer_config(bootstrap: str, group: str | None) -> dict[str, Any]:
         "queued.max.messages.kbytes": QUEUE_SIZE_MAX_KIB,
         "fetch.wait.max.ms": 100,
     }
+
+
+def _check_group(group: str | None, *, assigned: bool, dirty: bool) -> None:
+    if group is not None and assigned:
+        raise typer.BadParameter("a group has its partitions assigned; leave out --partition, --to")
+    if group is not None and dirty:
+        raise typer.BadParameter("a group reads what is committed; leave out --dirty or --group")
+
+
+def _bounds(
+    admin: AdminClient, parts: list[TopicPartition], first: Position | None, last: Position | None
+) -> tuple[dict[Key, int], dict[Key, int]]:
+    """Where to begin in each partition, and where to stop if anywhere."""
+    starts = kafka.find_offsets(admin, parts, first or Position(after_start=0))
+    return starts, kafka.find_offsets(admin, parts, last) if last is not None else {}
 
 
 def _position(text: str | None, option: str, now_ms: int) -> Position | None:

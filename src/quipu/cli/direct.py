@@ -132,9 +132,17 @@ def ask(
         time.sleep(RETRY_SECONDS)
 
 
-def bootstrap_addresses(bootstrap: str) -> list[Address]:
-    """`HOST:PORT,HOST:PORT` as given to --bootstrap."""
-    return [Address(*split_address(item.strip())) for item in bootstrap.split(",")]
+def connect(bootstrap: str) -> Connection:
+    """The first node of --bootstrap that answers."""
+    problems = []
+    for address in _given(bootstrap):
+        try:
+            return Connection(address)
+        except NoAnswer as error:
+            problems.append(str(error))
+    raise CommandFailed(
+        f"no broker answers at {', '.join(problems)}; start one with `quipu start`, "
+        "or give the address of a running one with --bootstrap HOST:PORT")
 
 
 def code_name(code: int) -> str:
@@ -151,7 +159,7 @@ def _check_served(node: Connection, request: Request, version: int) -> None:
 
 def _nodes(bootstrap: str) -> Iterator[Address]:
     """Where to ask: the addresses given, then those of other nodes that one of them tells."""
-    given = bootstrap_addresses(bootstrap)
+    given = _given(bootstrap)
     yield from given
     for address in given:
         try:
@@ -163,3 +171,7 @@ def _nodes(bootstrap: str) -> Iterator[Address]:
         others = [Address(each.host, each.port) for each in answer.brokers]
         yield from (other for other in others if other not in given)
         return
+
+
+def _given(bootstrap: str) -> list[Address]:
+    return [Address(*split_address(item.strip())) for item in bootstrap.split(",")]

@@ -10,13 +10,7 @@ from typing import BinaryIO, Final, cast
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
 from quipu.cli import kafka
-from quipu.cli.direct import (
-    METADATA_VERSION,
-    Connection,
-    NoAnswer,
-    bootstrap_addresses,
-    code_name,
-)
+from quipu.cli.direct import METADATA_VERSION, Connection, code_name
 from quipu.cli.errors import CommandFailed
 from quipu.cli.positions import Position, resolve
 from quipu.model.errors import Code
@@ -50,19 +44,6 @@ _TYPES: Final = {
 }
 
 Write = Callable[[Message], bytes]
-
-
-def connect(bootstrap: str) -> Connection:
-    """The first node of --bootstrap that answers."""
-    problems = []
-    for address in bootstrap_addresses(bootstrap):
-        try:
-            return Connection(address)
-        except NoAnswer as error:
-            problems.append(str(error))
-    raise CommandFailed(
-        f"no broker answers at {', '.join(problems)}; start one with `quipu start`, "
-        "or give the address of a running one with --bootstrap HOST:PORT")
 
 
 class DirtyReader:

@@ -140,7 +140,7 @@ class Calls:
             buffers: list[Buffer] = [_REPLY.pack(call_id, Code.NONE, 0), result]
         except QuipuError as error:
             buffers = _refusal(call_id, error)
-        except Exception as error:  # noqa: BLE001 a bug in one call must not leave its caller waiting
+        except Exception as error:  # noqa: BLE001 a bug must not keep its caller waiting
             _log.exception("a call of node %d failed", sender)
             buffers = _refusal(call_id, QuipuError(f"{type(error).__name__}: {error}",
                                                    kind=Kind.BUG))
