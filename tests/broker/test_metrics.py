@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from quipu.broker import metrics
-from quipu.broker.metrics import GroupSample, LagSample, Sources
+from quipu.broker.metrics import ChainSample, GroupSample, LagSample, Sources
 from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
 from quipu.model.errors import CorruptLog, QuipuError
 from quipu.model.ids import TopicPartition
@@ -118,6 +118,35 @@ def test_a_histogram_counts_each_observation_once(seconds: list[float]) -> None:
     assert histogram.seconds == pytest.approx(sum(seconds))
     for index, bound in enumerate(LATENCY_BOUNDS):
         assert sum(histogram.buckets[: index + 1]) == sum(value <= bound for value in seconds)
+
+
+def test_chains_show_roles_lags_and_what_is_short() -> None:
+    """K9, V21: a chain that lacks a node, or has halted, can be alerted on; chains of one are only
+    counted.
+    """
+    alone = ChainSample("t", 0, "alone", 3, is_alone=True, is_leading=True, is_short=False,
+                        is_halted=False, lag=0, lag_after=0, in_flight_size=0)
+    chains = [
+        alone,
+        alone._replace(partition=1, role="leading", is_alone=False, is_short=True, lag_after=5,
+                       in_flight_size=700),
+        alone._replace(partition=2, role="halted", is_alone=False, is_leading=False,
+                       is_halted=True, lag=9),
+    ]
+
+    found = samples(make_sources(chains=lambda: chains))
+
+    assert found["quipu_partitions_leading", ()] == 2
+    assert found["quipu_partitions_under_replicated", ()] == 1
+    assert found["quipu_partitions_halted", ()] == 1
+    labels = (("partition", "1"), ("topic", "t"))
+    role = (("partition", "1"), ("role", "leading"), ("topic", "t"))
+    assert found["quipu_chain_role", role] == 1
+    assert found["quipu_chain_epoch", labels] == 3
+    assert found["quipu_chain_successor_lag_records", labels] == 5
+    assert found["quipu_chain_in_flight_bytes", labels] == 700
+    assert found["quipu_chain_lag_records", (("partition", "2"), ("topic", "t"))] == 9
+    assert ("quipu_chain_epoch", (("partition", "0"), ("topic", "t"))) not in found
 
 
 def test_partitions_show_offsets_and_sizes_and_failed_ones_are_counted() -> None:

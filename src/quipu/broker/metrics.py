@@ -73,6 +73,22 @@ class LagSample(NamedTuple):
     lag: int
 
 
+class ChainSample(NamedTuple):
+    """This node's part in the chain of one partition."""
+
+    topic: str
+    partition: int
+    role: str
+    epoch: int
+    is_alone: bool  # no other node has a part in it
+    is_leading: bool
+    is_short: bool  # led here, and some member does not serve
+    is_halted: bool
+    lag: int  # records, of any type, that the node before has and this one has not
+    lag_after: int  # that this one has and the next has not acknowledged
+    in_flight_size: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Where a scrape takes its numbers from; every call is made anew for every scrape."""
@@ -87,6 +103,7 @@ class Sources:
         }
     )
     partitions: Callable[[], Sequence[PartitionView]] = tuple
+    chains: Callable[[], Iterable[ChainSample]] = tuple
     groups: Callable[[], Iterable[GroupSample]] = tuple
     lags: Callable[[], Iterable[LagSample]] = tuple
     ready: Callable[[], bool] = lambda: False
@@ -195,6 +212,41 @@ _LOG_END: Final = _Family(
 _HIGH_WATERMARK: Final = _Family(
     "quipu_partition_high_watermark", "gauge", "Consumers read below it.", "topic, partition"
 )
+_LEADING: Final = _Family("quipu_partitions_leading", "gauge", "Partitions that this node leads.")
+_SHORT: Final = _Family(
+    "quipu_partitions_under_replicated",
+    "gauge",
+    "Partitions that this node leads and that some node of their chain does not serve.",
+)
+_HALTED: Final = _Family(
+    "quipu_partitions_halted",
+    "gauge",
+    "Partitions whose replication has stopped because two nodes' committed records differ.",
+)
+_ROLE: Final = _Family(
+    "quipu_chain_role", "gauge", "1 for what this node does in a chain.", "topic, partition, role"
+)
+_EPOCH: Final = _Family(
+    "quipu_chain_epoch", "gauge", "The chain's epoch, as this node knows it.", "topic, partition"
+)
+_CHAIN_LAG: Final = _Family(
+    "quipu_chain_lag_records",
+    "gauge",
+    "Records, of any type, that the node before has and this one has not.",
+    "topic, partition",
+)
+_LAG_AFTER: Final = _Family(
+    "quipu_chain_successor_lag_records",
+    "gauge",
+    "Records, of any type, that this node has and the next has not acknowledged.",
+    "topic, partition",
+)
+_IN_FLIGHT: Final = _Family(
+    "quipu_chain_in_flight_bytes",
+    "gauge",
+    "Bytes on their way to the next node; at most `chain.window.bytes`.",
+    "topic, partition",
+)
 _GROUPS: Final = _Family("quipu_groups", "gauge", "Consumer groups.", "state")
 _MEMBERS: Final = _Family("quipu_group_members", "gauge", "Members of a group.", "group")
 _LAG: Final = _Family(
@@ -223,6 +275,14 @@ _FAMILIES: Final = (
     _LOG_START,
     _LOG_END,
     _HIGH_WATERMARK,
+    _LEADING,
+    _SHORT,
+    _HALTED,
+    _ROLE,
+    _EPOCH,
+    _CHAIN_LAG,
+    _LAG_AFTER,
+    _IN_FLIGHT,
     _GROUPS,
     _MEMBERS,
     _LAG,
@@ -240,6 +300,7 @@ def exposition(sources: Sources) -> Iterator[str]:
     yield _scalars(sources.net, _NET) + _scalars(sources.stats, _STATS)
     yield _requests(sources.stats, sources.api_names)
     yield from _partitions(sources.partitions())
+    yield from _chains(list(sources.chains()))
     yield from _groups(list(sources.groups()))
     lags = (
         (_labels(group=lag.group, topic=lag.topic, partition=lag.partition), lag.lag)
@@ -309,6 +370,22 @@ def _partitions(partitions: Sequence[PartitionView]) -> Iterator[str]:
     yield from _family(
         _HIGH_WATERMARK, ((labels, view.high_watermark) for labels, view, _ in opened)
     )
+
+
+def _chains(chains: Sequence[ChainSample]) -> Iterator[str]:
+    """Of chains of one there is nothing to tell but the totals."""
+    yield _single(_LEADING, sum(chain.is_leading for chain in chains))
+    yield _single(_SHORT, sum(chain.is_short for chain in chains))
+    yield _single(_HALTED, sum(chain.is_halted for chain in chains))
+    shown = [(_labels(topic=chain.topic, partition=chain.partition), chain)
+             for chain in chains if not chain.is_alone]
+    yield from _family(_ROLE, (
+        (_labels(topic=chain.topic, partition=chain.partition, role=chain.role), 1)
+        for _, chain in shown))
+    yield from _family(_EPOCH, ((labels, chain.epoch) for labels, chain in shown))
+    yield from _family(_CHAIN_LAG, ((labels, chain.lag) for labels, chain in shown))
+    yield from _family(_LAG_AFTER, ((labels, chain.lag_after) for labels, chain in shown))
+    yield from _family(_IN_FLIGHT, ((labels, chain.in_flight_size) for labels, chain in shown))
 
 
 def _groups(groups: Sequence[GroupSample]) -> Iterator[str]:

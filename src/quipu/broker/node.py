@@ -28,7 +28,7 @@ from quipu.broker.health import Health, Phase
 from quipu.broker.lease import Lease
 from quipu.broker.partitions import Partitions
 from quipu.broker.replication import Replication
-from quipu.broker.samples import group_samples, lag_samples
+from quipu.broker.samples import chain_samples, group_samples, lag_samples
 from quipu.broker.server import Session
 from quipu.broker.stats import Stats
 from quipu.model.errors import QuipuError
@@ -224,6 +224,7 @@ class Node:
         listener = self.settings.metrics_listener
         sources = metrics.Sources(
             stats=self.stats, net=self._frames.stats, partitions=self._partition_views,
+            chains=lambda: self._samples(chain_samples),
             groups=lambda: self._samples(group_samples), lags=lambda: self._samples(lag_samples),
             ready=lambda: self.health.ready,
         )

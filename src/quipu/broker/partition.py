@@ -20,6 +20,7 @@ from uuid import UUID
 from quipu.broker.commits import FOREVER, Commits, Done
 from quipu.broker.lease import ALWAYS, Lease
 from quipu.broker.rules import Rules, check_time
+from quipu.chain.replica import Replica
 from quipu.model.batch_types import BatchType
 from quipu.model.chains import ReplicaSet
 from quipu.model.errors import Code, Kind, QuipuError, RequestError
@@ -49,7 +50,12 @@ class Waiter(Protocol):
 
 
 class Chain(Protocol):
-    """The driver of this partition's part in a chain, as far as appends need it."""
+    """The driver of this partition's part in a chain; see `replication.partition_chain`."""
+
+    @property
+    def replica(self) -> Replica | None:
+        """The core; None while nothing had to be replicated."""
+        ...
 
     def begin(self) -> None:
         """The first append of an epoch is about to come: write what must come before it."""

@@ -1,4 +1,4 @@
-"""What a scrape of the metrics takes from the parts of a broker: groups, and how far behind.
+"""What a scrape of the metrics takes from the parts of a broker: chains, groups, lags.
 
 A scrape lets the loop turn between its pieces, so everything here iterates over copies: groups and
 offsets may come and go meanwhile.
@@ -7,7 +7,25 @@ offsets may come and go meanwhile.
 from collections.abc import Iterator
 
 from quipu.broker.context import Broker
-from quipu.broker.metrics import GroupSample, LagSample
+from quipu.broker.metrics import ChainSample, GroupSample, LagSample
+
+
+def chain_samples(broker: Broker) -> Iterator[ChainSample]:
+    """This node's part in the chain of each of its partitions."""
+    for partition in broker.partitions.all():
+        replica_set, chain = partition.replica_set, partition.chain
+        if replica_set is None or chain is None:
+            continue
+        name, core = partition.topic_partition, chain.replica
+        yield ChainSample(
+            topic=name.topic, partition=name.partition, epoch=replica_set.epoch,
+            role="alone" if core is None or partition.is_alone else core.role.value,
+            is_alone=partition.is_alone and len(replica_set.members) == 1,
+            is_leading=partition.is_leading,
+            is_short=partition.is_leading and len(replica_set.serving) < len(replica_set.members),
+            is_halted=partition.halted is not None, lag=core.lag if core else 0,
+            lag_after=core.lag_after if core else 0,
+            in_flight_size=core.in_flight_size if core else 0)
 
 
 def group_samples(broker: Broker) -> Iterator[GroupSample]:
