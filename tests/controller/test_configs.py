@@ -12,7 +12,7 @@ from quipu.controller.configs import (
     alter,
     effective_settings,
 )
-from quipu.controller.records import ConfigChanged, ConfigRecord, PartitionRecord, TopicCreated
+from quipu.controller.records import ConfigChanged, ConfigRecord, PartitionRun, TopicCreated
 from quipu.controller.state import ClusterState, ResourceType
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId
@@ -27,7 +27,7 @@ STATIC = BrokerSettings(log_cleanup_policy=("delete",), listeners=Address("h", 1
 
 def a_state() -> ClusterState:
     return state_with(TopicCreated(
-        name="t", topic_id=ids()(), partitions=[PartitionRecord(chain="a")],
+        name="t", topic_id=ids()(), runs=[PartitionRun(count=1, chain="a")],
         configs=[ConfigRecord(name="retention.ms", value="5"),
                  ConfigRecord(name="segment.ms", value="6")]))
 

@@ -290,8 +290,8 @@ def test_a_topic_grows(case: Extension) -> None:
     decision = create_partitions(state, [case.wanted])
 
     assert decision.answers[0].code is case.code
-    added = "".join(p.chain for r in decision.records if isinstance(r, PartitionsAdded)
-                    for p in r.partitions)
+    added = "".join(run.chain * run.count for r in decision.records
+                    if isinstance(r, PartitionsAdded) for run in r.runs)
     assert added == case.chains
     assert apply(state, decision.records).topics["a"].partitions[:2] == before
 

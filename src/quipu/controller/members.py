@@ -17,8 +17,9 @@ Invariants
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -27,9 +28,10 @@ from quipu.controller.records import (
     ChainChanged,
     ChainMemberRecord,
     PartitionRecord,
+    PartitionRun,
 )
 from quipu.model.chains import Member, MemberState, ReplicaSet
-from quipu.model.ids import NO_NODE, ZERO_UUID, Epoch, NodeId
+from quipu.model.ids import ZERO_UUID, Epoch, NodeId
 from quipu.model.topics import is_internal
 
 NO_CHAIN: Final = ""  # the chain of a partition from before there were chains
@@ -201,13 +203,23 @@ def chain_record(chain: Chain) -> ChainChanged:
                  for member in chain.members])
 
 
-def partition_record(partition: PartitionState) -> PartitionRecord:
-    """What is stored of a partition, within a record about its topic."""
-    place = partition.place
-    if place.chain == NO_CHAIN:
-        return PartitionRecord(
+def partition_records(
+    partitions: Sequence[PartitionState],
+) -> tuple[list[PartitionRecord], list[PartitionRun]]:
+    """What is stored of a topic's partitions, within a record about it."""
+    chainless = [
+        PartitionRecord(
             replicas=list(partition.replicas), isr=list(partition.isr), leader=partition.leader,
-            leader_epoch=place.epoch, partition_epoch=place.version)
-    return PartitionRecord(
-        leader=NO_NODE, leader_epoch=place.epoch, partition_epoch=place.version,
-        chain=place.chain, moving_to=place.moving_to, joined=place.joined)
+            leader_epoch=partition.leader_epoch, partition_epoch=partition.partition_epoch)
+        for partition in partitions if partition.chain == NO_CHAIN]
+    if len(chainless) == len(partitions):
+        return chainless, []
+    places = groupby(partition.place if partition.chain != NO_CHAIN else Place()
+                     for partition in partitions)
+    return chainless, [partition_run(place, sum(1 for _ in run)) for place, run in places]
+
+
+def partition_run(place: Place, count: int) -> PartitionRun:
+    """`count` partitions at one place."""
+    return PartitionRun(count=count, chain=place.chain, moving_to=place.moving_to,
+                        joined=place.joined, epoch=place.epoch, version=place.version)

@@ -45,20 +45,27 @@ class BrokerRegistered(Message, key=2, versions="0", flexible="0+"):
 
 
 class PartitionRecord(Struct):
-    """One partition, within a record about its topic.
-
-    With a chain, its leader and replicas are the chain's, and the epochs are the least that it
-    has.  Without one (written before there were chains) all of it counts as it stands.
-    """
+    """One partition from before there were chains, within a record about its topic."""
 
     replicas: list[int] = array(INT32)
     isr: list[int] = array(INT32)
     leader: int = int32()
     leader_epoch: int = int32()
     partition_epoch: int = int32()
-    chain: str = string(tag=0)
-    moving_to: str | None = string(nullable="0+", default=None, tag=1)
-    joined: bool = boolean(tag=2)
+
+
+class PartitionRun(Struct):
+    """Partitions at the same place, one after the other, within a record about their topic.
+
+    Without a chain, they are the next of the record's `partitions`.
+    """
+
+    count: int = int32()
+    chain: str = string()
+    moving_to: str | None = string(nullable="0+", default=None)
+    joined: bool = boolean()
+    epoch: int = int32()
+    version: int = int32()
 
 
 class ConfigRecord(Struct):
@@ -75,6 +82,7 @@ class TopicCreated(Message, key=3, versions="0", flexible="0+"):
     topic_id: UUID = uuid()
     partitions: list[PartitionRecord] = array(PartitionRecord)
     configs: list[ConfigRecord] = array(ConfigRecord)
+    runs: list[PartitionRun] = array(PartitionRun, tag=0)  # none: `partitions` are all
 
 
 class TopicDeleted(Message, key=4, versions="0", flexible="0+"):
@@ -88,6 +96,7 @@ class PartitionsAdded(Message, key=5, versions="0", flexible="0+"):
 
     topic_id: UUID = uuid()
     partitions: list[PartitionRecord] = array(PartitionRecord)
+    runs: list[PartitionRun] = array(PartitionRun, tag=0)  # none: `partitions` are all
 
 
 class ConfigChanged(Message, key=6, versions="0", flexible="0+"):

@@ -13,15 +13,16 @@ Not here: legal names (model/topics), settings of topics (configs), which chain 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from quipu.controller.decision import Decision, Numbers
-from quipu.controller.members import NO_CHAIN, Chain
+from quipu.controller.members import NO_CHAIN, Chain, Place, partition_run
 from quipu.controller.placement import Chance, Placing, Weigh, no_chance, spread, topic_count
 from quipu.controller.records import (
     ConfigRecord,
-    PartitionRecord,
+    PartitionRun,
     PartitionsAdded,
     Record,
     TopicCreated,
@@ -29,7 +30,7 @@ from quipu.controller.records import (
 )
 from quipu.controller.state import ClusterState, Topic
 from quipu.model.errors import Code, QuipuError, RequestError
-from quipu.model.ids import NO_NODE, ZERO_UUID
+from quipu.model.ids import ZERO_UUID
 from quipu.model.settings import BrokerSettings, topic_settings
 from quipu.model.topics import PARTITION_COUNT_MAX, check_topic_name, clash_key, is_internal
 
@@ -86,12 +87,12 @@ def create_topics(
         try:
             _check_new_name(state, topic.name, repeated, records)
             record = _plan(state, topic, settings, placing)
-            budget.take(len(record.partitions))
+            budget.take(sum(run.count for run in record.runs))
         except QuipuError as error:
             answers.append(TopicAnswer(topic.name, code=error.code, message=str(error)))
         else:
             record.topic_id = new_id()
-            _stamp(record.partitions, version)
+            _stamp(record.runs, version)
             records.append(record)
             made = state.topic_of(record)
             placing.took(made.chains)
@@ -110,7 +111,7 @@ def plan_topic(
     """The record of a topic whose name is good; raises if the rest of it is not."""
     record = _plan(state, wanted, settings, Placing(state, chance))
     record.topic_id = new_id()
-    _stamp(record.partitions, Numbers(state).version())
+    _stamp(record.runs, Numbers(state).version())
     return record
 
 
@@ -123,7 +124,7 @@ def _plan(
     else:
         chains = _automatic_assignments(state, wanted, settings, placing)
     return TopicCreated(
-        name=wanted.name, configs=configs, partitions=[_partition(chain) for chain in chains])
+        name=wanted.name, configs=configs, runs=_runs(chains))
 
 
 def delete_topics(
@@ -162,11 +163,11 @@ def create_partitions(
                 raise RequestError(f"topic {request.name} is named twice in one request",
                                    code=Code.INVALID_REQUEST)
             record = _plan_partitions(state, request)
-            budget.take(len(record.partitions))
+            budget.take(sum(run.count for run in record.runs))
         except QuipuError as error:
             answers.append(TopicAnswer(request.name, code=error.code, message=str(error)))
         else:
-            _stamp(record.partitions, version)
+            _stamp(record.runs, version)
             records.append(record)
             answers.append(TopicAnswer(request.name, record.topic_id))
     return Decision(records, answers)
@@ -314,14 +315,16 @@ def _check_count(count: int) -> None:
                            code=Code.INVALID_PARTITIONS)
 
 
-def _partition(chain: Chain) -> PartitionRecord:
-    return PartitionRecord(leader=NO_NODE, chain=chain.name)
+def _runs(chains: Iterable[Chain]) -> list[PartitionRun]:
+    """Partitions on these chains, in this order."""
+    return [partition_run(Place(name), sum(1 for _ in run))
+            for name, run in groupby(chain.name for chain in chains)]
 
 
-def _stamp(partitions: Iterable[PartitionRecord], version: int) -> None:
+def _stamp(runs: Iterable[PartitionRun], version: int) -> None:
     """Mark partitions as changed now."""
-    for partition in partitions:
-        partition.partition_epoch = version
+    for run in runs:
+        run.version = version
 
 
 def _deletable(
@@ -357,8 +360,7 @@ def _plan_partitions(state: ClusterState, wanted: NewPartitions) -> PartitionsAd
                            code=Code.INVALID_PARTITIONS)
     _check_count(wanted.total)
     return PartitionsAdded(
-        topic_id=topic.topic_id,
-        partitions=[_partition(chain) for chain in _added_chains(state, topic, wanted)])
+        topic_id=topic.topic_id, runs=_runs(_added_chains(state, topic, wanted)))
 
 
 def _added_chains(
