@@ -35,6 +35,7 @@ with compact lengths and tagged fields.
 
 NOTES = {
     0: "Versions 0-2 are named because librdkafka looks for them, and refused, as Kafka does.",
+    10_000: "Quipu's own, as the next ones.",
 }
 
 # What clients and tools of Kafka 4.2 may ask of a broker besides, by subject.
@@ -50,9 +51,8 @@ MISSING = {
         50: "DescribeUserScramCredentials", 51: "AlterUserScramCredentials"},
     "quotas": {48: "DescribeClientQuotas", 49: "AlterClientQuotas"},
     "replicas and quorum": {
-        34: "AlterReplicaLogDirs", 43: "ElectLeaders", 45: "AlterPartitionReassignments",
-        46: "ListPartitionReassignments", 55: "DescribeQuorum", 57: "UpdateFeatures",
-        64: "UnregisterBroker", 80: "AddRaftVoter", 81: "RemoveRaftVoter"},
+        34: "AlterReplicaLogDirs", 55: "DescribeQuorum", 57: "UpdateFeatures",
+        80: "AddRaftVoter", 81: "RemoveRaftVoter"},
     "listing of resources": {74: "ListConfigResources"},
     "share groups and streams groups": {
         76: "ShareGroupHeartbeat", 77: "ShareGroupDescribe", 78: "ShareFetch",

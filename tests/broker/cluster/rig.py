@@ -6,9 +6,11 @@
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from quipu.broker import envelopes
 from quipu.broker.cluster import Cluster, Endpoints
+from quipu.broker.context import Broker
 from quipu.controller.state import Topic
 from quipu.model.chains import MemberState
 from quipu.model.ids import NO_NODE, NodeId
@@ -18,7 +20,7 @@ from quipu.runtime.peer_net import Identity
 from quipu.sim.peers import SimPeers
 from quipu.sim.world import Machine, Violation, World
 from tests.broker.cluster.council import Council, Seat
-from tests.broker.clusters import FollowedPartitions
+from tests.broker.clusters import ABroker, FollowedPartitions
 
 SESSION_MS: Final = 2000
 HEARTBEAT_MS: Final = 200
@@ -63,6 +65,8 @@ class ClusterProgram:
             self.settings, machine.clock, machine.dice,
             lambda state_machine: self._seat(rig, node_id, state_machine), net=self.peers)
         self.chains = Syncing(self.cluster)
+        self.broker = ABroker(cluster=self.cluster, partitions=self.chains)
+        envelopes.serve(cast("Broker", self.broker))
         self._rig = rig
 
     def _seat(self, rig: "Rig", node_id: NodeId, state_machine: Any) -> Seat:

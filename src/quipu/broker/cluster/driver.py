@@ -146,7 +146,7 @@ class Cluster:
             self._membership.broker_epoch = await self.changes.start_alone(
                 endpoints, self._membership.incarnation)
             return
-        self._machine.telling.add(_AddressBook(self._net, self.node_id, lambda: self.state))
+        self._machine.telling.add(_AddressBook(self._net, self._static, lambda: self.state))
         self._tell_cluster_id()
         await self._membership.join(endpoints)
         self._tell_cluster_id()
@@ -327,13 +327,14 @@ class Cluster:
 
 
 class _AddressBook:
-    """Lets the peers know where the brokers are."""
+    """Lets the peers know where the brokers are; voters are known by the settings as well."""
 
     def __init__(
-        self, net: PeerNet, node_id: NodeId, state: Callable[[], ClusterState]
+        self, net: PeerNet, settings: BrokerSettings, state: Callable[[], ClusterState]
     ) -> None:
         self._net = net
-        self._node_id = node_id
+        self._node_id = settings.own_id
+        self._voters = {voter.node_id for voter in settings.controller_quorum_voters}
         self._state = state
         self._known: set[NodeId] = set()
         self.on_brokers_changed()
@@ -344,7 +345,7 @@ class _AddressBook:
             if broker.peer_host and broker.node_id != self._node_id}
         for node_id, broker in found.items():
             self._net.know(node_id, broker.peer_host, broker.peer_port)
-        for node_id in sorted(self._known - found.keys()):
+        for node_id in sorted(self._known - found.keys() - self._voters):
             self._net.forget(node_id)
         self._known = set(found)
 

@@ -1,0 +1,131 @@
+"""Elections, reassignments, brokers and chains: what one node answers, in every version."""
+
+import pytest
+
+from quipu.broker.handlers import (
+    k43_elect_leaders,
+    k45_alter_partition_reassignments,
+    k46_list_partition_reassignments,
+    k64_unregister_broker,
+    k10000_describe_chains,
+    k10001_create_chain,
+    k10002_extend_chain,
+)
+from quipu.controller.topics import NewTopic
+from quipu.model.errors import Code, QuipuError
+from quipu.wire.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from quipu.wire.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from quipu.wire.messages.k46_list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from quipu.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
+from quipu.wire.messages.k10000_describe_chains import DescribeChainsRequest
+from quipu.wire.messages.k10001_create_chain import CreateChainRequest
+from quipu.wire.messages.k10002_extend_chain import ExtendChainRequest
+from tests.broker.clusters import a_broker, ask, versions
+from tests.looped import looped
+
+
+@pytest.mark.parametrize("version", versions(ElectLeadersRequest))
+@looped
+async def test_elections_are_told_per_partition(version: int) -> None:
+    """K6: one that is not needed, and one of a partition that does not exist."""
+    broker = await a_broker(NewTopic("t", 2))
+    request = ElectLeadersRequest(topic_partitions=[
+        TopicPartitions(topic="t", partitions=[1, 7]), TopicPartitions(topic="u", partitions=[0])])
+
+    answer = await ask(broker, k43_elect_leaders, request, version)
+
+    assert [(each.topic, result.partition_id, result.error_code)
+            for each in answer.replica_election_results for result in each.partition_result] == [
+        ("t", 1, Code.ELECTION_NOT_NEEDED), ("t", 7, Code.UNKNOWN_TOPIC_OR_PARTITION),
+        ("u", 0, Code.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+@looped
+async def test_an_election_of_all_tells_only_those_that_were_needed() -> None:
+    """K6: as Kafka does."""
+    broker = await a_broker(NewTopic("t", 2))
+
+    answer = await ask(broker, k43_elect_leaders, ElectLeadersRequest(topic_partitions=None), 2)
+
+    assert (answer.error_code, answer.replica_election_results) == (Code.NONE, [])
+    with pytest.raises(QuipuError, match="election type 5"):
+        await ask(broker, k43_elect_leaders, ElectLeadersRequest(election_type=5), 2)
+
+
+@pytest.mark.parametrize("version", versions(AlterPartitionReassignmentsRequest))
+@looped
+async def test_a_partition_can_only_go_to_a_chain(version: int) -> None:
+    """K6: the answer names the chains that there are."""
+    broker = await a_broker(NewTopic("t", 3))
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[
+        ReassignablePartition(partition_index=0, replicas=[1]),
+        ReassignablePartition(partition_index=1, replicas=[1, 2]),
+        ReassignablePartition(partition_index=2, replicas=None)])])
+
+    answer = await ask(broker, k45_alter_partition_reassignments, request, version)
+
+    (topic,) = answer.responses
+    assert [each.error_code for each in topic.partitions] == [
+        Code.NONE, Code.INVALID_REPLICA_ASSIGNMENT, Code.NO_REASSIGNMENT_IN_PROGRESS]
+    assert "quipu [1]" in topic.partitions[1].error_message
+
+
+@looped
+async def test_no_partition_moves_by_itself() -> None:
+    """K6: the list is empty, for all topics and for some."""
+    broker = await a_broker(NewTopic("t"))
+    some = [ListPartitionReassignmentsTopics(name="t", partition_indexes=[0, 9])]
+
+    for topics in (None, some):
+        answer = await ask(broker, k46_list_partition_reassignments,
+                           ListPartitionReassignmentsRequest(topics=topics), 0)
+        assert (answer.error_code, answer.topics) == (Code.NONE, [])
+
+
+@looped
+async def test_a_broker_that_is_up_is_not_forgotten() -> None:
+    """K6: nor one that never was."""
+    broker = await a_broker()
+    for node_id, code in ((1, Code.INVALID_REQUEST), (5, Code.BROKER_ID_NOT_REGISTERED)):
+        with pytest.raises(QuipuError) as error:
+            await ask(broker, k64_unregister_broker, UnregisterBrokerRequest(broker_id=node_id), 0)
+        assert error.value.code is code
+
+
+@looped
+async def test_a_chain_of_one_is_told() -> None:
+    """V2, V6: who is in it, where, and what is on it."""
+    broker = await a_broker(NewTopic("t", 2), NewTopic("u"))
+
+    answer = await ask(broker, k10000_describe_chains, DescribeChainsRequest(), 0)
+    none = await ask(broker, k10000_describe_chains, DescribeChainsRequest(names=["x"]), 0)
+
+    (chain,) = answer.chains
+    (member,) = chain.members
+    assert (chain.name, chain.topic_count, chain.partition_count) == ("quipu", 2, 3)
+    assert (member.node_id, member.name, member.state, member.is_fenced) == (
+        1, "quipu-0", 0, False)
+    assert (member.host, member.port) == ("kafka.test", 9092)
+    assert none.chains == []
+
+
+@looped
+async def test_chains_are_made_of_nodes_that_are_free() -> None:
+    """V4, V6: a node belongs to one chain, and says by its name to which."""
+    broker = await a_broker()
+    with pytest.raises(QuipuError) as exists:
+        await ask(broker, k10001_create_chain, CreateChainRequest(name="quipu"), 0)
+    with pytest.raises(QuipuError, match="no node called b-0"):
+        await ask(broker, k10001_create_chain, CreateChainRequest(name="b"), 0)
+    with pytest.raises(QuipuError, match="quipu-0 is in chain quipu already"):
+        await ask(broker, k10002_extend_chain,
+                  ExtendChainRequest(name="quipu", node_name="quipu-0"), 0)
+
+    assert exists.value.code is Code.DUPLICATE_RESOURCE
