@@ -283,7 +283,8 @@ def test_diff_of_equal_logs_exits_0(tmp_path: Path, capsys: pytest.CaptureFixtur
     for name in ("a", "b"):
         three_segments().write(tmp_path / name)
         LogBuilder("orders-1").write(tmp_path / name)
-        LogBuilder("__node-0", epoch=1 if name == "a" else 2).write(tmp_path / name)
+        for private in ("__node-0", "__cluster-0"):
+            LogBuilder(private, epoch=1 if name == "a" else 2).write(tmp_path / name)
 
     run = Run(capsys, "diff", tmp_path / "a", tmp_path / "b")
 
@@ -291,6 +292,7 @@ def test_diff_of_equal_logs_exits_0(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run.out.splitlines()[0].startswith("orders-0: the same: 12 batches, ")
     assert run.out.splitlines()[1].startswith("orders-1: the same: 1 batch, ")
     assert "__node" not in run.out
+    assert "__cluster" not in run.out
 
 
 def test_diff_names_the_first_offset_and_exits_1(

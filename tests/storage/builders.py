@@ -86,4 +86,5 @@ def read_all(log: Log, *, max_bytes: int = 1 << 20) -> list[tuple[int, bytes]]:
 
 
 def segment_names(disk: Disk, suffix: str = ".log", directory: str = DIRECTORY) -> list[str]:
-    return [f"{directory}/{name}" for name in disk.list(directory) if name.endswith(suffix)]
+    names = disk.list(directory) if disk.exists(directory) else []
+    return [f"{directory}/{name}" for name in names if name.endswith(suffix)]

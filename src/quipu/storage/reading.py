@@ -147,8 +147,8 @@ def find_timestamp(
 def max_timestamp(segments: Sequence[Segment], *, start_offset: int) -> int:
     """The largest timestamp of records at or after `start_offset`; -1 if there are none."""
     newest = -1
-    for segment, after in zip(segments, [*segments[1:], None], strict=True):
-        if after is not None and after.base_offset <= start_offset:
+    for number, segment in enumerate(segments, 1):
+        if number < len(segments) and segments[number].base_offset <= start_offset:
             continue
         if segment.base_offset >= start_offset:
             newest = max(newest, segment.max_timestamp)

@@ -1,0 +1,313 @@
+"""Entries: what one log reads for another, and how that one takes it in."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, DATA, LOG_START, BatchType
+from quipu.model.errors import Code, CorruptLog, RequestError
+from quipu.model.ids import Epoch, LogOffset, NodeId
+from quipu.runtime.disk import Buffer, DiskFull, RealDisk
+from quipu.runtime.rng import SeededRng
+from quipu.runtime.sim_disk import SimDisk, SimFile
+from quipu.storage.config import NEVER, LogConfig
+from quipu.storage.log import Log
+from quipu.storage.place import Memory
+from quipu.storage.producers import SeenBatch
+from quipu.wire.record_batch import Record, encode_batch
+from quipu.wire.stored_batch import pack_prefix
+from tests.storage.builders import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    data_disk,
+    read_all,
+    segment_names,
+)
+from tests.storage.replicas import ALL, E1, HEAD, TAIL, UNKNOWN, feed, internal, mixed, replica
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_bytes", [1, 200, 500, 2000, ALL])
+def test_every_entry_is_of_one_type_and_a_checkpoint_is_alone(max_bytes: int) -> None:
+    """T6: whatever the limit, all batches come, in order, whole."""
+    log = mixed(data_disk())
+    stored = [bytes(batch.data) for batch in log.read_stored()]
+    types = [batch.header.batch_type for batch in log.read_stored()]
+    found: list[bytes] = []
+    at = LogOffset(0)
+    while at < log.log_end:
+        entries = log.read_entries(at, max_bytes)
+        assert sum(len(entry.data) for entry in entries) <= max_bytes or len(entries) == 1
+        for entry in entries:
+            position, count = 0, len(found)
+            while position < len(entry.data):
+                assert types[len(found)] == entry.batch_type
+                found.append(bytes(entry.data[position : position + len(stored[len(found)])]))
+                position += len(found[-1])
+            assert entry.batch_type != CHECKPOINT or len(found) == count + 1
+        at = entries[-1].next_log
+    assert found == stored
+    assert log.read_entries(log.log_end, max_bytes) == []
+
+
+def test_runs_of_data_are_one_entry_per_segment() -> None:
+    """V9: reading and appending cost per entry, not per batch."""
+    source = replica(data_disk(), HEAD, LogConfig())
+    for number in range(500):
+        append(source, [b"x"], producer=(number % 20, 0, number // 20), epoch=1)
+    entries = source.read_entries(LogOffset(0), ALL)
+    assert [entry.batch_type for entry in entries] == [CHECKPOINT, DATA]
+    assert (entries[1].next_log, entries[1].next_offset) == (503, 500)
+
+
+def test_entries_are_slices_of_the_mapped_file(tmp_path: Path) -> None:
+    """V9: no copy is made of what lies in a complete segment."""
+    (tmp_path / "data").mkdir()
+    disk = RealDisk()
+    log = replica(disk, HEAD, directory=str(tmp_path / "data" / "t-0"))
+    for _ in range(30):
+        append(log, [b"x" * 100], epoch=1)
+    log.flush_now()
+    first, second = log.read_entries(LogOffset(0), 600)[:2]
+    assert first.data.obj is second.data.obj
+    assert first.data.readonly
+    log.close()
+
+
+def test_a_place_that_is_no_beginning_of_a_batch_is_refused() -> None:
+    """V11: nor is one that retention has dropped, or that does not exist yet."""
+    log = replica(data_disk(), HEAD)
+    append(log, [b"a", b"b"], epoch=1)
+    for log_offset in (1, 4, 6, 99):
+        with pytest.raises(RequestError) as caught:
+            log.read_entries(LogOffset(log_offset), ALL)
+        assert caught.value.code is Code.OFFSET_OUT_OF_RANGE
+    log.roll(NOW_MS)
+    log.drop_segments_before(log.log_end)
+    with pytest.raises(RequestError, match="no longer kept"):
+        log.read_entries(LogOffset(3), ALL)
+
+
+@pytest.mark.parametrize("position", [8, 90])
+def test_damage_is_told_and_never_sent(position: int) -> None:
+    """T12: what a disk has changed stays on that node."""
+    disk = data_disk()
+    log = replica(disk, HEAD)
+    for _ in range(20):
+        append(log, [b"x" * 60], epoch=1)
+    second, path = next(log.read_stored(LogOffset(4))), log.segments[0].path
+    clean = log.close()
+    assert clean is not None
+    disk.flip(path, second.position + position)
+    log = replica(disk, HEAD, memory=Memory(clean.log_end, clean, is_current=True))
+    with pytest.raises(CorruptLog):
+        log.read_entries(LogOffset(3), ALL)
+
+
+# --- appending ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flush_messages", [1, NEVER])
+@pytest.mark.parametrize("max_bytes", [1, 700, ALL])
+def test_a_replica_is_the_same_byte_for_byte(max_bytes: int, flush_messages: int) -> None:
+    """T6, T7, T11: every file of it, indexes too, and the state behind it."""
+    config = LogConfig(segment_bytes=700, index_interval_bytes=100, flush_messages=flush_messages)
+    source_disk, target_disk = data_disk(), data_disk()
+    source, target = mixed(source_disk, config), replica(target_disk, TAIL, config)
+    feed(source, target, max_bytes)
+    for log in (source, target):
+        log.flush_now()
+    for suffix in (".log", ".index"):
+        names = segment_names(source_disk, suffix)
+        assert segment_names(target_disk, suffix) == names
+        assert len(names) > 3
+        for name in names:
+            assert target_disk.read(name) == source_disk.read(name)
+    assert read_all(target) == read_all(source)
+    assert target.log_start_offset == source.log_start_offset == 7
+    assert target.epochs_log() == source.epochs_log() == [(1, 0), (2, source.epochs_log()[1][1])]
+    assert target.epoch_end(E1) == source.epoch_end(E1) == (1, 40)
+    for producer_id in (7, 8):
+        assert target.state.producers.seen(producer_id) == source.state.producers.seen(producer_id)
+
+
+def test_an_entry_is_written_with_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """V9: whatever it holds."""
+    source, target = mixed(data_disk(), LogConfig()), replica(data_disk(), TAIL, LogConfig())
+    counts: list[int] = []
+    original = SimFile.append
+
+    def counted(self: SimFile, buffers: Sequence[Buffer], size: int) -> None:
+        counts.append(size)
+        original(self, buffers, size)
+
+    monkeypatch.setattr(SimFile, "append", counted)
+    entries = source.read_entries(LogOffset(0), ALL)
+    for entry in entries:
+        target.append_stored(entry.data, NOW_MS)
+    assert counts == [len(entry.data) for entry in entries]
+
+
+def test_data_that_is_not_plain_is_taken_in_one_by_one() -> None:
+    """T6, K3: a producer's epoch changes, a leader's too, within one entry."""
+    source, target = replica(data_disk(), HEAD, LogConfig()), replica(data_disk(), TAIL)
+    append(source, [b"a"], producer=(5, 0, 0), epoch=1)
+    append(source, [b"b"], producer=(5, 1, 0), epoch=1)
+    append(source, [b"c"], producer=(5, 1, 1), epoch=2)
+    append(source, [b"d"], epoch=2)
+    entries = source.read_entries(LogOffset(0), ALL)
+    assert len(entries) == 2
+    for entry in entries:
+        target.append_stored(entry.data, NOW_MS)
+    assert read_all(target) == read_all(source)
+    assert target.state.producers.seen(5) == (SeenBatch(0, 0, 1), SeenBatch(1, 1, 2))
+    assert target.epochs_log() == [(1, 0), (2, 5)]
+
+
+def entry_of(log: Log, batch_type: BatchType, value: bytes, *, key: bytes = b"k",
+             epoch: int = 1) -> memoryview:
+    """A stored batch that comes next in `log`, sound in itself."""
+    batch = encode_batch([Record(key, value, timestamp=NOW_MS)], base_offset=log.end_offset,
+                         leader_epoch=epoch)
+    return memoryview(pack_prefix(batch, batch_type=batch_type, log_offset=log.log_end) + batch)
+
+
+def test_what_this_node_must_understand_is_checked_before_it_is_written() -> None:
+    """T6: a log start that is none, an epoch that is over, a checkpoint that is none."""
+    source, target = mixed(data_disk()), replica(data_disk(), TAIL)
+    feed(source, target)
+    before = target.size_bytes
+    for entry, code in (
+        (entry_of(target, LOG_START, b"??", key=b"log_start", epoch=2), Code.CORRUPT_MESSAGE),
+        (entry_of(target, LOG_START, bytes([127]) * 8, key=b"log_start", epoch=2),
+         Code.INVALID_RECORD),
+        (entry_of(target, DATA, b"late", epoch=1), Code.FENCED_LEADER_EPOCH),
+        (entry_of(target, UNKNOWN, b"late", epoch=1), Code.FENCED_LEADER_EPOCH),
+        (entry_of(target, CHECKPOINT, b"?", epoch=2), Code.CORRUPT_MESSAGE),
+        (memoryview(b""), Code.CORRUPT_MESSAGE),
+        (memoryview(bytes(200)), Code.CORRUPT_MESSAGE),
+    ):
+        with pytest.raises(RequestError) as caught:
+            target.append_stored(entry, NOW_MS)
+        assert caught.value.code is code
+    assert target.size_bytes == before
+    assert target.failure is None
+
+
+def test_a_checkpoint_of_another_topic_is_refused() -> None:
+    """V15: whoever sends it takes this log for another one."""
+    source = mixed(data_disk())
+    target = replica(data_disk(), TAIL, topic_id=UUID(int=99))
+    (first,) = source.read_entries(LogOffset(0), 1)
+    for take in (target.append_stored, target.restart):
+        with pytest.raises(RequestError) as caught:
+            take(first.data, NOW_MS)
+        assert caught.value.code is Code.INCONSISTENT_TOPIC_ID
+    assert target.is_blank
+
+
+def test_a_reign_that_never_began_does_not_stand_in_the_way() -> None:
+    """V14: a node that was to lead and could not write goes on as a replica of older epochs."""
+    source, target_disk = mixed(data_disk()), data_disk()
+    target = replica(target_disk, TAIL)
+    for entry in source.read_entries(LogOffset(0), 300):
+        target.append_stored(entry.data, NOW_MS)
+    target_disk.capacity = 0
+    with pytest.raises(DiskFull):
+        internal(target, CONFIGURATION, epoch=Epoch(9))
+    target_disk.capacity = None
+    feed(source, target)
+    assert target.epochs_log() == source.epochs_log()
+    assert target.leader_epoch == 2
+
+
+# --- beginning ----------------------------------------------------------------------------------
+
+
+def test_a_replica_is_blank_until_it_is_told_what_to_begin_with() -> None:
+    """V16: an empty disk is a state like any other."""
+    disk = data_disk()
+    log = replica(disk, TAIL)
+    assert log.is_blank
+    assert not disk.exists(DIRECTORY)
+    assert (log.log_start_log_offset, log.log_end, log.end_offset, log.size_bytes) == (0, 0, 0, 0)
+    assert read_all(log) == []
+    assert log.read_entries(LogOffset(0), ALL) == []
+    assert list(log.read_stored()) == []
+    assert log.find_timestamp(0) is None
+    assert log.max_timestamp() is None
+    assert log.epochs_log() == []
+    assert log.offset_at(LogOffset(0)) == 0
+    assert log.truncate(LogOffset(0), NOW_MS) is None
+    assert log.apply_retention(NOW_MS) == 0
+    log.flush_now()
+    with pytest.raises(RequestError, match="checkpoint first"):
+        log.append_stored(entry_of(log, DATA, b"x"), NOW_MS)
+    assert log.close() is None
+
+
+def test_who_leads_a_blank_log_begins_it_with_its_epoch() -> None:
+    """V14: so that the same epoch at the same log offset is the same batch, from the first on."""
+    log = replica(data_disk(), HEAD)
+    internal(log, CONFIGURATION, epoch=Epoch(4))
+    assert log.epochs_log() == [(4, 0)]
+    assert [stored.header.leader_epoch for stored in log.read_stored()] == [4, 4]
+
+
+# --- what is believed after a crash ---------------------------------------------------------------
+
+
+def two_segments(node_ids: tuple[NodeId, NodeId], mark: int) -> tuple[SimDisk, Log]:
+    """A replica whose last checkpoint says that all before it was durable, on another node."""
+    source = replica(data_disk(), node_ids[0], LogConfig())
+    disk = data_disk()
+    disk.is_deferred = True  # and so nothing of it is durable here
+    target = replica(disk, node_ids[1], LogConfig())
+    for _ in range(10):
+        append(source, [b"x" * 50], epoch=1)
+    source.flush_now()
+    assert source.flushed_end >= mark
+    source.roll(NOW_MS)
+    feed(source, target)
+    return disk, target
+
+
+def test_the_flushed_mark_of_another_node_is_not_believed() -> None:
+    """T12, V16: a torn tail here is no damage because another node had flushed that far."""
+    disk, target = two_segments((HEAD, TAIL), 13)
+    assert target.flushed_end == 0
+    first, second = segment_names(disk)
+    data = {first: disk.read(first)[:-5], second: disk.read(second)}
+    disk.crash(SeededRng(0))
+    disk.make_directory(DIRECTORY)
+    for path, kept in data.items():
+        disk.set_data(path, kept)
+    log = replica(disk, TAIL, LogConfig())
+    assert log.failure is None
+    assert log.log_end == 12
+
+
+@pytest.mark.parametrize("node_ids", [(TAIL, TAIL), (NodeId(-1), NodeId(-1))])
+def test_a_mark_that_passes_for_ours_is_made_true(node_ids: tuple[NodeId, NodeId]) -> None:
+    """T12: a checkpoint that this node once wrote comes back to its emptied disk."""
+    _, target = two_segments(node_ids, 13)
+    assert target.flushed_end == 13
+
+
+def test_our_own_mark_is_believed() -> None:
+    """T12: without the node's memory too."""
+    disk = data_disk()
+    log = replica(disk, HEAD, LogConfig())
+    for _ in range(10):
+        append(log, [b"x" * 50], epoch=1)
+    log.flush_now()
+    log.roll(NOW_MS)
+    first = segment_names(disk)[0]
+    disk.remove(first.replace(".log", ".index"))
+    disk.set_data(first, disk.read(first)[:-5])
+    log = replica(disk, HEAD, LogConfig())
+    assert isinstance(log.failure, CorruptLog)
