@@ -65,7 +65,7 @@ async def test_all_settings_of_a_broker() -> None:
     assert configs.keys() == BROKER.keys()
     assert [(configs[name].value, configs[name].config_source, configs[name].read_only)
             for name in ("broker.rack", "log.retention.ms", "num.partitions", "node.id")] == [
-        ("r", 4, True), ("7", 2, False), ("3", 3, False), ("1", 5, True)]
+        ("r", 4, True), ("7", 2, False), ("3", 3, False), (None, 5, True)]
     assert [(config.name, config.value) for config in cluster.configs] == [("num.partitions", "3")]
 
 
