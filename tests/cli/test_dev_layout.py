@@ -1,6 +1,7 @@
 """What a cluster of `quipu dev` consists of, and what a second start may ask for."""
 
 import json
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -130,7 +131,8 @@ def test_a_port_that_is_taken_is_told_before_the_start() -> None:
     layout = plan(replace(NOTHING, base_port=0), "s")
     dev_layout.check_ports(layout)
     with socket.create_server(("127.0.0.1", layout.nodes[1].peer_port)), pytest.raises(
-            CommandFailed, match=r"port \d+ for a-1: Address already in use"):
+            CommandFailed,
+            match=rf"port \d+ for a-1: Address already in use; stop process {os.getpid()},"):
         dev_layout.check_ports(layout)
 
 

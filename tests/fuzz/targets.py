@@ -9,8 +9,13 @@ Run by tests/fuzz/run.py under atheris, and by tests/fuzz/test_targets.py with a
 
 import struct
 from collections.abc import Callable
+from uuid import UUID
 
 from quipu.model.errors import MalformedBytes, QuipuError, RequestError
+from quipu.model.ids import NodeId
+from quipu.model.settings_types import Address
+from quipu.runtime.peer_hello import Hello, Refused, decode_hello
+from quipu.runtime.peer_net import Identity
 from quipu.storage.scan import Scan
 from quipu.wire import _fast_pure, fast
 from quipu.wire.frame import decode_request, encode_request
@@ -129,6 +134,15 @@ def log_walk(data: bytes) -> None:
         assert sum(batch.header.size for batch in scanned) == scan.position <= len(candidate)
 
 
+def peer_hello(data: bytes) -> None:
+    """What a node says first: what is read from it says the same when it is said again."""
+    try:
+        hello = decode_hello(memoryview(data))
+    except (MalformedBytes, Refused):
+        return
+    assert decode_hello(memoryview(hello.encode())) == hello
+
+
 def seal_batch(data: bytes) -> bytes:
     """The same bytes as one batch whose length, magic and checksum are right."""
     batch = bytearray(data.ljust(HEADER_SIZE, b"\0"))
@@ -154,7 +168,8 @@ def _outcome(call: Callable[[], object]) -> object:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
-    for target in (request, request_of_a_kind, produce, record_batch, stored_batch, log_walk)
+    for target in (
+        request, request_of_a_kind, produce, record_batch, stored_batch, log_walk, peer_hello)
 }
 
 
@@ -176,4 +191,6 @@ def seeds(name: str) -> list[bytes]:
         "request": frames, "request_of_a_kind": bodies, "produce": produced,
         "record_batch": batches, "stored_batch": stored,
         "log_walk": [*stored, stored[0] + stored[1]],
+        "peer_hello": [Hello(Identity(NodeId(1), "a-0", UUID(int=1), cluster_id), bytes(32),
+                             Address("host", 9)).encode() for cluster_id in ("", "id")],
     }[name]

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from quipu.cli.bench.processes import listening_pid
 from quipu.cli.errors import CommandFailed
 
 HOST: Final = "127.0.0.1"
@@ -190,8 +191,10 @@ def check_ports(layout: Layout) -> None:
                 try:
                     probe.bind((HOST, port))
                 except OSError as error:
+                    pid = listening_pid(port)
+                    user = f"process {pid}, which uses it" if pid else "what uses it"
                     raise CommandFailed(
-                        f"port {port} for {node.name}: {error.strerror}; stop what uses it, or "
+                        f"port {port} for {node.name}: {error.strerror}; stop {user}, or "
                         "begin in another --dir with another --base-port (0: any that are free)"
                     ) from None
 
