@@ -68,9 +68,7 @@ async def test_offsets_are_found_by_time_and_by_end(tmp_path: Path, version: int
         await fill(peer, T0, T0 + 10)
         partition = node.node.broker.partitions.find("t", 0)
         assert partition is not None
-        partition.log.append_records(
-            CONFIGURATION, [Record(None, b"c", timestamp=T0 + 900)],
-            epoch=partition.leader_epoch, now_ms=T0)
+        partition.append_records(CONFIGURATION, [Record(None, b"c", timestamp=T0 + 900)], T0)
         await fill(peer, T0 + 30, T0 + 30)
 
         assert await list_offset(peer, -1, version=version) == (0, -1, 4)

@@ -7,8 +7,7 @@ Behaviour
       the client notices
     * with flush.messages=1 the answer waits until the batch is on disk, together with all others
       that came meanwhile
-    * acks=all waits until every node of the chain has the batch, for at most the request's
-      timeout; acks=0 and acks=1 do not
+    * acks=all waits for every node of the chain, at most the request's timeout; others do not
     * only the head of a chain takes batches, and only if enough nodes serve; others say who leads
 
 Versions
@@ -166,18 +165,15 @@ class _Call:
                 self._reply.send([])
             return
         moved = [(result.topic, result.part.partition) for result in results
-                 if result.part.error_code == NOT_LEADER]
-        if moved and version >= VERSION_LEADERS:
+                 if result.part.error_code == NOT_LEADER and version >= VERSION_LEADERS]
+        if len(results) == 1 and not moved:
+            topic, part, _ = results[0]
+            self._reply.send([encode_one_part(correlation_id, version, topic, part)])
+        else:
             leaders = find_leaders(self._broker, moved)
             self._reply.send([encode_produce_response(
                 correlation_id, version, _by_topic(results), leaders=leaders,
                 endpoints=endpoints(self._broker, leaders.values()))])
-        elif len(results) == 1:
-            topic, part, _ = results[0]
-            self._reply.send([encode_one_part(correlation_id, version, topic, part)])
-        else:
-            self._reply.send([encode_produce_response(
-                correlation_id, version, _by_topic(results))])
 
 
 def _by_topic(results: list[_Result]) -> Topics:
