@@ -69,5 +69,7 @@ def find_opening(log: LogView, other: Described) -> Opening | None:
 
 def _ends(history: History, log_end: LogOffset) -> dict[Epoch, LogOffset]:
     """Where each epoch ends, oldest first."""
+    if not history:
+        return {}
     starts = [start for _, start in history[1:]]
     return {epoch: end for (epoch, _), end in zip(history, [*starts, log_end], strict=True)}

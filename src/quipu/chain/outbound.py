@@ -134,9 +134,8 @@ class Outbound:
             return False  # O2
         if ack.end_log > self.next_log:
             return False  # nothing that this session has sent
-        if self.phase is Phase.PROBING:
-            self.phase = Phase.STREAMING
-            self._flags = 0
+        self.phase = Phase.STREAMING
+        self._flags = 0
         if ack.end_log > self.peer_end:
             self.peer_end = ack.end_log
             self._refused_at = _NOWHERE
