@@ -186,10 +186,16 @@ class Raft:
         return self.role.propose(CONTROLLER, tuple(commands))
 
     def change(self, configuration: Configuration) -> RaftIndex | None:
-        """Add or remove one voter; None if not ours to do, or an earlier change is not over."""
+        """Add or remove one voter; None if that is not ours to do, or cannot be done yet: an
+        earlier change is not over, or too few of the new voters have everything.
+        """
         if not isinstance(self.role, Leader) or self.log.configuration_index > self.log.committed:
             return None  # C2
         assert configuration.is_next_to(self.configuration), (configuration, self.configuration)
+        fit = self.role.replication.fit_to_vote()
+        new = set(configuration.voters) - set(self.configuration.voters)
+        if not new <= set(fit) or not configuration.has_majority(fit):
+            return None  # C4
         return self.role.propose(CONFIGURATION, (configuration.encode(),))
 
     def read(self) -> int | None:

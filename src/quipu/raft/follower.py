@@ -135,7 +135,7 @@ class Follower:
     def _acknowledge(self, leader: NodeId, index: RaftIndex) -> None:
         self._raft.promise(leader, AppendReply(  # F2
             self._raft.term, is_ok=True, index=index, hint=NOTHING, hint_term=NO_TERM,
-            is_blank=False))
+            is_blank=self._raft.is_blank))
 
     def _caught_up(self, last_index: RaftIndex) -> None:
         """A leader's log ended at `last_index`: is all of it here (R5)?"""

@@ -78,11 +78,9 @@ class RaftLog:
         first = self.image_index + 1
         return self._entries[start - first : end - first]
 
-    def run(self, start: int) -> tuple[Entry, ...]:
-        """Entries from `start` on, as many as one message carries; at least one."""
-        first = start - self.image_index - 1
-        assert first >= 0, (start, self.image_index)
-        found = self._entries[first : first + ENTRIES_MAX]
+    def run(self, start: int, end: int) -> tuple[Entry, ...]:
+        """Entries from `start` on, up to `end`, as many as one message carries; at least one."""
+        found = self.slice(start, min(end, start + ENTRIES_MAX))
         size = 0
         for count, entry in enumerate(found):
             size += entry.size

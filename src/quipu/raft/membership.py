@@ -5,7 +5,11 @@ Invariants
     C1  a configuration holds from the moment when its entry is in the log, decided or not
     C2  a leader begins a change only when every earlier configuration, and an entry of its own
         term, is committed: its first entry, which repeats the configuration, is both
-    C3  a node that is cut out of the log with a configuration goes back to the one before
+    C3  when a configuration is cut from the log, the one before holds again
+    C4  a new voter, and a majority of the new voters, has all that is decided before they are:
+        nobody waits for them to catch up
+    C5  a configuration is durable at the leader before anyone else gets it: else whoever it leaves
+        out could hold more than those who are left, and neither lead nor let them
 """
 
 from collections.abc import Iterable, Mapping

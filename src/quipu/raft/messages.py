@@ -94,7 +94,7 @@ class AppendReply(NamedTuple):
     index: RaftIndex  # type: ignore[assignment]  # if not ok, the `prev_index` that was asked for
     hint: RaftIndex
     hint_term: Term
-    is_blank: bool  # whatever you think that I have, I have lost
+    is_blank: bool  # I had lost everything, and do not have all of yours yet
 
 
 class Heartbeat(NamedTuple):

@@ -34,6 +34,7 @@ class Progress:
     next: RaftIndex
     heard_ms: int
     match: RaftIndex = NOTHING
+    is_blank: bool = True  # will it refuse its vote (R5), as far as we know?
     flow: Flow = Flow.PROBE
     is_waiting: bool = False  # for the answer to a probe, or to a piece
     sent_round: int = 0  # the last heartbeat before the last message

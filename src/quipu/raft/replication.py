@@ -75,6 +75,13 @@ class Replication:
                   if voter in self._raft.configuration.voters and voter in self.peers]
         return max(voters, key=lambda voter: self.peers[voter].match, default=None)
 
+    def fit_to_vote(self) -> list[NodeId]:
+        """Those that have all that is decided, and can help to elect a leader at once."""
+        committed = self._raft.log.committed
+        return [self._raft.node_id, *(
+            node_id for node_id, progress in self.peers.items()
+            if progress.match >= committed and not progress.is_blank)]
+
     def matches(self) -> dict[NodeId, int]:
         """How far the log is durable, everywhere."""
         found: dict[NodeId, int] = {node: peer.match for node, peer in self.peers.items()}
@@ -116,21 +123,30 @@ class Replication:
             self._begin_image(progress)
         if progress.flow is Flow.IMAGE:
             self._send_piece(node_id, progress)
+        elif log.find_term(progress.next - 1) is None:
+            pass  # until there is an image
         elif progress.flow is Flow.PROBE:
-            if progress.may_send() and log.find_term(progress.next - 1) is not None:
+            if progress.may_send():
                 self._send_entries(node_id, progress)
         else:
-            while progress.next <= log.last_index and progress.may_send():
+            while progress.next < self._end and progress.may_send():
                 self._send_entries(node_id, progress)
             if min(progress.match, log.committed) > progress.committed_told:
                 self._heartbeat(node_id, progress, NO_ROUND)  # to tell what is decided
 
     def _send_entries(self, node_id: NodeId, progress: Progress) -> None:
         log = self._raft.log
-        entries = log.run(progress.next) if progress.next <= log.last_index else ()
+        entries = log.run(progress.next, self._end) if progress.next < self._end else ()
         self._send_append(node_id, progress, entries)
         progress.sent(RaftIndex(progress.next - 1 + len(entries)))
         progress.sent_round = self._round
+
+    @property
+    def _end(self) -> int:
+        """Where to stop sending (C5)."""
+        log = self._raft.log
+        is_held = log.configuration_index > log.durable
+        return log.configuration_index if is_held else log.last_index + 1
 
     def _send_append(
         self, node_id: NodeId, progress: Progress, entries: tuple[Entry, ...]
@@ -172,6 +188,7 @@ class Replication:
         if progress is None or reply.index > log.last_index:
             return False
         if reply.is_ok:
+            progress.is_blank = reply.is_blank
             is_news = progress.matched(reply.index)
             if progress.match == log.last_index:
                 progress.caught_up_ms = self._raft.now_ms
