@@ -8,8 +8,10 @@ import pytest
 from quipu.broker import envelopes
 from quipu.broker.cluster.requests import Envelope, EnvelopeAnswer
 from quipu.broker.context import Broker, Context
+from quipu.broker.handlers import k03_metadata, k60_describe_cluster
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import NodeId
+from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from quipu.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from quipu.wire.messages.k20_delete_topics import DeleteTopicsRequest
 from quipu.wire.messages.k44_incremental_alter_configs import (
@@ -23,6 +25,7 @@ from quipu.wire.messages.k45_alter_partition_reassignments import (
     ReassignableTopic,
 )
 from quipu.wire.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
+from quipu.wire.messages.k60_describe_cluster import DescribeClusterRequest
 from quipu.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 from quipu.wire.messages.k10001_create_chain import CreateChainRequest
 from quipu.wire.messages.k10002_extend_chain import ExtendChainRequest
@@ -105,6 +108,44 @@ def test_only_what_is_the_controller_s_is_answered_for_others(rig: Rig) -> None:
     with pytest.raises(QuipuError):
         rig.ask(rig.others[0], lambda cluster: cluster.ask(
             Envelope(api_key=19, api_version=7, body=b"\x7f" * 9), EnvelopeAnswer))
+
+
+def test_clients_are_told_who_is_up_and_who_leads(rig: Rig) -> None:
+    """K5, V21: fenced brokers are hidden; what one led alone has no leader until it is back."""
+    ask(rig, 1, CreateChainRequest(name="a"))
+    ask(rig, 1, create("t"))
+    rig.kill(1)
+    rig.until(lambda: rig.cluster(2).state.brokers[NodeId(1)].fenced, "fenced")
+    broker = cast("Broker", rig.program(2).broker)
+    context = Context(13, 1, "c", "::1")
+
+    metadata = rig.ask(2, lambda _: k03_metadata.handle(
+        broker, MetadataRequest(topics=None), context))
+    described = k60_describe_cluster.handle(
+        broker, DescribeClusterRequest(include_fenced_brokers=True), context)
+
+    assert sorted((each.node_id, each.rack) for each in metadata.brokers) == [
+        (2, "rack-2"), (3, "rack-3")]
+    assert metadata.controller_id == described.controller_id in (2, 3)
+    assert sorted((each.broker_id, each.is_fenced) for each in described.brokers) == [
+        (1, True), (2, False), (3, False)]
+    (partition,) = metadata.topics[0].partitions
+    assert (partition.error_code, partition.leader_id) == (Code.LEADER_NOT_AVAILABLE, -1)
+    assert (partition.isr_nodes, partition.offline_replicas) == ([1], [1])
+
+
+def test_metadata_does_not_wait_for_a_controller(rig: Rig) -> None:
+    """K5: a topic that cannot be created now is asked for again; the rest of the answer is good."""
+    rig.cut_off(1)
+    broker = cast("Broker", rig.program(1).broker)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    began = rig.world.loop.now
+
+    answer = rig.ask(1, lambda _: k03_metadata.handle(broker, request, Context(9, 1, "c", "::1")))
+
+    assert [topic.error_code for topic in answer.topics] == [Code.LEADER_NOT_AVAILABLE]
+    assert len(answer.brokers) == 3
+    assert rig.world.loop.now - began < 4
 
 
 def test_a_partition_moves_from_one_chain_to_another(rig: Rig) -> None:

@@ -18,7 +18,7 @@ from quipu.model.ids import NodeId
 from quipu.wire.messages import REQUESTS, RESPONSES
 from quipu.wire.schema import Request, Response
 
-TIMEOUT_SECONDS: Final = 30.0  # where the client does not say
+TIMEOUT_SECONDS: Final = 20.0  # where the client does not say; it may wait 30
 TIMEOUT_SECONDS_MAX: Final = 300.0
 
 

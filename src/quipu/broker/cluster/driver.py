@@ -63,7 +63,7 @@ MakeQuorum = Callable[[StateMachine], Consensus]
 LOG_NAME: Final = "__cluster-0"
 LOG_ID: Final = UUID(int=1)  # as in Kafka, where no topic can have it
 LOG_CONFIG: Final = LogConfig(flush_messages=1, retention_ms=-1, retention_bytes=-1)
-TIMEOUT_SECONDS: Final = 30.0  # for the controller's answer, where a caller has no other wish
+TIMEOUT_SECONDS: Final = 10.0  # for the controller's answer, where a caller has no other wish
 
 
 class Cluster:
@@ -237,11 +237,15 @@ class Cluster:
         self._desk.on(request, handler)
 
     async def create_topics(
-        self, wanted: Sequence[topics.NewTopic], *, validate_only: bool = False
+        self,
+        wanted: Sequence[topics.NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> list[topics.TopicAnswer]:
         made = await self.ask(
             MakeTopics(topics=list(map(wanted_topic, wanted)), validate_only=validate_only),
-            MadeTopics)
+            MadeTopics, timeout_seconds=timeout_seconds)
         return [topic_answer(topic, self.state) for topic in made.topics]
 
     async def ensure_internal_topic(

@@ -92,6 +92,8 @@ class Liveness:
             except QuipuError as error:
                 if error.code is not Code.NOT_CONTROLLER:  # else `end` is about to be called
                     _log.warning("brokers could not be looked after: %s", error)
+            except Exception:  # noqa: BLE001 nobody else looks after them
+                _log.exception("brokers could not be looked after")
 
     async def sweep(self) -> None:
         """Fence who is silent, and see that every chain is as it should be."""

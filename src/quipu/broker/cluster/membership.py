@@ -164,6 +164,8 @@ class Membership:
                 await self._beat()
             except QuipuError as error:
                 await self._mend(error)
+            except Exception:  # noqa: BLE001 a node that falls silent is lost, whatever the bug
+                _log.exception("a heartbeat failed")
             await asyncio.sleep(min(PAUSE_SECONDS_MIN, interval))
             try:
                 async with asyncio.timeout(interval):

@@ -4,7 +4,8 @@ Behaviour
     * tells the brokers that are up, the controller, and per topic its partitions, leaders and
       replicas
     * a topic that is not there is created if the request and auto.create.topics.enable allow it;
-      it is ready when the answer leaves, so clients need not ask again
+      it is ready when the answer leaves, so clients need not ask again; without a controller it
+      is LEADER_NOT_AVAILABLE, and they do
     * a partition whose log has failed is shown without a leader
 Versions
     v0   an empty list of topics asks for all
@@ -17,6 +18,7 @@ Versions
     v12  topics can be asked for by id     v13  an error code for the whole answer
 """
 
+from typing import Final
 from uuid import UUID
 
 from quipu.broker.context import Broker, Context
@@ -33,6 +35,8 @@ from quipu.wire.messages.k03_metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
+
+CREATE_SECONDS_MAX: Final = 3.0  # others want to know the brokers
 
 
 async def handle(broker: Broker, request: MetadataRequest, context: Context) -> MetadataResponse:
@@ -84,7 +88,12 @@ async def _create_missing(
     ]
     if not missing:
         return {}
-    answers = await broker.cluster.create_topics(missing)
+    try:
+        answers = await broker.cluster.create_topics(missing, timeout_seconds=CREATE_SECONDS_MAX)
+    except QuipuError as error:
+        if error.code is not Code.REQUEST_TIMED_OUT:
+            raise
+        return {topic.name: Code.LEADER_NOT_AVAILABLE for topic in missing}
     return {answer.name: answer.code for answer in answers
             if answer.name is not None and answer.code is not Code.NONE}
 
