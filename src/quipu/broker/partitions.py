@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from quipu.broker.lease import ALWAYS, Lease
 from quipu.broker.partition import Partition, Waiter
+from quipu.broker.replication import LeadershipListener
 from quipu.broker.rules import rules_of
 from quipu.controller.state import Topic
 from quipu.model.chains import MemberState, ReplicaSet
@@ -40,6 +41,10 @@ class Chains(Protocol):
 
     def forget(self, partition: Partition) -> None:
         """This node is no replica of `partition` any more."""
+        ...
+
+    def watch(self, listener: LeadershipListener) -> None:
+        """Tell `listener` which partitions this node leads, and when that changes."""
         ...
 
 
@@ -85,6 +90,10 @@ class Partitions:
 
     def knows_id(self, topic_id: bytes) -> bool:
         return topic_id in self._ids
+
+    def watch(self, listener: LeadershipListener) -> None:
+        """Tell `listener` which partitions this node leads, and when that changes."""
+        self._chains.watch(listener)
 
     def all(self) -> Iterator[Partition]:
         return iter(list(self._by_name.values()))

@@ -24,7 +24,7 @@ from quipu.model.ids import Epoch, LogOffset, NodeId, Offset, TopicPartition
 from quipu.runtime.clock import ManualClock
 from quipu.runtime.connection import Buffer
 from quipu.runtime.disk import RealDisk
-from quipu.runtime.peer_net import Handler, PeerListener
+from quipu.runtime.peer_net import Handler, PeerListener, PeerNet
 from quipu.storage.config import LogConfig
 from quipu.storage.data_directory import DataDirectory
 from quipu.wire.record_batch import Record, decode_records, encode_batch, parse_header
@@ -145,6 +145,7 @@ class ANode:
     def start(self) -> None:
         rig = self.rig
         self.peers = MemoryPeers(rig.net, self.node_id)
+        peers = rig.peers.get(self.node_id, self.peers)
         self.directory = DataDirectory.open(
             RealDisk(), str(rig.path / f"n{self.node_id}"), rig.clock, node_id=self.node_id)
         log = self.directory.open_log(
@@ -153,7 +154,7 @@ class ANode:
             NAME, TOPIC_ID, log, rig.rules, Lease(self.leased, rig.clock))
         rig.life += 1
         self.replication = Replication(
-            self.node_id, self.peers, rig.clock,  # type: ignore[arg-type]  # what chains use of it
+            self.node_id, peers, rig.clock,  # type: ignore[arg-type]  # what chains use of it
             reporter=rig, window_size=rig.window_size, interval_ms=100, life=rig.life)
         self.replication.watch(self)
         for other in rig.net.peers.values():  # links come up both ways
@@ -241,6 +242,7 @@ class Rig:
         self.epoch = 0
         self.version = 0
         self.members: dict[NodeId, ANode] = {}
+        self.peers: dict[NodeId, PeerNet] = {}  # instead of those in memory
         self.in_sync: deque[tuple[NodeId, int]] = deque(maxlen=100)
         self.all_serve: list[int] = []
 

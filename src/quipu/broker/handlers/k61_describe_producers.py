@@ -10,7 +10,8 @@ Versions
 """
 
 from quipu.broker.context import Broker, Context
-from quipu.model.errors import Code, QuipuError
+from quipu.broker.routing import why_absent
+from quipu.model.errors import QuipuError
 from quipu.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -37,10 +38,11 @@ def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     partition = broker.partitions.find(topic, index)
     if partition is None:
-        answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = why_absent(broker, topic, index)
         answer.error_message = f"there is no partition {topic}-{index} here"
         return answer
     try:
+        partition.must_lead()
         answer.active_producers = [
             ProducerState(
                 producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
