@@ -54,21 +54,15 @@ class ModelLog:
         self._starts: list[int] = []
         self._flushed = 0  # batches, counted from the first of `batches`
         self._epochs: list[tuple[Epoch, LogOffset]] = []
-        self._floor = LogOffset(0)
+        self.log_end = LogOffset(0)
+        self.end_offset = Offset(0)
+        self.last_epoch = NO_EPOCH
 
     # --- as replication sees it -------------------------------------------------------------
 
     @property
     def log_start(self) -> LogOffset:
         return LogOffset(self._starts[0]) if self._starts else LogOffset(0)
-
-    @property
-    def log_end(self) -> LogOffset:
-        return self.batches[-1].next_log if self.batches else LogOffset(0)
-
-    @property
-    def end_offset(self) -> Offset:
-        return self.batches[-1].next_offset if self.batches else Offset(0)
 
     @property
     def durable_end(self) -> LogOffset:
@@ -81,10 +75,6 @@ class ModelLog:
         if not self.is_durable:
             return self.end_offset
         return self.batches[self._flushed - 1].next_offset if self._flushed else Offset(0)
-
-    @property
-    def last_epoch(self) -> Epoch:
-        return Epoch(self.batches[-1].epoch) if self.batches else NO_EPOCH
 
     def epochs(self) -> list[tuple[Epoch, LogOffset]]:
         return list(self._epochs)
@@ -108,6 +98,15 @@ class ModelLog:
             self._epochs.append((Epoch(batch.epoch), LogOffset(batch.log_offset)))
         self.batches.append(batch)
         self._starts.append(batch.log_offset)
+        self._find_end()
+
+    def _find_end(self) -> None:
+        if self.batches:
+            last = self.batches[-1]
+            self.log_end, self.end_offset = last.next_log, last.next_offset
+            self.last_epoch = Epoch(last.epoch)
+        else:
+            self.log_end, self.end_offset, self.last_epoch = LogOffset(0), Offset(0), NO_EPOCH
 
     def cut(self, log_end: int) -> None:
         """Drop everything at or after `log_end`."""
@@ -117,6 +116,7 @@ class ModelLog:
         del self._starts[count:]
         self._flushed = min(self._flushed, count)
         self._epochs = [entry for entry in self._epochs if entry[1] < log_end]
+        self._find_end()
 
     def restart(self, batch: Batch) -> None:
         """Drop everything, and begin with a checkpoint."""
@@ -126,6 +126,7 @@ class ModelLog:
 
     def wipe(self) -> None:
         self.batches, self._starts, self._epochs, self._flushed = [], [], [], 0
+        self._find_end()
 
     def trim(self, log_start: int) -> None:
         """Retention: drop everything before `log_start`, where a segment begins."""

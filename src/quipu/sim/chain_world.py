@@ -203,17 +203,15 @@ class ChainNode:
 
     def _copy(self, entry: Buffer) -> None:
         for batch in decode_batches(entry):
-            self.world.witness.wrote(self, batch)
             self.log.append(batch)
+            self.world.witness.wrote(self, batch)
 
     def write(self, batch_type: int, epoch: int) -> None:
         """Append a batch of this node's own."""
         width = 1 + self._dice.below(3) if batch_type == DATA else 1
         batch = self.log.add(width=width, epoch=epoch, batch_type=batch_type,
                              number=next(self.world.numbers))
-        self.log.batches.pop()  # the witness looks at the log before it
         self.world.witness.wrote(self, batch)
-        self.log.batches.append(batch)
         self._note_change()
 
     def produce(self) -> None:

@@ -79,7 +79,7 @@ class StoredLogs:
         self._heads: dict[tuple[str, int], tuple[str, int]] = {}
 
     def look(self, machine: Machine | None) -> None:
-        if machine is None or not machine.is_up:
+        if machine is None or machine.is_dead:
             return
         for view in self._views(machine):
             key = (machine.name, view.name)

@@ -86,6 +86,8 @@ class Nemesis:
 
     def _revive(self, machine: Machine) -> None:
         self._hit.pop(machine.name, None)
+        if machine.is_stopping and not machine.is_dead:
+            machine.kill()  # it takes too long
         if machine.is_dead:
             machine.boot()
         elif machine.process is not None and machine.process.life is Life.PAUSED:
@@ -130,15 +132,7 @@ class Nemesis:
         if machine is None or not machine.is_up:
             return
         machine.stop()
-        process = machine.process
-        seconds = self._dice.between(1.0, 12.0)
-
-        def lose_patience() -> None:
-            if machine.process is process and not machine.is_dead:
-                machine.kill()
-
-        self._later(seconds, lose_patience)
-        self._down(machine, seconds + self._dice.between(0.1, 2.0))
+        self._down(machine, self._dice.between(1.0, 12.0))
 
     def pause(self) -> None:
         if (machine := self._victim()) is not None:

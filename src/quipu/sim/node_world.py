@@ -198,8 +198,10 @@ class NodeWorld:
     # -- what nodes have
 
     def _views(self, machine: Machine) -> Iterable[PartitionView]:
-        """The partitions of a node that has started."""
+        """The partitions of a node, as soon as it has any."""
         names = self.plan.names
+        if machine.program is None or not hasattr(node_of(machine), "broker"):
+            return
         for part in node_of(machine).broker.partitions.all():
             if part.failed is None and part.log.is_open:
                 log, replicas = part.log, part.replica_set

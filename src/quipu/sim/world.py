@@ -78,6 +78,7 @@ class Machine:
         self.clock = SimClock(world.loop)
         self.boots = 0
         self.is_up = False  # its program has started
+        self.is_stopping = False
         self.process: Process | None = None
         self.program: Program | None = None
         self.start_error: QuipuError | None = None  # why it did not start, if the disk refused
@@ -107,8 +108,8 @@ class Machine:
         drift = self.dice.between(-DRIFT_MAX, DRIFT_MAX)
         self.process = process = Process(self.world.loop, self.name, drift=drift)
         self.world.processes.append(process)
-        self.is_up = False
-        self.start_error = None
+        self.is_up = self.is_stopping = False
+        self.start_error = self.program = None
         process.run(self._start(), "start")
 
     async def _start(self) -> None:
@@ -127,6 +128,7 @@ class Machine:
         """Stop in order; the machine is dead when the program has ended."""
         assert self.process is not None
         self.tell("stop")
+        self.is_stopping = True
         self.process.run(self._stop(), "stop")
 
     async def _stop(self) -> None:
