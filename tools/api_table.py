@@ -51,7 +51,7 @@ MISSING = {
         50: "DescribeUserScramCredentials", 51: "AlterUserScramCredentials"},
     "quotas": {48: "DescribeClientQuotas", 49: "AlterClientQuotas"},
     "replicas and quorum": {
-        34: "AlterReplicaLogDirs", 55: "DescribeQuorum", 57: "UpdateFeatures",
+        34: "AlterReplicaLogDirs", 57: "UpdateFeatures",
         80: "AddRaftVoter", 81: "RemoveRaftVoter"},
     "listing of resources": {74: "ListConfigResources"},
     "share groups and streams groups": {

@@ -11,7 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from quipu.model.errors import Code
-from quipu.wire.fields import BOOL, BYTES, RECORDS, STRING, UUID16
+from quipu.wire.fields import BOOL, BYTES, RECORDS, STRING, UINT16, UUID16
 from quipu.wire.layout import Slot, layout
 from quipu.wire.messages import OWN_KEY_FIRST, REQUESTS, RESPONSES
 from quipu.wire.messages.consumer_protocol import (
@@ -96,6 +96,8 @@ def _one(slot: Slot, version: int, rng: random.Random, *, flexible: bool, tags: 
         return rng.randbytes(rng.choice((0, 1, 17, 200)))
     if kind is RECORDS:
         return memoryview(rng.randbytes(rng.choice((0, 1, 61, 300))))
+    if kind is UINT16:
+        return rng.choice((0, 1, 0xFFFF, rng.getrandbits(16)))
     return _number(slot.name, WIDTHS[kind.name], rng)
 
 

@@ -146,6 +146,10 @@ def _kafka_python_write(theirs: Any, version: int) -> bytes:
     return bytes(theirs.encode(version=version, **options))
 
 
+# Structs of a response that bear the names of the request's: ours cannot.
+RENAMED: Final = {"QuorumTopicData": "TopicData", "QuorumPartitionData": "PartitionData"}
+
+
 def _to_kafka_python(ours: Struct, kind: Any, version: int) -> Any:
     """Fields are matched by place, or by tag: some have other names there."""
     shape = layout(type(ours), version)
@@ -168,7 +172,8 @@ def _value_to_kafka_python(value: Any, kind: Any, version: int) -> Any:
     if isinstance(value, list):
         return [_value_to_kafka_python(element, kind, version) for element in value]
     if isinstance(value, Struct):
-        return _to_kafka_python(value, getattr(kind, type(value).__name__), version)
+        name = type(value).__name__
+        return _to_kafka_python(value, getattr(kind, RENAMED.get(name, name)), version)
     if isinstance(value, memoryview):
         return bytes(value)
     return value

@@ -34,6 +34,7 @@ class Kind(Generic[T]):
 BOOL: Final = Kind("bool", "?", 1, False)  # noqa: FBT003 the zero of its kind
 INT8: Final = Kind("int8", "b", 1, 0)
 INT16: Final = Kind("int16", "h", 2, 0)
+UINT16: Final = Kind("uint16", "H", 2, 0)
 INT32: Final = Kind("int32", "i", 4, 0)
 INT64: Final = Kind("int64", "q", 8, 0)
 UUID16: Final = Kind("uuid", "16s", 16, ZERO_UUID)
@@ -77,6 +78,10 @@ def int8(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> i
 
 def int16(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> int:
     return cast("int", Field(INT16, versions, default, tag=tag))
+
+
+def uint16(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> int:
+    return cast("int", Field(UINT16, versions, default, tag=tag))
 
 
 def int32(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> int:

@@ -6,6 +6,7 @@ from quipu.broker.handlers import (
     k43_elect_leaders,
     k45_alter_partition_reassignments,
     k46_list_partition_reassignments,
+    k55_describe_quorum,
     k64_unregister_broker,
     k10000_describe_chains,
     k10001_create_chain,
@@ -22,6 +23,11 @@ from quipu.wire.messages.k45_alter_partition_reassignments import (
 from quipu.wire.messages.k46_list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
+)
+from quipu.wire.messages.k55_describe_quorum import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
 )
 from quipu.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 from quipu.wire.messages.k10000_describe_chains import DescribeChainsRequest
@@ -97,6 +103,24 @@ async def test_a_broker_that_is_up_is_not_forgotten() -> None:
         with pytest.raises(QuipuError) as error:
             await ask(broker, k64_unregister_broker, UnregisterBrokerRequest(broker_id=node_id), 0)
         assert error.value.code is code
+
+
+@pytest.mark.parametrize("version", versions(DescribeQuorumRequest))
+@looped
+async def test_a_quorum_of_one_is_told(version: int) -> None:
+    """K6: its leader and voter is this node; other quorums there are none."""
+    broker = await a_broker()
+    request = DescribeQuorumRequest(topics=[
+        TopicData(topic_name="__cluster_metadata", partitions=[PartitionData()]),
+        TopicData(topic_name="t", partitions=[PartitionData(partition_index=3)])])
+
+    answer = await ask(broker, k55_describe_quorum, request, version)
+
+    quorum, other = (topic.partitions[0] for topic in answer.topics)
+    assert (quorum.error_code, quorum.leader_id) == (Code.NONE, 1)
+    assert [voter.replica_id for voter in quorum.current_voters] == [1]
+    assert quorum.current_voters[0].log_end_offset == quorum.high_watermark > 0
+    assert (other.partition_index, other.error_code) == (3, Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @looped

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from quipu.broker.quorum.contract import StateMachine
+from quipu.broker.quorum.contract import QuorumView, ReplicaView, StateMachine
 from quipu.model.errors import QuipuError
-from quipu.model.ids import NodeId, RaftIndex
+from quipu.model.ids import NodeId, RaftIndex, Term
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,11 @@ class Alone:
 
     async def barrier(self) -> None:
         return
+
+    def describe(self) -> QuorumView:
+        assert self.leader is not None
+        own = ReplicaView(self.leader, self.applied + 1, last_fetch_ms=-1, last_caught_up_ms=-1)
+        return QuorumView(self.leader, Term(1), self.applied, voters=(own,), observers=())
 
     async def wait_applied(self, index: RaftIndex, timeout_seconds: float) -> None:
         del timeout_seconds

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from quipu.broker.quorum.contract import QuorumView
 from quipu.model.ids import NodeId, RaftIndex
 
 
@@ -31,6 +32,10 @@ class Consensus(Protocol):
 
     async def barrier(self) -> None:
         """Returns if this node still led after the call was made; else raises NotController."""
+        ...
+
+    def describe(self) -> QuorumView:
+        """Who takes part, and how far each is, as far as this node knows."""
         ...
 
     async def wait_applied(self, index: RaftIndex, timeout_seconds: float) -> None:

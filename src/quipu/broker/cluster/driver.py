@@ -40,7 +40,7 @@ from quipu.broker.cluster.requests import (
     wanted_topic,
 )
 from quipu.broker.cluster.telling import ClusterListener
-from quipu.broker.quorum.contract import StateMachine
+from quipu.broker.quorum.contract import QuorumView, StateMachine
 from quipu.broker.topic_views import TopicViews
 from quipu.controller import configs, describe, topics
 from quipu.controller.state import ClusterState, Topic
@@ -286,6 +286,11 @@ class Cluster:
         self, alterations: Sequence[configs.Alteration], *, validate_only: bool = False
     ) -> list[configs.AlterAnswer]:
         return await self.changes.alter_configs(alterations, validate_only=validate_only)
+
+    async def describe_quorum(self) -> QuorumView:
+        """Who takes part in the quorum, and how far each is."""
+        await self._quorum.barrier()
+        return self._quorum.describe()
 
     # -- what chains tell
 

@@ -58,6 +58,7 @@ from quipu.wire.messages.k46_list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from quipu.wire.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from quipu.wire.messages.k55_describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from quipu.wire.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from quipu.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
@@ -117,6 +118,7 @@ REQUESTS: Final[dict[int, type[Request]]] = {
         AlterPartitionReassignmentsRequest,
         ListPartitionReassignmentsRequest,
         OffsetDeleteRequest,
+        DescribeQuorumRequest,
         DescribeClusterRequest,
         DescribeProducersRequest,
         UnregisterBrokerRequest,
@@ -160,6 +162,7 @@ RESPONSES: Final[dict[int, type[Response]]] = {
         AlterPartitionReassignmentsResponse,
         ListPartitionReassignmentsResponse,
         OffsetDeleteResponse,
+        DescribeQuorumResponse,
         DescribeClusterResponse,
         DescribeProducersResponse,
         UnregisterBrokerResponse,
