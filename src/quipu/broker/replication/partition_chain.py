@@ -43,6 +43,7 @@ from quipu.model.batch_types import CONFIGURATION
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import Code, Kind, QuipuError
 from quipu.model.ids import NodeId
+from quipu.storage.log import Entry
 
 if TYPE_CHECKING:
     from quipu.broker.replication.replication import Replication
@@ -122,6 +123,8 @@ class PartitionChain:
 
     def tick(self) -> None:
         self.tell(TICK)
+        if self.partition.log.failure is not None and self.partition.is_serving:
+            self._stand()
         self.partition.commits.expire(self._node.monotonic())
 
     @property
@@ -251,19 +254,22 @@ class PartitionChain:
 
     def _send_entries(self, effect: SendEntries) -> None:
         """Read from the log and send; the answer to the core is the next event."""
-        try:
-            entries = self.partition.log.read_entries(effect.start_log, effect.size_max)
-        except QuipuError as error:
-            self._failed(error)
-            entries = []
-        del entries[ENTRIES_MAX:]
+        entries = self._read_entries(effect) if self._node.can_send(effect.to, self) else []
         data = [entry.data for entry in entries]
         if data and self._node.send(
-                effect.to, encode_replicate(*self._key, effect.message, data)):
+                effect.to, encode_replicate(*self._key, effect.message, data), self):
             self._queue.append(Sent(
                 effect.to, effect.message.session, entries[-1].next_log, sum(map(len, data))))
         else:
             self._queue.append(Refused(effect.to))
+
+    def _read_entries(self, effect: SendEntries) -> list[Entry]:
+        try:
+            entries = self.partition.log.read_entries(effect.start_log, effect.size_max)
+        except QuipuError as error:
+            self._failed(error)
+            return []
+        return entries[:ENTRIES_MAX]
 
     def _await_flush(self) -> None:
         """Hear of the next flush, and of those after it while there is something to flush."""

@@ -7,6 +7,8 @@ Invariants
     D3  a tick costs by how many partitions have something to repeat, not by how many there are
     D4  memory is bounded: entries are sent from the log's own files, and not before the peer's
         backlog has room; what waits in an outbox is a small message per partition
+    D5  while a peer takes no more, nothing is read for it; when it does again, partitions have
+        their turn in the order in which they were refused
 
 Not here: one partition (partition_chain.py), the links to other nodes (runtime/peers.py).
 """
@@ -29,7 +31,7 @@ from quipu.runtime.connection import Buffer
 from quipu.runtime.peer_net import PeerKind, PeerNet
 from quipu.runtime.spawn import spawn
 
-TICKS_ALL: Final = 25  # ticks after which quiet partitions get one too
+TICKS_ALL: Final = 25  # within so many ticks, quiet partitions get one too
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +108,8 @@ class Replication:
         self._restless: dict[PartitionChain, None] = {}  # have something to repeat (D3)
         self._touched: dict[PartitionChain, None] = {}  # have appended in this turn
         self._outboxes: dict[NodeId, _Outbox] = {}
+        self._congested: set[NodeId] = set()  # take no entries for now (D5)
+        self._refused: dict[NodeId, dict[PartitionChain, None]] = {}  # who has some for them
         self._turn_is_due = False
         self._listeners: list[LeadershipListener] = []
         self._tick_count = 0
@@ -140,13 +144,13 @@ class Replication:
     def tick(self) -> None:
         """An interval has passed."""
         self._tick_count += 1
-        everyone = self._tick_count % TICKS_ALL == 0
-        for chain in list(self._chains.values() if everyone else self._restless):
-            if everyone and chain.replica is None:
-                continue
+        for chain in list(self._restless):
             chain.tick()
             if chain.is_quiet:
                 self._restless.pop(chain, None)
+        for chain in list(self._chains.values())[self._tick_count % TICKS_ALL :: TICKS_ALL]:
+            if chain.replica is not None and chain not in self._restless:
+                chain.tick()
 
     # -- what this node has a part in
 
@@ -167,6 +171,8 @@ class Replication:
             return
         self._restless.pop(chain, None)
         self._touched.pop(chain, None)
+        for refused in self._refused.values():
+            refused.pop(chain, None)
         if partition.replica_set is not None:
             partition.stand(
                 partition.replica_set, serving=False, leading=False, alone=False, fresh=False)
@@ -199,13 +205,23 @@ class Replication:
             outbox.acks[replaces] = list(buffers)
         self._end_turn_soon()
 
-    def send(self, to: NodeId, buffers: Sequence[Buffer]) -> bool:
-        """Send now; what was posted before leaves first (D2)."""
-        if self._peers is None:
-            return False
+    def can_send(self, to: NodeId, chain: PartitionChain) -> bool:
+        """Is it worth while to read entries for `to`?  If not, `chain` has its turn later."""
+        if self._peers is not None and to not in self._congested:
+            return True
+        self._refused.setdefault(to, {})[chain] = None
+        return False
+
+    def send(self, to: NodeId, buffers: Sequence[Buffer], chain: PartitionChain) -> bool:
+        """Send entries now; what was posted before leaves first (D2)."""
+        assert self._peers is not None
         outbox = self._outboxes.get(to)
         waiting = outbox.take() if outbox is not None else []
-        return self._peers.send(to, PeerKind.CHAIN, [*waiting, *buffers])
+        if self._peers.send(to, PeerKind.CHAIN, [*waiting, *buffers]):
+            return True
+        self._congested.add(to)  # until it is drained, or comes up
+        self._refused.setdefault(to, {})[chain] = None
+        return False
 
     def restless(self, chain: PartitionChain) -> None:
         """Something happened to `chain`: it may have something to repeat with the next tick."""
@@ -267,10 +283,14 @@ class Replication:
             _log.error("node %d sent what is no message of chains: %s", sender, error)
 
     def up(self, node_id: NodeId) -> None:
+        self._congested.discard(node_id)
+        self._refused.pop(node_id, None)
         for chain in self._with(node_id):
             chain.tell(PeerUp(node_id))
 
     def down(self, node_id: NodeId) -> None:
+        self._congested.discard(node_id)
+        self._refused.pop(node_id, None)
         outbox = self._outboxes.get(node_id)
         if outbox is not None:
             outbox.take()
@@ -278,7 +298,12 @@ class Replication:
             chain.tell(PeerDown(node_id))
 
     def drained(self, node_id: NodeId) -> None:
-        for chain in self._with(node_id):
+        self._congested.discard(node_id)
+        refused = self._refused.get(node_id, {})
+        for chain in list(refused):
+            if node_id in self._congested:
+                return
+            del refused[chain]
             chain.tell(Drained(node_id))
 
     def _with(self, node_id: NodeId) -> list[PartitionChain]:
