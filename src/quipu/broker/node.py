@@ -159,6 +159,7 @@ class Node:
         replication.start()
         cluster.follow(partitions)
         self.health.check("chain", lambda: chain_trouble(cluster))
+        replication.watch(groups)
         await groups.start()
         self._tell_strays()
         self._start_tasks()

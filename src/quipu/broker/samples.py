@@ -40,7 +40,7 @@ def lag_samples(broker: Broker) -> Iterator[LagSample]:
     Records that retention has removed are not counted: nobody can read them any more.
     """
     topics = broker.cluster.state.topics_by_id
-    for group_id, entry in list(broker.groups.registry.entries.items()):
+    for group_id, entry in broker.groups.entries():
         for (topic_id, index), committed in list(entry.offsets.items()):
             topic = topics.get(topic_id)
             partition = broker.partitions.find(topic.name, index) if topic is not None else None

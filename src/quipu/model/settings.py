@@ -212,8 +212,9 @@ class BrokerSettings:
 
     # Consumer groups.
     offsets_topic_num_partitions: int = int32(
-        1, "Partitions of the topic that keeps groups and their offsets.", low=1,
-        ignored="a node keeps all of its groups in one partition.")
+        4, "Partitions of the topic that keeps groups and their offsets (Kafka: 50). Counts when "
+        "the topic is created, with the first group; who leads a partition coordinates its groups.",
+        low=1, high=1000)
     offsets_retention_minutes: int = int32(
         10_080, "Offsets of a group without members are kept for this long.", low=1)
     offsets_retention_check_interval_ms: int = int64(

@@ -8,12 +8,14 @@ A snapshot is a list of commands that builds the state from nothing.  It starts 
 own, and counts from the moment when its end is in the log: until then it is ignored, and the
 commands before it are still there.
 
+Where a log has replicas, `Keeper` is how it is written: through whoever knows them.
+
 Invariants
     L1  replay gives every command that was appended and answered, in order: those of the newest
         complete snapshot, then those appended after it
-    L2  `append` returns when the commands are durable; commands of one call are one batch, so a
-        crash keeps all of them or none
-    L3  segments before a snapshot go only after the whole snapshot is durable
+    L2  `append` returns when the commands are kept (durable, or committed where there are
+        replicas); commands of one call are one batch, so a crash keeps all of them or none
+    L3  segments before a snapshot go only after the whole snapshot is kept
     L4  a snapshot counts only if its end agrees with its items in number and checksum
 
 Not here: what the commands mean (controller, groups), the log itself (log).
@@ -22,7 +24,7 @@ Not here: what the commands mean (controller, groups), the log itself (log).
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
@@ -59,22 +61,59 @@ class _Tally(NamedTuple):
         return _Tally(self.item_count + 1, crc32c(value, self.checksum))
 
 
+class Keeper(Protocol):
+    """Who writes to the log, and knows when what was written is safe."""
+
+    def append(self, batch_type: BatchType, records: Sequence[Record], now_ms: int) -> None: ...
+    def roll(self, now_ms: int) -> None: ...
+    async def kept(self) -> None:
+        """Return when everything in the log is kept; raise if it will not be."""
+        ...
+
+
+class LogKeeper:
+    """Of a log without replicas: what is durable is kept."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def append(self, batch_type: BatchType, records: Sequence[Record], now_ms: int) -> None:
+        self._log.append_records(batch_type, records, epoch=EPOCH, now_ms=now_ms)
+
+    def roll(self, now_ms: int) -> None:
+        self._log.roll(now_ms)
+
+    async def kept(self) -> None:
+        await self._log.flush()
+
+
 class StateLog:
     """Commands of one batch type over a log of their own."""
 
-    def __init__(self, log: Log, batch_type: BatchType, clock: Clock) -> None:
+    def __init__(
+        self, log: Log, batch_type: BatchType, clock: Clock, keeper: Keeper | None = None
+    ) -> None:
         if log.failure is not None:
             raise log.failure
         self._log = log
         self._batch_type = batch_type
         self._clock = clock
+        self._keeper = LogKeeper(log) if keeper is None else keeper
         self._pending = 0  # appends that are not durable yet
         self.commands_size = 0  # bytes of commands since the last snapshot: when to make the next
 
     def replay(self, apply: Apply) -> None:
         """Give every command to `apply` (L1)."""
-        start = self._newest_snapshot()
-        if start is None and self._log.segments[0].base_log > 0:
+        for _ in self.replaying(apply):
+            pass
+
+    def replaying(self, apply: Apply) -> Iterator[None]:
+        """The same, batch by batch: for a loop that has other things to do."""
+        start: LogOffset | None = None
+        for found in self._snapshots():
+            start = start if found is None else found
+            yield
+        if start is None and self._begins_late():
             raise CorruptLog(
                 f"{self._log.name}: its first segments are gone and no snapshot is complete; "
                 "restore the directory from a copy, or look at it with `quipu log show`")
@@ -92,6 +131,23 @@ class StateLog:
                         apply(_value(record))
                     elif record.key == END:
                         in_snapshot = False  # a later snapshot is not complete
+            yield
+
+    def _begins_late(self) -> bool:
+        segments = self._log.segments
+        return bool(segments) and segments[0].base_log > 0
+
+    def trimming(self, kept_end: LogOffset) -> Iterator[None]:
+        """Drop the segments before the newest snapshot of another writer, batch by batch.
+
+        Only what is kept counts: everything below `kept_end` is.
+        """
+        start: LogOffset | None = None
+        for found in self._snapshots(kept_end):
+            start = start if found is None else found
+            yield
+        if start is not None:
+            self._log.drop_segments_before(start)
 
     async def append(self, commands: Sequence[bytes]) -> None:
         """Append commands as one batch; returns when they are durable (L2)."""
@@ -100,7 +156,7 @@ class StateLog:
         self.commands_size += size
         self._pending += 1
         try:
-            await self._log.flush()
+            await self._keeper.kept()
         finally:
             self._pending -= 1
 
@@ -110,11 +166,11 @@ class StateLog:
         The state must be that of all commands appended so far: no append may be under way.
         """
         assert self._pending == 0, f"{self._log.name}: snapshot while commands are appended"
-        self._log.roll(self._clock.now_ms())
+        self._keeper.roll(self._clock.now_ms())
         start = self._log.log_end
         self._write_snapshot(commands)
         self.commands_size = 0
-        await self._log.flush()
+        await self._keeper.kept()
         removed = self._log.drop_segments_before(start)  # L3
         _log.info("%s: snapshot at log offset %d, %d segments removed",
                   self._log.name, start, removed)
@@ -136,31 +192,31 @@ class StateLog:
     def _append(self, batch_type: BatchType, pairs: Sequence[tuple[bytes | None, bytes]]) -> int:
         now_ms = self._clock.now_ms()
         records = [Record(key, value, (), now_ms) for key, value in pairs]
-        self._log.append_records(batch_type, records, epoch=EPOCH, now_ms=now_ms)
+        self._keeper.append(batch_type, records, now_ms)
         return sum(len(value) for _, value in pairs)
 
     # -- reading
 
-    def _newest_snapshot(self) -> LogOffset | None:
-        """Where the newest complete snapshot begins (L4)."""
-        newest: LogOffset | None = None
+    def _snapshots(self, end: LogOffset | None = None) -> Iterator[LogOffset | None]:
+        """Where each complete snapshot below `end` begins (L4); None for a batch that ends none."""
         begun: LogOffset | None = None
         tally = _Tally()
         for batch in self._log.read_stored():
+            if end is not None and batch.header.next_log_offset > end:
+                return
             if batch.header.batch_type == self._batch_type:
                 begun = None  # commands follow a snapshot that has no end: its writer died
-            if batch.header.batch_type != SNAPSHOT:
-                continue
-            for record in _records(batch):
+            found: LogOffset | None = None
+            for record in _records(batch) if batch.header.batch_type == SNAPSHOT else ():
                 if record.key == BEGIN:
                     begun, tally = LogOffset(batch.header.log_offset), _Tally()
                 elif record.key == ITEM:
                     tally = tally.with_item(_value(record))
                 elif record.key == END and begun is not None:
                     if _value(record) == _END_VALUE.pack(*tally):
-                        newest = begun
+                        found = begun
                     begun = None
-        return newest
+            yield found
 
 
 def _records(batch: StoredBatch) -> Iterator[Record]:

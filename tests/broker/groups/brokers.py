@@ -1,15 +1,17 @@
 """A broker's group side on a log in memory, in virtual time, and clients that ask it in bytes."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 from quipu.broker.context import Broker
 from quipu.broker.groups import Groups
 from quipu.broker.groups.group_log import CommandLog
 from quipu.broker.groups.registry import Registry
+from quipu.broker.groups.shard import Shard
+from quipu.broker.groups.shard_log import LedPartition
 from quipu.broker.handlers import (
     k08_offset_commit,
     k09_offset_fetch,
@@ -19,8 +21,9 @@ from quipu.broker.handlers import (
     k14_sync_group,
 )
 from quipu.controller.topics import NewTopic
-from quipu.model.ids import NodeId
+from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import BrokerSettings
+from quipu.model.topics import CONSUMER_OFFSETS
 from quipu.runtime.clock import ManualClock
 from quipu.runtime.rng import SeededRng
 from quipu.wire.messages.k08_offset_commit import (
@@ -45,11 +48,26 @@ SETTINGS = BrokerSettings(group_initial_rebalance_delay_ms=0)
 LATEST = {8: 9, 9: 9, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 42: 2, 47: 0}
 
 
+class GroupMemoryLog(MemoryLog):
+    """As a shard asks its log."""
+
+    async def load(self, apply: Callable[[bytes], None]) -> None:
+        self.replay(apply)
+
+    def close(self) -> None:
+        """What is written after that is a bug."""
+        self.before_append = refuse
+
+
+async def refuse() -> None:
+    raise AssertionError("written by one who does not lead")
+
+
 @dataclass(kw_only=True)
 class GroupBroker(ABroker):
     """As much of a broker as the handlers of groups use."""
 
-    log: CommandLog = field(default_factory=MemoryLog)
+    log: CommandLog = field(default_factory=GroupMemoryLog)
     clock: ManualClock = field(default_factory=ManualClock)
     rng: SeededRng = field(default_factory=lambda: SeededRng(1))
     host: str = "kafka.test"
@@ -60,19 +78,22 @@ class GroupBroker(ABroker):
     def node_id(self) -> NodeId:
         return self.cluster.node_id
 
-    async def open_log(self) -> CommandLog:
-        await self.cluster.ensure_internal_topic("__consumer_offsets", 1)
-        return self.log
+    @property
+    def shard(self) -> Shard:
+        """The only one there is."""
+        return self.groups._led[0].shard
 
     async def start(self) -> None:
         """Start, or start again after a crash, with what the log holds."""
-        self.groups = Groups(cast("Broker", self), self.open_log)
+        await self.cluster.ensure_internal_topic(CONSUMER_OFFSETS, 1)
+        self.groups = Groups(cast("Broker", self), lambda _: self.log)
+        self.groups.leading_began(cast("LedPartition", SimpleNamespace(
+            topic_partition=TopicPartition(CONSUMER_OFFSETS, 0), is_current=True)))
         await self.groups.start()
 
     async def restart(self) -> None:
         """Crash: nothing is stopped or answered; what the log holds is what is left."""
-        crashed, crashed.unavailable = self.groups, self.groups.unavailable
-        for timer in crashed._timers.values():
+        for timer in self.shard._timers.values():
             timer.cancel()
         await self.start()
 
@@ -82,17 +103,18 @@ class GroupBroker(ABroker):
 
     async def pass_ms(self, passed_ms: int) -> None:
         """Let time pass; groups are looked at as their timers would do."""
-        end = self.groups.now() + passed_ms
+        shard = self.shard
+        end = shard.now() + passed_ms
         while due := self._due(end):
             deadline, group_id = min(due)
-            self.clock.advance_ms(max(0, deadline - self.groups.now()))
-            self.groups.tick(self.groups.registry.entries[group_id])
+            self.clock.advance_ms(max(0, deadline - shard.now()))
+            shard.tick(shard.registry.entries[group_id])
             await settle()
-        self.clock.advance_ms(end - self.groups.now())
+        self.clock.advance_ms(end - shard.now())
 
     def _due(self, end: int) -> list[tuple[int, str]]:
         deadlines = [
-            (entry.group.deadline(), name) for name, entry in self.groups.registry.entries.items()]
+            (entry.group.deadline(), name) for name, entry in self.shard.registry.entries.items()]
         return [(at, name) for at, name in deadlines if at is not None and at <= end]
 
 
@@ -100,7 +122,7 @@ async def a_group_broker(
     *topics: str, settings: BrokerSettings = SETTINGS, log: CommandLog | None = None
 ) -> GroupBroker:
     """A broker with topics of two partitions each."""
-    broker = GroupBroker(cluster=await a_cluster(settings), log=log or MemoryLog())
+    broker = GroupBroker(cluster=await a_cluster(settings), log=log or GroupMemoryLog())
     broker.cluster.follow(broker.partitions)
     await broker.cluster.create_topics([NewTopic(name, 2) for name in topics or ("t",)])
     await broker.start()

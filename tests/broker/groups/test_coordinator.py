@@ -1,6 +1,7 @@
 """The driver of groups: durable before told, nobody forgotten, all there after a crash."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,11 @@ from quipu.storage.log import Log
 from quipu.storage.place import Place
 from quipu.storage.state_log import StateLog
 from quipu.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.broker.clusters import MemoryLog
 from tests.broker.groups.brokers import (
     SETTINGS,
     Client,
     GroupBroker,
+    GroupMemoryLog,
     a_group_broker,
     begun,
     kept,
@@ -34,7 +35,7 @@ from tests.broker.groups.brokers import (
 )
 
 
-class SlowLog(MemoryLog):
+class SlowLog(GroupMemoryLog):
     """A log whose disk takes its time, or fails."""
 
     def __init__(self) -> None:
@@ -56,11 +57,11 @@ def test_a_stable_group_goes_on_after_a_crash() -> None:
         broker = await a_group_broker()
         first, second = await two_members(broker)
         assert await first.commit(42) == Code.NONE
-        before = kept(broker.groups.registry)
+        before = kept(broker.shard.registry)
         broker.clock.advance_ms(3_600_000)  # the node is away for longer than any session
         await broker.restart()
 
-        assert kept(broker.groups.registry) == before
+        assert kept(broker.shard.registry) == before
         assert [await first.heartbeat(), await second.heartbeat()] == [Code.NONE, Code.NONE]
         assert (await second.sync()).assignment == second.member_id.encode()
         assert await first.committed() == 42
@@ -177,7 +178,7 @@ def test_whoever_is_parked_is_sent_away_when_the_node_stops() -> None:
         assert (await syncing).error_code == Code.COORDINATOR_NOT_AVAILABLE
         assert await first.heartbeat() == Code.COORDINATOR_NOT_AVAILABLE
         assert await second.commit(1) == Code.COORDINATOR_NOT_AVAILABLE
-        assert not broker.groups._timers
+        assert not broker.shard._timers
 
     asyncio.run(run())
 
@@ -189,7 +190,7 @@ def test_a_real_timer_ends_a_session() -> None:
         client = Client(broker)
         await client.enter()
         broker.clock.advance_ms(9_990)
-        broker.groups._arm(broker.groups.registry.entries["g"])
+        broker.shard._arm(broker.shard.registry.entries["g"])
         broker.clock.advance_ms(10)
         await asyncio.sleep(0.05)
 
@@ -245,16 +246,16 @@ def test_groups_and_offsets_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_snapshots_keep_the_log_bounded_and_lose_nothing() -> None:
     """T7, K3: whatever was acknowledged is in the snapshot or after it."""
     async def run() -> None:
-        log = MemoryLog()
+        log = GroupMemoryLog()
         broker = await a_group_broker(log=log)
-        broker.groups.log._snapshot_size = 2_000
+        broker.shard.log._snapshot_size = 2_000
         client, _ = await two_members(broker)
         for offset in range(100):
             assert await client.commit(offset) == Code.NONE
-            replayed = registry.Registry(broker.groups.registry.limits)
+            replayed = registry.Registry(broker.shard.registry.limits)
             log.replay(lambda data, into=replayed: into.apply(
-                decode_record(data), broker.groups.now()))
-            assert kept(replayed) == kept(broker.groups.registry)
+                decode_record(data), broker.shard.now()))
+            assert kept(replayed) == kept(broker.shard.registry)
 
         assert log.snapshots > 2
         assert sum(map(len, log.commands)) < 5_000
@@ -263,24 +264,34 @@ def test_snapshots_keep_the_log_bounded_and_lose_nothing() -> None:
     asyncio.run(run())
 
 
-def state_log(path: Path) -> StateLog:
+class RealLog(StateLog):
+    """A state log, as a shard asks for it."""
+
+    async def load(self, apply: Callable[[bytes], None]) -> None:
+        self.replay(apply)
+
+    def close(self) -> None:
+        """Nobody else writes it."""
+
+
+def state_log(path: Path) -> RealLog:
     place = Place(disk=RealDisk(), directory=str(path), name="__consumer_offsets-0")
-    return StateLog(Log(place, LogConfig(), now_ms=0), GROUP, ManualClock())
+    return RealLog(Log(place, LogConfig(), now_ms=0), GROUP, ManualClock())
 
 
 def test_groups_survive_on_a_real_log(tmp_path: Path) -> None:
     """T4, T7: batches of type GROUP in a storage log; after a crash the groups are as they were."""
     async def run() -> None:
         broker = await a_group_broker(log=state_log(tmp_path))
-        broker.groups.log._snapshot_size = 4_000
+        broker.shard.log._snapshot_size = 4_000
         client, _ = await two_members(broker)
         for offset in range(200):
             assert await client.commit(offset, metadata="x" * 50) == Code.NONE
-        before = kept(broker.groups.registry)
+        before = kept(broker.shard.registry)
         broker.log = state_log(tmp_path)  # nothing was closed
         await broker.restart()
 
-        assert kept(broker.groups.registry) == before
+        assert kept(broker.shard.registry) == before
         assert await client.heartbeat() == Code.NONE
         assert await client.committed() == 199
         await broker.groups.stop()
@@ -291,7 +302,7 @@ def test_groups_survive_on_a_real_log(tmp_path: Path) -> None:
 def test_a_log_of_a_newer_program_keeps_groups_from_being_served() -> None:
     """K8: nothing is guessed; everything else of the node works, and clients may retry."""
     async def run() -> None:
-        log = MemoryLog()
+        log = GroupMemoryLog()
         broker = await a_group_broker(log=log)
         assert await Client(broker).commit(1) == Code.NONE
         log.commands.append(b"\xee\x00")
@@ -317,26 +328,26 @@ def test_replay_gives_the_state_that_was(steps: list[tuple[str, int]]) -> None:
 
 async def replayed(steps: list[tuple[str, int]]) -> None:
     broker = await a_group_broker("t", "u")
-    broker.groups.log._snapshot_size = 1_000
+    broker.shard.log._snapshot_size = 1_000
     clients = [Client(broker, f"g{index % 2}", topics=("tu"[index % 2],)) for index in range(4)]
     tasks = [await begun(step(broker, clients[index], what)) for what, index in steps]
     await settle()
     parked = [task for task in tasks if not task.done()]
     told = {
         name: (entry.group.generation, dict(entry.offsets))
-        for name, entry in broker.groups.registry.entries.items()
+        for name, entry in broker.shard.registry.entries.items()
         if entry.offsets or entry.group.generation}
     log = broker.log
-    assert isinstance(log, MemoryLog)
+    assert isinstance(log, GroupMemoryLog)
     await broker.restart()
     for task in parked:
         task.cancel()
 
-    again = broker.groups.registry.entries
+    again = broker.shard.registry.entries
     assert {name: (e.group.generation, dict(e.offsets)) for name, e in again.items()} == told
     for client in clients:
         code = await client.heartbeat()
-        group = broker.groups.find(client.group_id)
+        group = broker.shard.find(client.group_id)
         if group is not None and client.member_id in group.members:
             assert code in (Code.NONE, Code.ILLEGAL_GENERATION), code
     await broker.groups.stop()
@@ -360,4 +371,4 @@ async def step(broker: GroupBroker, client: Client, what: str) -> None:
             await broker.cluster.delete_topics([("u", ZERO_UUID)])
         case _:
             broker.clock.advance_ms(SETTINGS.offsets_retention_minutes * 60_000)
-            broker.groups.expire_offsets()
+            broker.shard.expire_offsets()

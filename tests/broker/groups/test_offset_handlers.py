@@ -164,11 +164,11 @@ def test_a_retention_time_of_any_size_is_kept() -> None:
     """K8: v2-4 may ask for longer than time lasts."""
     async def test(broker: GroupBroker) -> None:
         assert await commit(broker, 3, retention_time=(1 << 63) - 1) == Code.NONE
-        broker.groups.expire_offsets()
+        broker.shard.expire_offsets()
         assert await Client(broker).committed() == 5
         assert await commit(broker, 3, retention_time=10) == Code.NONE
         broker.clock.advance_ms(10)
-        broker.groups.expire_offsets()
+        broker.shard.expire_offsets()
         assert await Client(broker).committed() == -1
 
     run(test)
@@ -182,16 +182,16 @@ def test_offsets_of_a_group_that_was_left_expire() -> None:
         await client.commit(5)
         week_ms = broker.settings.offsets_retention_minutes * 60_000
         broker.clock.advance_ms(week_ms)
-        broker.groups.expire_offsets()
+        broker.shard.expire_offsets()
         assert await client.committed() == 5
         assert await client.leave() == Code.NONE
         broker.clock.advance_ms(week_ms - 1)
-        broker.groups.expire_offsets()
+        broker.shard.expire_offsets()
         assert await client.committed() == 5
         broker.clock.advance_ms(1)
-        broker.groups.expire_offsets()
+        broker.shard.expire_offsets()
         assert broker.groups.all() == []
-        await broker.groups.log.drained()
+        await broker.shard.log.drained()
         await broker.restart()
         assert broker.groups.all() == []
 

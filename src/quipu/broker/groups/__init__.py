@@ -2,9 +2,11 @@
 
     group         one classic group as a state machine: events in, effects out
     states        its life as a table;  events, members, restore: its other parts
-    registry      all groups and their offsets: the state that the group log keeps
+    registry      groups and their offsets: the state that a shard's log keeps
     records       what is written to that log;  group_log: the one who writes it
-    coordinator   the driver: parks requests, arms timers, keeps records
+    shard         the driver of one partition's groups: parks requests, arms timers, keeps records
+    shard_log     its log, while this node leads the partition
+    coordinator   all shards of this node, and who has the others
     offsets       committed offsets
 
 Start with `group`.  Not here: the messages (handlers/), the log (storage/state_log).

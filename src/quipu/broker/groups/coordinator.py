@@ -1,134 +1,127 @@
-"""The driver of all groups of this node: requests in, futures parked, timers armed, records kept.
+"""All groups of this node: one shard per partition of `__consumer_offsets` that it leads.
 
-    request -> event -> Group.handle -> effects -> group log -> answer
+A group belongs to the partition that its name falls on, and its coordinator is whoever leads that
+partition.  The topic is created when somebody first looks for a coordinator.
 
 Invariants
-    D1  an answer that comes after a Persist waits until that is durable; if it cannot be made
-        durable the answer is COORDINATOR_NOT_AVAILABLE, and the group rebalances
-    D2  every parked request is answered, at the latest when the node stops
-    D3  a group's timer is armed for its deadline or earlier, never later
+    Y1  a shard is here from the moment when this node leads its partition to the one when it does
+        not; if it leads again, that is another shard, which reads the log anew
+    Y2  nothing is told about groups by a node whose lease has ended: another may lead already
+    Y3  a replica that does not lead drops what the leader's snapshots have made superfluous
 
-Groups and offsets are kept in partition 0 of `__consumer_offsets`, which is created when it is
-first needed.  Its records are of batch type GROUP: clients that fetch it see an empty topic.
-
-Not here: what a group does (group.py), the messages (handlers/), offsets (offsets.py).
+Not here: what a shard does (shard.py), its log (shard_log.py), the messages (handlers/).
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quipu.broker.groups import offsets
-from quipu.broker.groups.events import (
-    Answer,
-    Effect,
-    GroupImage,
-    Heard,
-    Heartbeat,
-    Join,
-    Joined,
-    Leave,
-    Leaver,
-    Left,
-    MonotonicMs,
-    Persist,
-    PersistFailed,
-    Reply,
-    Sync,
-    Synced,
-    Tick,
-    Ticket,
-)
-from quipu.broker.groups.group import Group, GroupLimits
-from quipu.broker.groups.group_log import CommandLog, GroupLog
-from quipu.broker.groups.records import (
-    GroupDeleted,
-    Record,
-    decode_record,
-    encode_record,
-    record_of,
-)
-from quipu.broker.groups.registry import Entry, Registry
-from quipu.broker.groups.states import State
+from quipu.broker.groups.events import Heartbeat, Join, Joined, Leaver, Sync, Synced, Ticket
+from quipu.broker.groups.group import Group
+from quipu.broker.groups.group_log import CommandLog
+from quipu.broker.groups.registry import Committed, Entry, OffsetKey
+from quipu.broker.groups.shard import Shard
+from quipu.broker.groups.shard_log import BATCHES_PER_TURN, LedPartition, ShardLog
 from quipu.model.batch_types import GROUP
 from quipu.model.errors import Code, QuipuError
+from quipu.model.ids import NO_NODE, NodeId
 from quipu.model.topics import CONSUMER_OFFSETS
+from quipu.runtime.spawn import spawn
 from quipu.storage.state_log import StateLog
 
 if TYPE_CHECKING:  # it holds the groups too
     from quipu.broker.context import Broker
+    from quipu.broker.partition import Partition
     from quipu.controller.state import Topic
 
 _log = logging.getLogger(__name__)
 
-NAME_LENGTH_MAX: Final = 200  # of a client's name as part of its member id
-MINUTE_MS: Final = 60_000
+LOAD_SECONDS_MAX: Final = 1.0  # that someone who looks for a coordinator is kept waiting
 # Nothing of the group log is deleted by age or size: snapshots keep it bounded.
 LOG_SETTINGS: Final = (("cleanup.policy", "compact"),)
+_HASH_MASK: Final = 0xFFFF_FFFF
+
+OpenLog = Callable[[LedPartition], CommandLog]
+
+
+def shard_number(group_id: str, count_: int) -> int:
+    """The partition of a group, as Kafka finds it: by Java's hash of its name."""
+    code = 0
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        code = (31 * code + (units[position] << 8) + units[position + 1]) & _HASH_MASK
+    if code >= 1 << 31:
+        code = 0 if code == 1 << 31 else (1 << 32) - code  # the least number has no opposite
+    return code % count_
+
+
+class Coordinator(NamedTuple):
+    """Who coordinates a group."""
+
+    node_id: NodeId
+    host: str
+    port: int
+
+
+class _Led(NamedTuple):
+    partition: LedPartition
+    shard: Shard
 
 
 class Groups:
-    """All groups that this node coordinates."""
+    """All groups that this node coordinates; tells who coordinates the others."""
 
-    def __init__(
-        self, broker: "Broker", open_log: Callable[[], Awaitable[CommandLog]] | None = None
-    ) -> None:
+    def __init__(self, broker: "Broker", open_log: OpenLog | None = None) -> None:
         self._broker = broker
-        settings = broker.settings
-        self.registry = Registry(GroupLimits(
-            initial_delay_ms=settings.group_initial_rebalance_delay_ms,
-            member_count_max=settings.group_max_size))
-        self.log = GroupLog(
-            open_log or self._open_log, lambda: map(encode_record, self.registry.records()))
-        self.unavailable = Code.COORDINATOR_LOAD_IN_PROGRESS  # NONE while groups are served
+        self._open_log = open_log or (lambda partition: ShardLog(partition, broker.clock))
+        self._led: dict[int, _Led] = {}  # by partition
         self._tickets = count(1)
-        self._parked: dict[Ticket, tuple[asyncio.Future[Answer], Answer]] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._sweeper: tuple[asyncio.TimerHandle, ...] = ()
+        self._is_stopped = False
+        self._sweeper: asyncio.TimerHandle | None = None
 
     # -- life
 
     async def start(self) -> None:
-        """Take up the groups of the last run.  If they cannot be read, everything else works."""
-        cluster = self._broker.cluster
-        if CONSUMER_OFFSETS in cluster.state.topics:
-            now = self.now()
-            try:
-                await self.log.open(lambda data: self.registry.apply(decode_record(data), now))
-            except QuipuError:
-                _log.exception("groups cannot be read, and are not served")
-                self.unavailable = Code.COORDINATOR_NOT_AVAILABLE
-                return
-        self.unavailable = Code.NONE
-        for entry in self.registry.entries.values():
-            for key in [key for key in entry.offsets if key[0] not in cluster.state.topics_by_id]:
-                del entry.offsets[key]  # their topic was deleted
-            self._arm(entry)
-        cluster.follow(self)
+        """Take up the groups of partitions that this node leads already."""
+        self._broker.cluster.follow(self)
         self._sweep_later()
+        for led in list(self._led.values()):
+            await led.shard.loaded()
 
     async def stop(self) -> None:
-        """Send everybody who is parked to look for a coordinator, and finish writing (D2)."""
-        self.unavailable = Code.COORDINATOR_NOT_AVAILABLE
-        for timer in [*self._timers.values(), *self._sweeper]:
-            timer.cancel()
-        self._timers.clear()
-        for ticket, (_, refusal) in list(self._parked.items()):
-            self._answer(Reply(ticket, refusal))
-        await self.log.drained()
+        """Send everybody who waits to look for a coordinator, and finish writing."""
+        self._is_stopped = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for led in list(self._led.values()):
+            led.shard.end(Code.COORDINATOR_NOT_AVAILABLE)
+        for led in list(self._led.values()):
+            await led.shard.log.drained()
 
-    async def _open_log(self) -> CommandLog:
-        broker = self._broker
-        await broker.cluster.ensure_internal_topic(CONSUMER_OFFSETS, 1, LOG_SETTINGS)
-        partition = broker.partitions.find(CONSUMER_OFFSETS, 0)
-        assert partition is not None, "a topic that exists has its first partition"
-        return StateLog(partition.log, GROUP, broker.clock)
+    # -- what the chains tell
 
-    def now(self) -> MonotonicMs:
-        return MonotonicMs(int(self._broker.clock.monotonic() * 1000))
+    def leading_began(self, partition: LedPartition) -> None:
+        """This node leads `partition`: if groups are in it, load them (Y1)."""
+        topic, number = partition.topic_partition
+        if topic != CONSUMER_OFFSETS or self._is_stopped:
+            return
+        assert number not in self._led, partition.topic_partition
+        try:
+            shard = Shard(self._broker, self._open_log(partition), self.ticket)
+        except QuipuError as error:
+            _log.error("%s: groups cannot be read: %s", partition.topic_partition, error)
+            return
+        self._led[number] = _Led(partition, shard)
+        shard.start()
+
+    def leading_ended(self, partition: LedPartition) -> None:
+        """Another node leads it, or will."""
+        topic, number = partition.topic_partition
+        if topic == CONSUMER_OFFSETS and (led := self._led.pop(number, None)) is not None:
+            led.shard.close()
 
     # -- what the cluster tells
 
@@ -141,205 +134,146 @@ class Groups:
     def on_config_changed(self, topic: "Topic") -> None:
         """Groups have no use for a topic's settings."""
 
+    def on_replicas_changed(self, topic: "Topic") -> None:
+        """The chains tell what this node leads."""
+
+    def on_brokers_changed(self) -> None:
+        """Coordinators are looked up when somebody asks."""
+
     def on_topic_deleted(self, topic: "Topic") -> None:
-        self.registry.forget_topic(topic.topic_id)
+        for led in self._led.values():
+            led.shard.registry.forget_topic(topic.topic_id)
 
-    # -- membership
+    # -- whose group it is
 
-    async def join(self, group_id: str, join: Join) -> Joined:
-        """Be part of the next generation; returns when it begins."""
-        settings = self._broker.settings
-        shortest = settings.group_min_session_timeout_ms
-        if self.unavailable is not Code.NONE:
-            return Joined(self.unavailable, join.member_id)
-        if not group_id:
-            return Joined(Code.INVALID_GROUP_ID, join.member_id)
-        if not shortest <= join.session_timeout_ms <= settings.group_max_session_timeout_ms:
-            return Joined(Code.INVALID_SESSION_TIMEOUT, join.member_id)
-        entry = self.registry.entries.get(group_id)
-        if entry is None and join.member_id:
-            return Joined(Code.UNKNOWN_MEMBER_ID, join.member_id)
-        if entry is None:
-            entry = self.create(group_id)
-        if entry is None:
-            return Joined(Code.POLICY_VIOLATION, join.member_id)
-        join = join._replace(new_member_id=self._member_id(join))
-        refusal = Joined(Code.COORDINATOR_NOT_AVAILABLE, join.member_id)
-        answer = await self._ask(entry, join, refusal)
-        assert isinstance(answer, Joined)
-        return answer
+    async def find_coordinator(self, group_id: str) -> Coordinator | None:
+        """Who coordinates a group; None if nobody does now.  Makes the topic if there is none."""
+        broker = self._broker
+        topic = await broker.cluster.ensure_internal_topic(
+            CONSUMER_OFFSETS, broker.settings.offsets_topic_num_partitions, LOG_SETTINGS)
+        number = shard_number(group_id, len(topic.partitions))
+        leader = topic.partitions[number].leader
+        known = broker.cluster.state.brokers.get(leader)
+        if leader == NO_NODE or known is None:
+            return None
+        if leader == broker.node_id:
+            if self._is_stopped:
+                return None
+            await self._ready(number)
+        return Coordinator(leader, known.host, known.port)
 
-    async def sync(self, group_id: str, sync: Sync) -> Synced:
-        """Get what is one's own; returns when the leader has decided."""
-        entry, code = self._find(group_id)
-        if entry is None:
-            return Synced(code)
-        answer = await self._ask(entry, sync, Synced(Code.COORDINATOR_NOT_AVAILABLE))
-        assert isinstance(answer, Synced)
-        return answer
+    async def _ready(self, number: int) -> None:
+        """Wait a little for a shard that has only just begun."""
+        led = self._led.get(number)
+        if led is not None:
+            await led.shard.loaded(LOAD_SECONDS_MAX)
 
-    def heartbeat(self, group_id: str, heartbeat: Heartbeat) -> Code:
-        """Say that a member is alive, and hear whether it has to join anew."""
-        entry, code = self._find(group_id)
-        if entry is None:
-            return code
-        (effect,) = entry.group.handle(heartbeat, self.now())
-        assert isinstance(effect, Reply)
-        assert isinstance(effect.answer, Heard)
-        return effect.answer.code
+    def shard_of(self, group_id: str) -> tuple[Shard | None, Code]:
+        """The shard that serves a group, or what to answer instead (Y2)."""
+        if self._is_stopped:
+            return None, Code.COORDINATOR_NOT_AVAILABLE
+        topic = self._broker.cluster.state.topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            return None, Code.NOT_COORDINATOR
+        led = self._led.get(shard_number(group_id, len(topic.partitions)))
+        if led is None or not led.partition.is_current:
+            return None, Code.NOT_COORDINATOR
+        if led.shard.unavailable is not Code.NONE:
+            return None, led.shard.unavailable
+        return led.shard, Code.NONE
 
-    async def leave(self, group_id: str, leavers: tuple[Leaver, ...]) -> tuple[Code, ...]:
-        """Take members out; one code for each."""
-        entry, code = self._find(group_id)
-        if entry is None:
-            return (code,) * len(leavers)
-        refusal = Left((Code.COORDINATOR_NOT_AVAILABLE,) * len(leavers))
-        answer = await self._ask(entry, Leave(self.ticket(), leavers), refusal)
-        assert isinstance(answer, Left)
-        return answer.codes
+    @property
+    def unavailable(self) -> Code:
+        """Why this node cannot tell of all groups that are its own; NONE if it can."""
+        if self._is_stopped:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        codes = {led.shard.unavailable for led in self._led.values()} - {Code.NONE}
+        return min(codes, default=Code.NONE)
 
-    async def delete(self, group_id: str) -> Code:
-        """Forget a group without members, and its offsets."""
-        if self.unavailable is not Code.NONE:
-            return self.unavailable
-        entry = self.registry.entries.get(group_id)
-        if entry is None:
-            return Code.GROUP_ID_NOT_FOUND
-        if entry.group.state is not State.EMPTY:
-            return Code.NON_EMPTY_GROUP
-        self.forget(entry)
-        return await self.keep(GroupDeleted(group_id=group_id))
+    def shards(self) -> list[Shard]:
+        """Those that are served."""
+        return [led.shard for led in self._led.values()
+                if led.shard.unavailable is Code.NONE and led.partition.is_current]
 
-    # -- for handlers and offsets
+    def all(self) -> list[Group]:
+        return [group for shard in self.shards() for group in shard.all()]
+
+    def entries(self) -> Iterator[tuple[str, Entry]]:
+        """Every group with its offsets; they may come and go meanwhile."""
+        for shard in self.shards():
+            yield from list(shard.registry.entries.items())
+
+    # -- for handlers
 
     def ticket(self) -> Ticket:
         return Ticket(next(self._tickets))
 
-    def all(self) -> list[Group]:
-        return [entry.group for entry in self.registry.entries.values()]
+    async def join(self, group_id: str, join: Join) -> Joined:
+        """Be part of the next generation; returns when it begins."""
+        shard, code = self.shard_of(group_id)
+        if shard is None:
+            return Joined(code, join.member_id)
+        return await shard.join(group_id, join)
 
-    def find(self, group_id: str) -> Group | None:
-        entry = self.registry.entries.get(group_id)
-        return entry.group if entry is not None else None
+    async def sync(self, group_id: str, sync: Sync) -> Synced:
+        """Get what is one's own; returns when the leader has decided."""
+        shard, code = self.shard_of(group_id)
+        return Synced(code) if shard is None else await shard.sync(group_id, sync)
 
-    def create(self, group_id: str) -> Entry | None:
-        """A new group, or None, with a line in the log, if there are too many."""
-        entry = self.registry.create(group_id, self._broker.clock.now_ms())
-        if entry is None:
-            _log.warning("group %r refused: there are %d groups, the most that a node serves; "
-                         "delete some", group_id[:100], len(self.registry.entries))
-        return entry
+    def heartbeat(self, group_id: str, heartbeat: Heartbeat) -> Code:
+        """Say that a member is alive, and hear whether it has to join anew."""
+        shard, code = self.shard_of(group_id)
+        return code if shard is None else shard.heartbeat(group_id, heartbeat)
 
-    def forget(self, entry: Entry) -> None:
-        """Let go of a group that has no members."""
-        entry.group.kill()
-        del self.registry.entries[entry.group.group_id]
-        self._arm(entry)
+    async def leave(self, group_id: str, leavers: tuple[Leaver, ...]) -> tuple[Code, ...]:
+        """Take members out; one code for each."""
+        shard, code = self.shard_of(group_id)
+        if shard is None:
+            return (code,) * len(leavers)
+        return await shard.leave(group_id, leavers)
 
-    async def keep(self, record: Record, apply: Callable[[], None] = lambda: None) -> Code:
-        """Make `record` durable, then apply it, in the order of the log; E3."""
-        done: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
+    async def delete(self, group_id: str) -> Code:
+        """Forget a group without members, and its offsets."""
+        shard, code = self.shard_of(group_id)
+        return code if shard is None else await shard.delete(group_id)
 
-        def kept(error: Exception | None) -> None:
-            if error is None:
-                apply()  # now: the next thing that happens may be a snapshot
-            if not done.done():  # who asked may be gone
-                done.set_result(Code.COORDINATOR_NOT_AVAILABLE if error else Code.NONE)
+    async def commit(
+        self, sender: offsets.Sender, wanted: Mapping[OffsetKey, Committed], *, no_group: Code
+    ) -> Code:
+        """Keep offsets; `no_group` is the answer to a member of a group that does not exist."""
+        shard, code = self.shard_of(sender.group_id)
+        if shard is None:
+            return code
+        return await offsets.commit(shard, sender, wanted, no_group=no_group)
 
-        self.log.append([encode_record(record)], kept)
-        return await done
-
-    # -- events and effects
-
-    def _find(self, group_id: str) -> tuple[Entry | None, Code]:
-        """The group of a member's request, or what to answer instead."""
-        if self.unavailable is not Code.NONE:
-            return None, self.unavailable
-        if not group_id:
-            return None, Code.INVALID_GROUP_ID
-        return self.registry.entries.get(group_id), Code.UNKNOWN_MEMBER_ID
-
-    def _member_id(self, join: Join) -> str:
-        name = join.instance_id if join.instance_id is not None else join.client_id
-        return f"{name[:NAME_LENGTH_MAX]}-{self._broker.rng.uuid()}"
-
-    async def _ask(self, entry: Entry, event: Join | Sync | Leave, refusal: Answer) -> Answer:
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._parked[event.ticket] = (future, refusal)
-        self._perform(entry, entry.group.handle(event, self.now()))
-        return await future
-
-    def _perform(self, entry: Entry, effects: list[Effect]) -> None:
-        """Carry out effects in order; what follows a Persist waits for it (D1)."""
-        images: list[GroupImage] = []
-        later: list[Reply] = []
-        for effect in effects:
-            if isinstance(effect, Persist):
-                images.append(effect.image)
-            elif images:
-                later.append(effect)
-            else:
-                self._answer(effect)
-        if images:
-            now_ms = self._broker.clock.now_ms()
-            entry.empty_since_ms = now_ms
-            commands = [encode_record(record_of(image, now_ms)) for image in images]
-            self.log.append(commands, partial(self._persisted, entry, later))
-        if entry.is_blank and entry.group.generation == 0:
-            self.forget(entry)  # nobody came, and nothing is known of it
-        else:
-            self._arm(entry)
-
-    def _persisted(self, entry: Entry, replies: list[Reply], error: Exception | None) -> None:
-        for ticket, answer in replies:
-            if error is not None and ticket in self._parked:
-                self._answer(Reply(ticket, self._parked[ticket][1]))
-            else:
-                self._answer(Reply(ticket, answer))
-        if error is not None and entry.group.state is not State.DEAD:
-            self._perform(entry, entry.group.handle(PersistFailed(), self.now()))
-
-    def _answer(self, reply: Reply) -> None:
-        parked = self._parked.pop(reply.ticket, None)
-        if parked is not None and not parked[0].done():  # who asked may be gone
-            parked[0].set_result(reply.answer)
-
-    # -- time
-
-    def _arm(self, entry: Entry) -> None:
-        """Have the group looked at when something falls due (D3)."""
-        group = entry.group
-        timer = self._timers.pop(group.group_id, None)
-        if timer is not None:
-            timer.cancel()
-        is_served = group.state is not State.DEAD and self.unavailable is Code.NONE
-        deadline = group.deadline() if is_served else None
-        if deadline is not None:
-            wait_seconds = max(0, deadline - self.now()) / 1000
-            self._timers[group.group_id] = asyncio.get_running_loop().call_later(
-                wait_seconds, self.tick, entry)
-
-    def tick(self, entry: Entry) -> None:
-        """Time has passed; members that were not heard in time are gone."""
-        if entry.group.state is not State.DEAD and self.unavailable is Code.NONE:
-            before = len(entry.group.members)
-            self._perform(entry, entry.group.handle(Tick(), self.now()))
-            if len(entry.group.members) < before:
-                _log.info("group %r: %d of %d members timed out", entry.group.group_id,
-                          before - len(entry.group.members), before)
+    # -- from time to time
 
     def _sweep_later(self) -> None:
         wait_seconds = self._broker.settings.offsets_retention_check_interval_ms / 1000
-        self._sweeper = (
-            asyncio.get_running_loop().call_later(wait_seconds, self._sweep),)
+        self._sweeper = asyncio.get_running_loop().call_later(wait_seconds, self._sweep)
 
     def _sweep(self) -> None:
         self._sweep_later()
-        self.expire_offsets()
+        for shard in self.shards():
+            shard.expire_offsets()
+        spawn(self.trim(), "trim group logs")
 
-    def expire_offsets(self) -> None:
-        """Forget offsets that are past their time."""
-        broker = self._broker
-        offsets.expire(
-            self, broker.cluster.state, now_ms=broker.clock.now_ms(),
-            retention_ms=broker.settings.offsets_retention_minutes * MINUTE_MS)
+    async def trim(self) -> None:
+        """Drop what other nodes' snapshots have made superfluous here (Y3)."""
+        topic = self._broker.cluster.state.topics.get(CONSUMER_OFFSETS)
+        for number in range(len(topic.partitions) if topic is not None else 0):
+            partition = self._broker.partitions.find(CONSUMER_OFFSETS, number)
+            if partition is not None and number not in self._led:
+                try:
+                    await self._trim(partition)
+                except QuipuError as error:
+                    _log.warning("%s: cannot be trimmed: %s", partition.topic_partition, error)
+
+    async def _trim(self, partition: "Partition") -> None:
+        if partition.failed is not None or len(partition.log.segments) < 2:
+            return
+        state_log = StateLog(partition.log, GROUP, self._broker.clock)
+        steps = state_log.trimming(partition.commits.committed_log)
+        for step, _ in enumerate(steps):
+            if step % BATCHES_PER_TURN == 0:
+                await asyncio.sleep(0)

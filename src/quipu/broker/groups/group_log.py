@@ -5,16 +5,15 @@ Invariants
     W2  `done` is called in that order too, after the commands are durable, or with why they are
         not; exactly once
     W3  a snapshot is taken when no append is under way
-
-The log is opened when the first command comes: a node that has no groups has no group log.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from quipu.model.errors import QuipuError
 from quipu.runtime.spawn import spawn
 
 _log = logging.getLogger(__name__)
@@ -26,13 +25,14 @@ Done = Callable[[Exception | None], None]
 
 
 class CommandLog(Protocol):
-    """What is asked of the log; see `quipu.storage.state_log.StateLog`."""
+    """What is asked of the log; see `shard_log.ShardLog`."""
 
-    commands_size: int
-
-    def replay(self, apply: Callable[[bytes], None]) -> None: ...
+    @property
+    def commands_size(self) -> int: ...
+    async def load(self, apply: Callable[[bytes], None]) -> None: ...
     async def append(self, commands: Sequence[bytes]) -> None: ...
     async def snapshot(self, commands: Iterable[bytes]) -> None: ...
+    def close(self) -> None: ...
 
 
 class _Entry(NamedTuple):
@@ -45,23 +45,25 @@ class GroupLog:
 
     def __init__(
         self,
-        open_log: Callable[[], Awaitable[CommandLog]],
+        log: CommandLog,
         image: Callable[[], Iterable[bytes]],
         *,
         snapshot_size: int = SNAPSHOT_SIZE,
     ) -> None:
-        self._open_log = open_log
+        self._log = log
         self._image = image  # commands that build the state from nothing
         self._snapshot_size = snapshot_size
         self._image_size = 0
-        self._log: CommandLog | None = None
         self._queue: deque[_Entry] = deque()
         self._writer: asyncio.Task[None] | None = None
 
-    async def open(self, apply: Callable[[bytes], None]) -> None:
-        """Open the log now, and give `apply` what it holds."""
-        self._log = await self._open_log()
-        self._log.replay(apply)
+    async def load(self, apply: Callable[[bytes], None]) -> None:
+        """Give `apply` what the log holds."""
+        await self._log.load(apply)
+
+    def close(self) -> None:
+        """Write nothing more; who waits is told."""
+        self._log.close()
 
     def append(self, commands: Sequence[bytes], done: Done) -> None:
         """Write `commands`, then call `done` (W1, W2)."""
@@ -96,9 +98,10 @@ class GroupLog:
 
     async def _write_together(self, batch: list[_Entry]) -> Exception | None:
         try:
-            if self._log is None:
-                self._log = await self._open_log()
             await self._log.append([command for entry in batch for command in entry.commands])
+        except QuipuError as error:
+            _log.warning("groups: %d changes could not be kept: %s", len(batch), error)
+            return error
         except Exception as error:  # noqa: BLE001 whatever it is, who waits must hear of it (W2)
             _log.exception("groups: %d changes could not be written", len(batch))
             return error
@@ -107,10 +110,12 @@ class GroupLog:
     async def _snapshot_if_due(self) -> None:
         """Keep the log bounded: by the image's own size or SNAPSHOT_SIZE, whichever is more."""
         log = self._log
-        if log is None or log.commands_size < max(self._snapshot_size, self._image_size):
+        if log.commands_size < max(self._snapshot_size, self._image_size):
             return
         try:
             await log.snapshot(self._measured())
+        except QuipuError as error:
+            _log.warning("groups: no snapshot could be kept: %s", error)
         except Exception:  # noqa: BLE001 the commands are still there; the next append tries again
             _log.exception("groups: no snapshot could be written")
 

@@ -1,6 +1,6 @@
 """Committed offsets: who may commit them, how they are read, when they go.
 
-A commit is checked against its group, made durable, and only then seen by who reads (E3): what a
+A commit is checked against its group, kept, and only then seen by who reads (E3): what a
 consumer is told to go on from survives a crash.
 
 Not here: topics by name and the limits on metadata (handlers/k08_offset_commit).
@@ -24,7 +24,7 @@ from quipu.broker.groups.states import State
 from quipu.model.errors import Code
 
 if TYPE_CHECKING:  # it holds them
-    from quipu.broker.groups.coordinator import Groups
+    from quipu.broker.groups.shard import Shard
     from quipu.controller.state import ClusterState
 
 _log = logging.getLogger(__name__)
@@ -40,41 +40,39 @@ class Sender(NamedTuple):
 
 
 async def commit(
-    groups: "Groups", sender: Sender, offsets: Mapping[OffsetKey, Committed], *, no_group: Code
+    shard: "Shard", sender: Sender, offsets: Mapping[OffsetKey, Committed], *, no_group: Code
 ) -> Code:
     """Keep `offsets`; `no_group` is the answer to a member of a group that does not exist."""
-    if groups.unavailable is not Code.NONE:
-        return groups.unavailable
-    entry = groups.registry.entries.get(sender.group_id)
+    entry = shard.registry.entries.get(sender.group_id)
     if entry is None and sender.generation >= 0:
         return no_group
     if entry is None and offsets:
-        entry = groups.create(sender.group_id)
+        entry = shard.create(sender.group_id)
         if entry is None:
             return Code.POLICY_VIOLATION
     if entry is None:
         return Code.NONE
     code = entry.group.check_commit(
-        sender.member_id, sender.instance_id, sender.generation, groups.now())
+        sender.member_id, sender.instance_id, sender.generation, shard.now())
     if code is not Code.NONE or not offsets:
         return code
-    if not groups.registry.has_room(entry, offsets):
+    if not shard.registry.has_room(entry, offsets):
         _log.warning("group %r: offsets refused: the node keeps as many as it can; delete groups",
                      sender.group_id[:100])
         return Code.INVALID_COMMIT_OFFSET_SIZE
     records = [offset_record(key, kept) for key, kept in offsets.items()]
     entry.commits_under_way += 1
     try:
-        return await groups.keep(
+        return await shard.keep(
             OffsetsCommitted(group_id=sender.group_id, offsets=records),
             lambda: entry.offsets.update(offsets))
     finally:
         entry.commits_under_way -= 1
 
 
-async def delete(groups: "Groups", group_id: str, keys: Sequence[OffsetKey]) -> Code:
+async def delete(shard: "Shard", group_id: str, keys: Sequence[OffsetKey]) -> Code:
     """Forget offsets of a group; those that are not there are forgotten already."""
-    kept = groups.registry.entries[group_id].offsets
+    kept = shard.registry.entries[group_id].offsets
     found = [key for key in keys if key in kept]
     if not found:
         return Code.NONE
@@ -83,14 +81,12 @@ async def delete(groups: "Groups", group_id: str, keys: Sequence[OffsetKey]) -> 
         for key in found:
             kept.pop(key, None)
 
-    return await groups.keep(_deleted(group_id, found), forget)
+    return await shard.keep(_deleted(group_id, found), forget)
 
 
-def check_delete(groups: "Groups", group_id: str) -> Code:
+def check_delete(shard: "Shard", group_id: str) -> Code:
     """Whether offsets of this group may be deleted at all."""
-    if groups.unavailable is not Code.NONE:
-        return groups.unavailable
-    group = groups.find(group_id)
+    group = shard.find(group_id)
     if group is None:
         return Code.GROUP_ID_NOT_FOUND
     if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
@@ -98,9 +94,9 @@ def check_delete(groups: "Groups", group_id: str) -> Code:
     return Code.NONE
 
 
-def expire(groups: "Groups", cluster: "ClusterState", *, now_ms: int, retention_ms: int) -> None:
+def expire(shard: "Shard", cluster: "ClusterState", *, now_ms: int, retention_ms: int) -> None:
     """Forget offsets that are past their time, and groups that nothing is known of any more."""
-    for group_id, entry in list(groups.registry.entries.items()):
+    for group_id, entry in list(shard.registry.entries.items()):
         if entry.commits_under_way:
             continue  # what would be deleted may be what is being committed
         keys = entry.expired(now_ms, retention_ms, lambda topic: _name(cluster, topic))
@@ -109,21 +105,21 @@ def expire(groups: "Groups", cluster: "ClusterState", *, now_ms: int, retention_
         if keys:
             _log.info("group %r: %d offsets expired", group_id, len(keys))
         if entry.is_blank:
-            groups.forget(entry)
-            groups.log.append([encode_record(GroupDeleted(group_id=group_id))], _ignore)
+            shard.forget(entry)
+            shard.log.append([encode_record(GroupDeleted(group_id=group_id))], _ignore)
         elif keys:
-            groups.log.append([encode_record(_deleted(group_id, keys))], _ignore)
+            shard.log.append([encode_record(_deleted(group_id, keys))], _ignore)
 
 
-def find(groups: "Groups", group_id: str, key: OffsetKey) -> Committed | None:
+def find(shard: "Shard", group_id: str, key: OffsetKey) -> Committed | None:
     """How far a group has read a partition, if it ever said."""
-    entry = groups.registry.entries.get(group_id)
+    entry = shard.registry.entries.get(group_id)
     return entry.offsets.get(key) if entry is not None else None
 
 
-def all_of(groups: "Groups", group_id: str) -> Mapping[OffsetKey, Committed]:
+def all_of(shard: "Shard", group_id: str) -> Mapping[OffsetKey, Committed]:
     """Everything that a group has committed."""
-    entry: Entry | None = groups.registry.entries.get(group_id)
+    entry: Entry | None = shard.registry.entries.get(group_id)
     return entry.offsets if entry is not None else {}
 
 

@@ -18,10 +18,15 @@ def restore(image: GroupImage, limits: GroupLimits, now: MonotonicMs) -> Group:
         image.group_id, limits, State(image.state), image.generation, image.protocol_type,
         image.protocol)
     for kept in image.members:
-        member = member_of(kept)
-        member.heard(now)
-        group.members.add(member)
+        group.members.add(member_of(kept))
     group.members.leader = image.leader
+    welcome(group, now)
+    return group
+
+
+def welcome(group: Group, now: MonotonicMs) -> None:
+    """Give every member all of its time, from `now` on."""
+    for member in group.members:
+        member.heard(now)
     if group.state is State.COMPLETING_REBALANCE:
         group.await_syncs(now)
-    return group

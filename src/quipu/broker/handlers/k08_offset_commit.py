@@ -63,7 +63,7 @@ async def handle(
         request.generation_id_or_member_epoch)
     has_code = context.api_version >= NO_GROUP_SINCE
     no_group = Code.GROUP_ID_NOT_FOUND if has_code else Code.ILLEGAL_GENERATION
-    code = await offsets.commit(broker.groups, sender, wanted, no_group=no_group)
+    code = await broker.groups.commit(sender, wanted, no_group=no_group)
     if code is not Code.NONE:
         _fail(response, code)
     return response

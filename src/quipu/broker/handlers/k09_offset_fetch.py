@@ -19,6 +19,7 @@ from uuid import UUID
 from quipu.broker.context import Broker, Context
 from quipu.broker.groups import offsets
 from quipu.broker.groups.registry import Committed
+from quipu.broker.groups.shard import Shard
 from quipu.controller.state import Topic
 from quipu.model.errors import Code
 from quipu.model.ids import ZERO_UUID
@@ -63,9 +64,9 @@ def handle(broker: Broker, request: OffsetFetchRequest, context: Context) -> Off
     if context.api_version >= MANY_GROUPS_SINCE:
         return OffsetFetchResponse(
             groups=[_group(broker, group, context.api_version) for group in request.groups])
-    code = broker.groups.unavailable
+    shard, code = broker.groups.shard_of(request.group_id)
     if request.topics is None:
-        asked = _everything(broker, request.group_id)
+        asked = _everything(broker, shard, request.group_id)
     else:
         asked = [_by_name(broker, t.name, t.partition_indexes) for t in request.topics]
     topics = [
@@ -74,7 +75,7 @@ def handle(broker: Broker, request: OffsetFetchRequest, context: Context) -> Off
                 partition_index=told.partition, committed_offset=told.offset,
                 committed_leader_epoch=told.leader_epoch, metadata=told.metadata,
                 error_code=told.code if told.code is not Code.NONE else code)
-            for told in _tell(broker, request.group_id, wanted)])
+            for told in _tell(shard, request.group_id, wanted)])
         for wanted in asked
     ]
     return OffsetFetchResponse(error_code=code, topics=topics)
@@ -82,11 +83,11 @@ def handle(broker: Broker, request: OffsetFetchRequest, context: Context) -> Off
 
 def _group(broker: Broker, group: OffsetFetchRequestGroup, version: int
            ) -> OffsetFetchResponseGroup:
-    code = broker.groups.unavailable
+    shard, code = broker.groups.shard_of(group.group_id)
     if code is not Code.NONE:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
     if group.topics is None:
-        asked = _everything(broker, group.group_id)
+        asked = _everything(broker, shard, group.group_id)
     elif version >= TOPIC_IDS_SINCE:
         asked = [_by_id(broker, t.topic_id, t.partition_indexes) for t in group.topics]
     else:
@@ -98,7 +99,7 @@ def _group(broker: Broker, group: OffsetFetchRequestGroup, version: int
                     partition_index=told.partition, committed_offset=told.offset,
                     committed_leader_epoch=told.leader_epoch, metadata=told.metadata,
                     error_code=told.code)
-                for told in _tell(broker, group.group_id, wanted)])
+                for told in _tell(shard, group.group_id, wanted)])
         for wanted in asked
     ])
 
@@ -112,10 +113,10 @@ def _by_id(broker: Broker, topic_id: UUID, partitions: Sequence[int]) -> Wanted:
     return Wanted("", topic_id, topic, partitions, missing=Code.UNKNOWN_TOPIC_ID)
 
 
-def _everything(broker: Broker, group_id: str) -> list[Wanted]:
+def _everything(broker: Broker, shard: Shard | None, group_id: str) -> list[Wanted]:
     """All that a group has committed, topic by topic."""
     partitions: dict[UUID, list[int]] = {}
-    for topic_id, index in sorted(offsets.all_of(broker.groups, group_id)):
+    for topic_id, index in sorted(offsets.all_of(shard, group_id) if shard is not None else ()):
         partitions.setdefault(topic_id, []).append(index)
     state = broker.cluster.state
     return [
@@ -125,13 +126,14 @@ def _everything(broker: Broker, group_id: str) -> list[Wanted]:
     ]
 
 
-def _tell(broker: Broker, group_id: str, wanted: Wanted) -> Iterable[Told]:
+def _tell(shard: Shard | None, group_id: str, wanted: Wanted) -> Iterable[Told]:
     for index in wanted.partitions:
         if wanted.topic is None:
             yield Told(index, code=wanted.missing)
             continue
-        kept: Committed | None = offsets.find(
-            broker.groups, group_id, (wanted.topic.topic_id, index))
+        kept: Committed | None = None
+        if shard is not None:
+            kept = offsets.find(shard, group_id, (wanted.topic.topic_id, index))
         if kept is None:
             yield Told(index)
         else:

@@ -21,7 +21,8 @@ from quipu.wire.messages.k13_leave_group import (
 MANY_MEMBERS_SINCE: Final = 3
 # What concerns the coordinator and not a member is the answer to the whole request.
 _WHOLE: Final = frozenset({
-    Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.INVALID_GROUP_ID})
+    Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR,
+    Code.INVALID_GROUP_ID})
 
 
 async def handle(

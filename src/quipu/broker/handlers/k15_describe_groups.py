@@ -40,9 +40,10 @@ def handle(
 
 
 def _describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:
-    if broker.groups.unavailable is not Code.NONE:
-        return DescribedGroup(group_id=group_id, error_code=broker.groups.unavailable)
-    group = broker.groups.find(group_id)
+    shard, code = broker.groups.shard_of(group_id)
+    if shard is None:
+        return DescribedGroup(group_id=group_id, error_code=code)
+    group = shard.find(group_id)
     if group is None and version >= NOT_FOUND_SINCE:
         return DescribedGroup(
             group_id=group_id, group_state=State.DEAD.value, error_code=Code.GROUP_ID_NOT_FOUND,

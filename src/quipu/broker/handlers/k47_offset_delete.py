@@ -8,6 +8,7 @@ Behaviour
 
 from quipu.broker.context import Broker, Context
 from quipu.broker.groups import offsets
+from quipu.broker.groups.group import Group
 from quipu.broker.groups.registry import OffsetKey
 from quipu.model.errors import Code
 from quipu.wire.messages.k47_offset_delete import (
@@ -23,33 +24,36 @@ async def handle(
 ) -> OffsetDeleteResponse:
     """Forget offsets."""
     del context
-    code = offsets.check_delete(broker.groups, request.group_id)
+    shard, code = broker.groups.shard_of(request.group_id)
+    if shard is None:
+        return OffsetDeleteResponse(error_code=code)
+    code = offsets.check_delete(shard, request.group_id)
     if code is not Code.NONE:
         return OffsetDeleteResponse(error_code=code)
+    group = shard.find(request.group_id)
+    assert group is not None, "checked before, and nothing has been waited for"
     answers: list[OffsetDeleteResponseTopic] = []
     keys: list[OffsetKey] = []
     for topic in request.topics:
         answer = OffsetDeleteResponseTopic(name=topic.name)
         answers.append(answer)
         for partition in topic.partitions:
-            code, key = _check(broker, request.group_id, topic.name, partition.partition_index)
+            code, key = _check(broker, group, topic.name, partition.partition_index)
             if key is not None:
                 keys.append(key)
             answer.partitions.append(OffsetDeleteResponsePartition(
                 partition_index=partition.partition_index, error_code=code))
-    code = await offsets.delete(broker.groups, request.group_id, keys)
+    code = await offsets.delete(shard, request.group_id, keys)
     return OffsetDeleteResponse(error_code=code, topics=answers if code is Code.NONE else [])
 
 
 def _check(
-    broker: Broker, group_id: str, name: str, partition: int
+    broker: Broker, group: Group, name: str, partition: int
 ) -> tuple[Code, OffsetKey | None]:
     """Whether this offset may go, and what it is called inside."""
     topic = broker.cluster.state.topics.get(name)
     if topic is None or not 0 <= partition < len(topic.partitions):
         return Code.UNKNOWN_TOPIC_OR_PARTITION, None
-    group = broker.groups.find(group_id)
-    assert group is not None, "checked before, and nothing has been waited for"
     read = group.subscribed_topics()
     if read is None or name in read:
         return Code.GROUP_SUBSCRIBED_TO_TOPIC, None
