@@ -187,7 +187,8 @@ class Raft:
 
     def change(self, configuration: Configuration) -> RaftIndex | None:
         """Add or remove one voter; None if that is not ours to do, or cannot be done yet: an
-        earlier change is not over, or too few of the new voters have everything.
+        earlier change is not over, too few of the new voters have everything, or it is this
+        node that should go: `transfer` first.
         """
         if not isinstance(self.role, Leader) or self.log.configuration_index > self.log.committed:
             return None  # C2
@@ -196,6 +197,8 @@ class Raft:
         new = set(configuration.voters) - set(self.configuration.voters)
         if not new <= set(fit) or not configuration.has_majority(fit):
             return None  # C4
+        if self.node_id not in configuration.voters:
+            return None  # C6
         return self.role.propose(CONFIGURATION, (configuration.encode(),))
 
     def read(self) -> int | None:

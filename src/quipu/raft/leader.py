@@ -6,7 +6,7 @@ Invariants
     A2  an entry is committed when a majority of the voters that the log's newest configuration
         names has it, durably, and it is of this term (R4); the leader counts itself like the rest
     A3  a leader that a majority has not answered for an election timeout steps down
-    A4  a leader that is voted out steps down when that is committed
+    A4  a leader votes; to be removed, it lets another lead first (C6)
 """
 
 from typing import TYPE_CHECKING
@@ -95,7 +95,7 @@ class Leader:
 
     def tick(self) -> None:
         raft = self._raft
-        if not raft.configuration.has_majority(self._heard()):
+        if not raft.configuration.has_majority(self.replication.heard_lately()):
             raft.follow(raft.term, None)  # A3
             return
         if raft.now_ms >= self._transfer_deadline_ms:
@@ -132,8 +132,7 @@ class Leader:
             case AppendReply():
                 if self.replication.appended(sender, message):
                     self._count()
-                    if self._raft.role is self:
-                        self._hand_over()
+                    self._hand_over()
             case HeartbeatReply():
                 self.replication.answered(sender, message)
                 self._confirm()
@@ -153,8 +152,6 @@ class Leader:
             return
         self._uncommitted_size -= sum(entry.size for entry in log.slice(had + 1, agreed + 1))
         self._reads.begin(log.committed)
-        if not raft.is_voter and log.configuration_index <= log.committed:
-            self._leave()
 
     def _confirm(self) -> None:
         agreed = self._raft.configuration.agreed(self.replication.rounds(self._reads.round))
@@ -164,15 +161,3 @@ class Leader:
         to = self._transfer_to
         if to is not None and self.replication.peers[to].match == self._raft.log.last_index:
             self._raft.send(to, TimeoutNow(self._raft.term))
-
-    def _leave(self) -> None:
-        """Voted out (A4): let the furthest go on at once, and look on."""
-        raft = self._raft
-        self.replication.flush()  # that this is decided
-        successor = self.replication.furthest()
-        if successor is not None:
-            raft.send(successor, TimeoutNow(raft.term))
-        raft.follow(raft.term, None)
-
-    def _heard(self) -> list[NodeId]:
-        return self.replication.heard_lately()

@@ -169,7 +169,8 @@ class RaftLog:
         """Entries to write now; `number` says later that they, and all before, are durable."""
         found = self.slice(self.written + 1, self.last_index + 1)
         self.written = self.last_index
-        self._marks.append((number, self.written))
+        if self.durable < self.written and (not self._marks or self._marks[-1][1] < self.written):
+            self._marks.append((number, self.written))
         return found
 
     def persisted(self, number: int) -> None:

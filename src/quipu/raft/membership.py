@@ -10,6 +10,7 @@ Invariants
         nobody waits for them to catch up
     C5  a configuration is durable at the leader before anyone else gets it: else whoever it leaves
         out could hold more than those who are left, and neither lead nor let them
+    C6  a leader does not leave itself out, for the same reason
 """
 
 from collections.abc import Iterable, Mapping
@@ -73,13 +74,16 @@ class Configuration(NamedTuple):
         return cls(voters)
 
 
-def steps(now: Configuration, target: Configuration) -> list[Configuration]:
-    """The way from `now` to `target`, one node at a time: first those who come, then who go."""
+def steps(now: Configuration, target: Configuration, last: NodeId) -> list[Configuration]:
+    """The way from `now` to `target`, one node at a time: first those who come, then who go.
+
+    If `last` has to go, it goes last.
+    """
     way, voters = [], set(now.voters)
     for node in sorted(set(target.voters) - set(now.voters)):
         voters.add(node)
         way.append(Configuration.of(voters))
-    for node in sorted(set(now.voters) - set(target.voters)):
+    for node in sorted(set(now.voters) - set(target.voters), key=lambda node: (node == last, node)):
         voters.remove(node)
         way.append(Configuration.of(voters))
     return way

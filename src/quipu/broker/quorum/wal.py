@@ -1,26 +1,296 @@
-"""What a node of the quorum has kept, in one log that is only ever appended to: `__cluster-0`.
+"""The quorum's log on disk: entries, votes and images as typed batches of `__cluster-0`.
 
-    batches of type    hold
-    VOTE               the term, the vote, and whether the node had lost everything
-    CONTROLLER         one entry: its commands, one per record
-    CONFIGURATION      one entry: who votes
-    SNAPSHOT           a state as a whole: begin, items, end
+    CONTROLLER, CONFIGURATION   one entry each; every record's key is index i64 | term i64
+    VOTE                        term i64 | whom it voted for i32 | is_blank u8
+    SNAPSHOT                    begin · items · entries above · end: an image, in its own segment
 
-The key of an entry's records is its index i64 and its term i64; the value is a command.  An entry
-voids every entry at or above its index that lies before it, so a conflict needs no truncation.
-The record "begin" of a state has the type of its commands u8, then index i64, term i64 and the
-configuration; "end" has the number of items u64 and their CRC-32C u32.  All big endian.
+Nothing is ever changed in place.  An entry voids whatever lies before it with its index or a
+higher one; an image voids everything before it.  It brings along the vote and the entries above
+it, and counts only once its end is in the log: until then all that was there before still does.
 
 Invariants
-    W1  replay gives what was last written: the newest whole state, the entries after it without a
-        gap, the last term and vote
-    W2  a state starts a segment, and is followed there by the term, the vote and the entries after
-        it; the segments before go only when all of that is durable
-    W3  a state without its end, or whose end does not agree, was being written in a crash: what
-        it was to replace is still there
+    W1  loading gives what was last written, as far as it was flushed, in the order of writing
+    W2  what is written before something that is durable is durable: one log, one order
+    W3  segments before an image go only after the whole image is durable
+    W4  an image counts only if its end agrees with its contents in number and checksum
 
-A log of the time before quorums has commands without keys and states without an index: its
-batches are entries of term 0, one after the other, and were all decided.
+A log that the single-node broker wrote has entries without keys and images without an index: they
+are entries of term 0, in order, and the node alone is the quorum.
 
-Not here: when to write or to sync (driver.py), what entries mean (raft/).
+Not here: what to write and when it may be told (driver.py).
 """
+
+import logging
+import struct
+from collections import deque
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from quipu.model.batch_types import CONFIGURATION, CONTROLLER, SNAPSHOT, VOTE, BatchType
+from quipu.model.errors import CorruptLog, MalformedBytes
+from quipu.model.ids import Epoch, LogOffset, NodeId, RaftIndex, Term
+from quipu.raft.codec import read_entry, write_entry
+from quipu.raft.core import Stored
+from quipu.raft.membership import Configuration
+from quipu.raft.messages import Entry, HardState, Image
+from quipu.runtime.clock import Clock
+from quipu.storage.log import Log, StoredBatch
+from quipu.wire.record_batch import Record, decode_records
+
+_log = logging.getLogger(__name__)
+
+BATCH_SIZE_MAX: Final = 512 << 10  # of an image's batches, about
+RECORDS_SIZE_MAX: Final = 1 << 30  # of one batch; they are written uncompressed, by ourselves
+EPOCH: Final = Epoch(0)  # the log's own epochs are not used: entries have their terms
+
+# What a record of a SNAPSHOT batch is, by its key.
+BEGIN: Final = b"begin"
+ITEM: Final = b"item"
+ENTRY: Final = b"entry"
+END: Final = b"end"
+
+_KEY: Final = Struct(">qq")  # index, term
+_VOTE: Final = Struct(">qi?")
+_BEGIN: Final = Struct(">Bqqqi?")  # type of the commands, index, term, vote; then the configuration
+_INDEX: Final = Struct(">q")
+_END: Final = Struct(">QI")  # number of items and entries, CRC-32C over their values
+_OLD_BEGIN_SIZE: Final = 1  # the type alone: the single-node broker's
+_OLD_IMAGE_INDEX: Final = RaftIndex(1)  # above 0, so that nobody believes that it lacks nothing
+
+Item = HardState | Entry | Image
+Pair = tuple[bytes | None, bytes]
+
+
+class Loaded(NamedTuple):
+    """What the disk holds."""
+
+    stored: Stored
+    items: tuple[bytes, ...] | None  # of the image, if there is one
+
+
+class Wal:
+    """Writes in the order given, and gives it back after a restart."""
+
+    def __init__(self, log: Log, node_id: NodeId, clock: Clock) -> None:
+        if log.failure is not None:
+            raise log.failure
+        self.commands_size = 0  # bytes since the last image: when to make the next
+        self._log = log
+        self._node_id = node_id
+        self._clock = clock
+        self._queue: deque[Item] = deque()  # not written yet
+        self._hard_state = HardState()  # as written
+        self._image: tuple[LogOffset, LogOffset] | None = None  # where one lies, until W3
+
+    @property
+    def log_end(self) -> LogOffset:
+        return self._log.log_end
+
+    @property
+    def is_written(self) -> bool:
+        """Is nothing left to write?"""
+        return not self._queue
+
+    @property
+    def is_durable(self) -> bool:
+        return self.is_written and not self._log.is_dirty
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def add(self, items: Sequence[Item]) -> None:
+        """Have `items` written after all that was added before."""
+        self._queue.extend(items)
+
+    def push(self) -> None:
+        """Write what was added.  If this raises, what is left is written by the next call."""
+        while self._queue:
+            item = self._queue[0]
+            match item:
+                case Entry():
+                    self._write_entry(item)
+                case HardState():
+                    self._append(VOTE, [(None, _VOTE.pack(*item))])
+                    self._hard_state = item
+                case Image():
+                    self._write_image(item, ())
+            self._queue.popleft()
+
+    def compact(self, image: Image, above: Sequence[Entry]) -> None:
+        """Write an image of the own state, with the entries above it that were written before."""
+        assert self.is_written, "an image must not overtake what comes before it"
+        self._write_image(image, above)
+
+    def flushed(self) -> None:
+        """Some of it became durable: if an image did, what lies before it goes (W3)."""
+        if self._image is None or self._log.flushed_end < self._image[1]:
+            return
+        removed = self._log.drop_segments_before(self._image[0])
+        _log.info("%s: image at log offset %d, %d segments removed",
+                  self._log.name, self._image[0], removed)
+        self._image = None
+
+    def _write_entry(self, entry: Entry) -> None:
+        key = _KEY.pack(entry.index, entry.term)
+        self._append(entry.kind, [(key, command) for command in entry.commands])
+        self.commands_size += entry.size
+
+    def _write_image(self, image: Image, above: Sequence[Entry]) -> None:
+        self._log.roll(self._clock.now_ms())
+        start = self._log.log_end
+        begin = _BEGIN.pack(CONTROLLER, image.index, image.term, *self._hard_state)
+        self._append(SNAPSHOT, [(BEGIN, begin + image.configuration.encode())])
+        tally, size, pairs = _Tally(), 0, list[Pair]()
+        for key, value in _contents(image, above):
+            pairs.append((key, value))
+            tally, size = tally.with_value(value), size + len(value)
+            if size >= BATCH_SIZE_MAX:
+                self._append(SNAPSHOT, pairs)
+                size, pairs = 0, []
+        self._append(SNAPSHOT, [*pairs, (END, _END.pack(*tally))])
+        self._image = start, self._log.log_end
+        self.commands_size = sum(entry.size for entry in above)
+
+    def _append(self, batch_type: BatchType, pairs: Sequence[Pair]) -> None:
+        now_ms = self._clock.now_ms()
+        records = [Record(key, value, (), now_ms) for key, value in pairs]
+        self._log.append_records(batch_type, records, epoch=EPOCH, now_ms=now_ms)
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def load(self) -> Loaded:
+        """What was written last (W1); raises `CorruptLog` if it cannot be all."""
+        start = self._newest_image()
+        if start is None and self._log.segments[0].base_log > 0:
+            raise CorruptLog(
+                f"{self._log.name}: its first segments are gone and no snapshot is complete; "
+                "restore the directory from a copy, or look at it with `quipu log show`")
+        replay = _Replay(is_in_image=start is not None)
+        try:
+            for batch in self._log.read_stored(start or LogOffset(0)):
+                replay.take(batch)
+        except (MalformedBytes, struct.error) as error:
+            raise CorruptLog(f"{self._log.name}: {error}") from error
+        self._hard_state = replay.hard_state
+        self.commands_size = sum(entry.size for entry in replay.entries)
+        return Loaded(replay.stored(self._node_id), replay.items if start is not None else None)
+
+    def _newest_image(self) -> LogOffset | None:
+        """Where the newest complete image begins (W4)."""
+        newest: LogOffset | None = None
+        begun: LogOffset | None = None
+        tally = _Tally()
+        for batch in self._log.read_stored():
+            if batch.header.batch_type in (CONTROLLER, CONFIGURATION, VOTE):
+                begun = None  # an image without an end: its writer died
+            if batch.header.batch_type != SNAPSHOT:
+                continue
+            for key, value in _pairs(batch):
+                if key == BEGIN:
+                    begun, tally = LogOffset(batch.header.log_offset), _Tally()
+                elif key in (ITEM, ENTRY):
+                    tally = tally.with_value(value)
+                elif key == END and begun is not None:
+                    newest = begun if value == _END.pack(*tally) else newest
+                    begun = None
+        return newest
+
+
+class _Tally(NamedTuple):
+    """What the end of an image must agree with (W4)."""
+
+    number: int = 0
+    checksum: int = 0
+
+    def with_value(self, value: bytes) -> "_Tally":
+        return _Tally(self.number + 1, crc32c(value, self.checksum))
+
+
+class _Replay:
+    """What the log holds, as far as it was read."""
+
+    def __init__(self, *, is_in_image: bool) -> None:
+        self.hard_state = HardState()
+        self.entries: list[Entry] = []
+        self.items: tuple[bytes, ...] = ()
+        self._index, self._term = RaftIndex(0), Term(0)  # of the image
+        self._configuration: Configuration | None = None
+        self._is_in_image = is_in_image
+        self._items: list[bytes] = []
+
+    def take(self, batch: StoredBatch) -> None:
+        match batch.header.batch_type:
+            case t if t in (CONTROLLER, CONFIGURATION):
+                self._add(_entry(batch, self._last_index + 1))
+            case t if t == VOTE:
+                ((_, value),) = _pairs(batch)
+                self.hard_state = _hard_state(*_VOTE.unpack(value))
+            case t if t == SNAPSHOT and self._is_in_image:
+                for key, value in _pairs(batch):
+                    self._take_part(key, value)
+
+    def stored(self, node_id: NodeId) -> Stored:
+        configuration = self._configuration
+        has_any = configuration or any(entry.kind == CONFIGURATION for entry in self.entries)
+        if self._last_index > 0 and not has_any:
+            configuration = Configuration.of([node_id])  # the single-node broker's
+        return Stored(
+            hard_state=self.hard_state, image_index=self._index, image_term=self._term,
+            configuration=configuration, entries=tuple(self.entries))
+
+    @property
+    def _last_index(self) -> int:
+        return self._index + len(self.entries)
+
+    def _add(self, entry: Entry) -> None:
+        place = entry.index - self._index - 1
+        if not 0 <= place <= len(self.entries):
+            raise MalformedBytes(f"entry {entry.index} after entry {self._last_index}")
+        if place < len(self.entries):
+            del self.entries[place:]
+        self.entries.append(entry)
+
+    def _take_part(self, key: bytes | None, value: bytes) -> None:
+        if key == BEGIN and len(value) == _OLD_BEGIN_SIZE:
+            self._index = _OLD_IMAGE_INDEX
+        elif key == BEGIN:
+            _, index, term, *vote = _BEGIN.unpack_from(value)
+            self._index, self._term = RaftIndex(index), Term(term)
+            self.hard_state = _hard_state(*vote)
+            self._configuration = Configuration.decode(value[_BEGIN.size :])
+        elif key == ITEM:
+            self._items.append(value)
+        elif key == ENTRY:
+            (index,) = _INDEX.unpack_from(value)
+            self._add(read_entry(memoryview(value), _INDEX.size, RaftIndex(index))[0])
+        elif key == END:
+            self._is_in_image, self.items = False, tuple(self._items)
+
+
+def _contents(image: Image, above: Sequence[Entry]) -> Iterator[Pair]:
+    for item in image.items:
+        yield ITEM, item
+    for entry in above:
+        parts = [_INDEX.pack(entry.index)]
+        write_entry(parts, entry)
+        yield ENTRY, b"".join(parts)
+
+
+def _hard_state(term: int, vote: int, is_blank: bool) -> HardState:  # noqa: FBT001 as unpacked
+    return HardState(Term(term), NodeId(vote), is_blank)
+
+
+def _entry(batch: StoredBatch, next_index: int) -> Entry:
+    """The entry that a batch is; `next_index` is its index if it does not say (see above)."""
+    pairs = list(_pairs(batch))
+    key = pairs[0][0]
+    index, term = (next_index, 0) if key is None else _KEY.unpack(key)
+    return Entry(RaftIndex(index), Term(term), BatchType(batch.header.batch_type),
+                 tuple(value for _, value in pairs))
+
+
+def _pairs(batch: StoredBatch) -> Iterator[Pair]:
+    for record in decode_records(batch.batch, size_max=RECORDS_SIZE_MAX):
+        yield record.key, record.value if record.value is not None else b""
