@@ -11,6 +11,7 @@
     acknowledged-stays   whoever serves by the controller's word has every committed batch, durable
     one-head             nobody leads in an epoch in which somebody else did
     serves-its-epoch     whoever serves has a batch of its epoch, and is a serving member of it
+    log-refuses          every batch that is sent continues the log of whoever takes it
     no-cut               nothing committed is cut or dropped
     sound                each replica's own invariants
 

@@ -87,7 +87,7 @@ class ChainNemesis:
     def _maybe_empty(self, node: "ChainNode") -> None:
         """A new disk; never for one of those who alone have what was acknowledged."""
         serving = [place.node_id for place in self._world.oracle.serving()]
-        if node.node_id not in serving and self._dice.flip(0.3):
+        if node.node_id not in serving and self._dice.flip(0.5):
             self.empty(node)
 
     def empty(self, node: "ChainNode") -> None:

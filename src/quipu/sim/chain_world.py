@@ -62,6 +62,7 @@ TICK_MS: Final = 10.0
 FAULTS_MS: Final = 400.0
 CONVERGE_MS_MAX: Final = 2_000.0
 COLD_WAIT_MS: Final = 60.0
+LATE_MS_MAX: Final = 100.0
 TOPIC: Final = bytes(range(16))
 
 
@@ -142,10 +143,15 @@ class ChainNode:
         if replica is None:
             return
         self._queue.append(event)
-        while self._queue:
-            effects = replica.handle(self._queue.popleft())
-            if self._carry_out(effects):
-                self._queue.appendleft(APPENDED)
+        try:
+            while self._queue:
+                effects = replica.handle(self._queue.popleft())
+                if self._carry_out(effects):
+                    self._queue.appendleft(APPENDED)
+        except Violation:
+            raise
+        except AssertionError as error:
+            raise Violation(f"sound: {self}: {error!r}") from error
         self.world.witness.look(self)
 
     def _carry_out(self, effects: list[Effect]) -> bool:
@@ -203,7 +209,10 @@ class ChainNode:
 
     def _copy(self, entry: Buffer) -> None:
         for batch in decode_batches(entry):
-            self.log.append(batch)
+            try:
+                self.log.append(batch)
+            except AssertionError as error:
+                raise Violation(f"log-refuses: {self} is to append {batch}: {error}") from error
             self.world.witness.wrote(self, batch)
 
     def write(self, batch_type: int, epoch: int) -> None:
@@ -244,7 +253,7 @@ class ChainNode:
                 self.log.flush()
                 self.happens(FLUSHED)
 
-        self.world.later(self._dice.between(0.2, 8.0), flush)
+        self.world.later(self._dice.between(0.2, self.world.flush_ms), flush)
 
 
 class ChainWorld:
@@ -260,6 +269,7 @@ class ChainWorld:
         self.has_faults = True
         self._faults_ms = faults_ms
         self.kind = dice.choose(["durable", "durable", "kept", "lossy"])
+        self.flush_ms = 60.0 if self.kind == "lossy" else 8.0
         self.clamps_epochs = dice.flip(0.5)
         self.window_size = dice.choose([40, 200, 1 << 20])
         self.loses = dice.choose([0.0, 0.02, 0.1])
@@ -340,6 +350,8 @@ class ChainWorld:
         if self.has_faults and self.dice.flip(self.loses):
             return
         arrival = self.now + self.dice.between(0.05, self.delay_ms)
+        if self.has_faults and not self.is_fifo and self.dice.flip(0.02):
+            arrival += self.dice.between(10, LATE_MS_MAX)  # its sender has long forgotten it
         if self.is_fifo or not self.has_faults:
             arrival = max(arrival, self._arrivals.get((sender, to), 0.0))
             self._arrivals[sender, to] = arrival
@@ -436,7 +448,7 @@ class ChainWorld:
         for node in nodes:
             if not nodes[0].log.holds(node.log.batches[-1]):
                 raise Violation(f"convergence: {node} differs from {nodes[0]}")
-        self._run_until(self.now + 3 * TICK_MS)
+        self._run_until(self.now + LATE_MS_MAX + 3 * TICK_MS)
         sent = self.sent_count
         self._run_until(self.now + 5 * TICK_MS)
         if self.sent_count != sent:

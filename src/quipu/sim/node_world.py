@@ -31,7 +31,7 @@ from quipu.sim.workload import (
     produce_idempotently,
     produce_plainly,
 )
-from quipu.sim.world import Machine, World
+from quipu.sim.world import Machine, Violation, World
 from quipu.wire.messages.k10001_create_chain import CreateChainRequest
 
 CLIENT_PORT: Final = 9092
@@ -144,7 +144,10 @@ class NodeWorld:
         self.nemesis.heal()
         world.run_for(2.0)
         self.load.goes_on = False
-        world.run_until(self._converged, CONVERGE_SECONDS_MAX, "converged")
+        try:
+            world.run_until(lambda: not self._unsettled(), CONVERGE_SECONDS_MAX, "converged")
+        except Violation as error:
+            raise Violation(f"{error}: {self._unsettled()}") from error
         self._settled()
 
     # -- clients
@@ -214,26 +217,34 @@ class NodeWorld:
                     is_leading=part.is_leading and not part.is_fresh,
                     serving=tuple(names[node_id - 1] for node_id in serving))
 
-    def _converged(self) -> bool:
-        """Everyone serves, logs are the same everywhere, and readers have read to the end."""
+    def _unsettled(self) -> str:
+        """What is still missing until everyone serves the same and has read all; or nothing."""
         machines = self.world.machines.values()
-        if not all(machine.is_up for machine in machines):
-            return False
-        if not all(bookmark.is_done for bookmark in self.bookmarks):
-            return False
-        history = self.load.history
-        if any(consumer.position < max(history.end(consumer.partition), consumer.high_watermark)
-               for consumer in self.consumers):
-            return False
-        ends: dict[str, set[tuple[int, int]]] = {}
+        for machine in machines:
+            if not machine.is_up:
+                return f"{machine.name} has not started"
+        for bookmark in self.bookmarks:
+            if not bookmark.is_done:
+                return "a group has no coordinator"
+        for consumer in self.consumers:
+            end = max(self.load.history.end(consumer.partition), consumer.high_watermark)
+            if consumer.position < end:
+                return f"{consumer.client.name} has read to {consumer.position} of {end}"
+        ends: dict[str, dict[str, tuple[int, int]]] = {}
         for machine in machines:
             for chain in node_of(machine).broker.cluster.state.chains.values():
                 if any(member.state is not MemberState.SERVING for member in chain.members):
-                    return False
+                    return f"{machine.name} sees {chain}"
+            for part in node_of(machine).broker.partitions.all():
+                if part.failed is not None:
+                    return f"{machine.name} {part.topic_partition}: {part.failed}"
             for view in self._views(machine):
-                ends.setdefault(view.name, set()).add((int(view.log.log_end), view.committed))
-        return all(len(each) == 1 and all(end == committed for end, committed in each)
-                   for each in ends.values())
+                ends.setdefault(view.name, {})[machine.name] = (
+                    int(view.log.log_end), view.committed)
+        for name, marks in ends.items():
+            if len(set(marks.values())) > 1 or any(end > mark for end, mark in marks.values()):
+                return f"{name}: end and committed are {marks}"
+        return ""
 
     def _settled(self) -> None:
         for consumer in self.consumers:

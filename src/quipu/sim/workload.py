@@ -183,6 +183,7 @@ class Consumer:
             except Disconnected:
                 code = Code.NETWORK_EXCEPTION
             if code != Code.NONE:
+                self._tell(f"{Code(code).name} at {self.position}")
                 self.read_from = None
                 self.client.forget_leader(*self.partition)
                 await asyncio.sleep(self.client.dice.between(0.02, 0.2))
@@ -206,10 +207,15 @@ class Consumer:
             return int(part.error_code)
         if part.preferred_read_replica >= 0:
             self.read_from = self.client.brokers.get(part.preferred_read_replica)
+            self._tell(f"at {self.position} from {part.preferred_read_replica}")
             return Code.NONE
         self.high_watermark = max(self.high_watermark, part.high_watermark)
         self._take(part)
         return Code.NONE
+
+    def _tell(self, about: str) -> None:
+        world = self.client.world
+        world.trace.add(world.loop.now, self.client.name, "reads", about)
 
     def _take(self, part: Any) -> None:  # noqa: ANN401 a partition of a FetchResponse
         read = self.load.history.read

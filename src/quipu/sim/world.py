@@ -29,6 +29,7 @@ from quipu.sim.net import Door, SimNet
 from quipu.sim.trace import Trace
 
 BEGAN_MS: Final = 1_700_000_000_000
+ASK_SECONDS: Final = 0.1  # how often it is looked whether a world has come where it should
 DRIFT_MAX: Final = 0.002  # of monotonic clocks; quartz is a hundred times better
 
 
@@ -214,16 +215,19 @@ class World:
             self._failure = self._failure or error
 
     def run_for(self, seconds: float) -> None:
-        self._run(self.loop.now + seconds, None)
+        self._run(self.loop.now + seconds)
 
     def run_until(self, done: Callable[[], bool], seconds_max: float, what: str) -> None:
-        """Run until `done`; a `Violation` if that takes too long."""
-        if not self._run(self.loop.now + seconds_max, done):
-            raise Violation(f"not {what} within {seconds_max:g} s")
+        """Run until `done`, asked now and then; a `Violation` if that takes too long."""
+        deadline = self.loop.now + seconds_max
+        while not done():
+            if self.loop.now >= deadline:
+                raise Violation(f"not {what} within {seconds_max:g} s")
+            self._run(self.loop.now + ASK_SECONDS)
 
-    def _run(self, deadline: float, done: Callable[[], bool] | None) -> bool:
+    def _run(self, deadline: float) -> None:
         with self._watched_log():
-            return self.loop.run_until(deadline, done=done)
+            self.loop.run_until(deadline)
 
     def _after_step(self, owner: Process | None) -> None:
         if self._failure is not None:
