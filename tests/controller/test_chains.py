@@ -147,6 +147,19 @@ def test_only_the_first_that_syncs_is_promoted_and_only_on_fresh_news() -> None:
     assert shape(state) == "1 3 2"
 
 
+def test_nobody_is_promoted_while_those_that_serve_are_down() -> None:
+    """V14: the chain waits for them; who syncs would serve alone."""
+    state = state_with(a=2)
+    stop(state, 2)
+    start(state, 2, "a-1", life=2)
+    stop(state, 1)
+
+    with pytest.raises(RequestError) as refused:
+        promote(state, 2)
+
+    assert (refused.value.code, shape(state)) == (Code.INELIGIBLE_REPLICA, "1 ~2")
+
+
 def test_one_change_of_a_chain_moves_all_of_its_partitions() -> None:
     """V21: and none of another chain."""
     state = state_with(a=2, b=2)

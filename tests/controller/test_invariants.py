@@ -163,6 +163,9 @@ class ClusterMachine(RuleBasedStateMachine):
         for wrong in (*chain.nodes, NodeId(99)):
             assert wrong == node or not self.promotes(name, wrong, mark)
         assert not self.promotes(name, node, mark - 1)
+        if not all(map(self.state.is_live, (*chain.serving, syncing[0]))):
+            assert not self.promotes(name, node, mark)
+            return
         self.may_join = node
         self.decide(chains.promote(self.state, name, node, mark))
         self.may_join = None

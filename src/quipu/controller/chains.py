@@ -139,7 +139,8 @@ def promote(state: ClusterState, name: str, node_id: NodeId, mark: int) -> Decis
             f"chain {name} was at {mark} when node {node_id} had caught up, and is at "
             f"{state.chain_mark(name)} now", code=Code.INVALID_UPDATE_VERSION)
     syncing = chain.within(MemberState.SYNCING)
-    if member is None or member not in syncing[:1] or not state.is_live(member):
+    if member is None or member not in syncing[:1] or not all(
+            map(state.is_live, (*chain.serving, member))):
         raise RequestError(f"node {node_id} is not the next to serve in chain {name}",
                            code=Code.INELIGIBLE_REPLICA)
     numbers = Numbers(state)

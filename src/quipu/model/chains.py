@@ -117,4 +117,5 @@ def member_key(name: str) -> tuple[str, int]:
     belongs to no chain.
     """
     chain, dash, number = name.rpartition("-")
-    return (chain, int(number)) if dash and number.isdecimal() else ("", -1)
+    is_number = number.isascii() and number.isdecimal() and str(int(number)) == number
+    return (chain, int(number)) if dash and is_number else ("", -1)
