@@ -51,9 +51,9 @@ def read(broker: Broker, session: FetchSession, reader: Reader) -> Found:
         if partition is None:
             part = FetchedPart(
                 target.partition, why_absent(broker, target.topic, target.partition))
+        elif incremental and not dirty and _is_quiet(target, partition):
+            continue  # most of many partitions, most of the time
         elif partition.is_alone:
-            if incremental and _is_quiet(target, partition):
-                continue  # most of many partitions, most of the time
             part = _read_one(target, partition, size_max - size, dirty, min_one=size == 0)
         else:
             part = _elsewhere(broker, target, partition, version, dirty=dirty) or _read_one(
@@ -90,6 +90,8 @@ def _is_quiet(target: FetchTarget, partition: Partition) -> bool:
     high_watermark = partition.high_watermark
     return (
         target.offset == high_watermark
+        and (partition.is_alone or (
+            partition.is_serving and not partition.is_leading and partition.is_current))
         and target.told == (high_watermark, partition.log.log_start_offset)
         and partition.failed is None
         and check_epoch(target.leader_epoch, partition.leader_epoch) == 0
