@@ -15,7 +15,6 @@ from quipu.runtime.peer_hello import (
     NONCE_SIZE,
     Handshake,
     Hello,
-    MetSelf,
     Refused,
     RefusedThere,
     decode_hello,
@@ -79,13 +78,6 @@ def test_a_refusal_is_told() -> None:
     with pytest.raises(RefusedThere, match="it refuses: because"):
         dialler.receive(memoryview(refusal("because")))
     assert len(refusal("ä" * 1000)) <= HELLO_SIZE_MAX
-
-
-def test_the_own_process_is_recognised() -> None:
-    """V5: discovery finds every node, and so the one that looks."""
-    dialler, _ = sides()
-    with pytest.raises(MetSelf):
-        dialler.receive(memoryview(dialler.first()))
 
 
 @given(

@@ -278,6 +278,28 @@ def test_an_address_without_a_name_is_met() -> None:
     run(story)
 
 
+def test_other_addresses_of_a_node_disturb_nothing() -> None:
+    """V5: a node that is found under a second name keeps its one connection, and so does one
+    whose address somebody else's entry claims.
+    """
+
+    async def story(cluster: Cluster) -> None:
+        one, two = await cluster.pair()
+        assert two.address is not None
+        for _ in range(5):
+            one.meet("localhost", two.address.port)
+            one.know(THREE, *two.address)
+            await asyncio.sleep(0.1)
+        assert one.is_up(TWO)
+        assert not one.is_up(THREE)
+        assert cluster.heard[one].told == [("up", 2)]
+        assert cluster.heard[two].told == [("up", 1)]
+        assert one.send(TWO, CHAIN, [b"undisturbed"])
+        await until(lambda: cluster.got[two] == [(1, b"undisturbed")])
+
+    run(story)
+
+
 def test_a_node_that_moved_is_found_at_its_new_address() -> None:
     """V16: the address book is corrected, by the controller or by the node itself."""
 

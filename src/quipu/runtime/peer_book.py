@@ -15,7 +15,7 @@ from typing import Final
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.settings_types import Address
-from quipu.runtime.peer_hello import MetSelf
+from quipu.runtime.peer_hello import MetBefore
 from quipu.runtime.peer_link import Link
 from quipu.runtime.peer_net import Identity
 from quipu.runtime.rng import Rng
@@ -132,8 +132,8 @@ class AddressBook:
     async def _meet(self, address: Address) -> None:
         try:
             who = (await self._dial(address, None)).node_id
-        except MetSelf:
-            who = self._own_id
+        except MetBefore as error:
+            who = error.node_id
         except QuipuError as error:
             self._troubles.tell(address, str(error))
             return
@@ -158,7 +158,8 @@ class AddressBook:
                 try:
                     await self._dial(peer.address, peer.node_id)
                 except QuipuError as error:
-                    self._troubles.tell(peer, str(error))
+                    if peer.link is None:  # else it was met in another way meanwhile
+                        self._troubles.tell(peer, str(error))
             while peer.link is not None:
                 peer.news.clear()
                 await peer.news.wait()

@@ -56,8 +56,12 @@ class RefusedThere(Refused):
     """The other side refused: there is nothing to tell it."""
 
 
-class MetSelf(Refused):
-    """The one who was dialled is this very process."""
+class MetBefore(Refused):
+    """The one who was dialled is connected already, or is this very process; `node_id` it is."""
+
+    def __init__(self, message: str, node_id: NodeId) -> None:
+        super().__init__(message)
+        self.node_id = node_id
 
 
 class Hello(NamedTuple):
@@ -124,8 +128,9 @@ class Handshake:
     def receive(self, frame: memoryview) -> bytes:
         """What to answer, if anything; raises `Refused` and `MalformedBytes`.
 
-        When `is_proved` has become true, a dialler is ready to send, and an acceptor still has to
-        say `ready()`, or why not.
+        A dialler that learns who is there may still leave before it has proved anything.  When
+        `is_proved` has become true, a dialler is ready to send, and an acceptor still has to say
+        `ready()`, or why not.
         """
         step = frame[0] if frame else 0
         body = frame[1:]
@@ -152,8 +157,6 @@ class Handshake:
         self.theirs = hello = decode_hello(body)
         check_cluster(self.mine.identity, hello.identity)
         if self.is_dialler:
-            if hello.identity.incarnation == self.mine.identity.incarnation:
-                raise MetSelf("a node needs no connection to itself")
             return bytes([Step.PROOF]) + self._mac(of_dialler=True)
         return bytes([Step.HELLO]) + self.mine.encode()
 

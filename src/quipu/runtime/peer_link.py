@@ -59,7 +59,11 @@ class Owner(Protocol):
     identity: Identity
 
     def admit(self, link: "Link") -> None:
-        """The peer has proved itself; raises `Refused` if it is not wanted all the same."""
+        """The peer has said who it is; raises `Refused` if it is not wanted.
+
+        Asked of a dialler before it proves itself, so that the other side opens no link in vain,
+        and of both when the peer has.
+        """
         ...
 
     def opened(self, link: "Link") -> None:
@@ -96,7 +100,7 @@ class Link:
         self.is_dialled = is_dialled
         self.expected = expected  # who was dialled, if that is known
         self.is_open = False
-        self.peer = NOBODY  # who is at the other end, once that is proved
+        self.peer = NOBODY  # who is at the other end; proved once the link is open
         self.address: Address | None = None  # where the peer says that it is
         self._own_size_max = connection.frame_size_max
         connection.frame_size_max = HELLO_SIZE_MAX  # L1
@@ -232,13 +236,15 @@ class Link:
 
     def _hear_hello(self, frame: memoryview) -> None:
         handshake = self._handshake
-        self._send_hello(handshake.receive(frame))
+        answer = handshake.receive(frame)
+        theirs = handshake.theirs
+        assert theirs is not None
+        if self.is_dialled or handshake.is_proved:
+            self.peer, self.address = theirs.identity, theirs.address
+            self._owner.admit(self)
+        self._send_hello(answer)
         if not handshake.is_proved:
             return
-        assert handshake.theirs is not None
-        self.peer = handshake.theirs.identity
-        self.address = handshake.theirs.address
-        self._owner.admit(self)
         if not self.is_dialled:
             self._send_hello(handshake.ready())
         self.connection.frame_size_max = self._own_size_max
@@ -266,8 +272,8 @@ class Link:
         if isinstance(error, RefusedThere):
             self.close(error)
             return
-        if self.is_open:
-            self._control(bytes([PARTED]), str(error).encode())
+        if self.is_open or (self.is_dialled and self._handshake.is_proved):
+            self._control(bytes([PARTED]), str(error).encode())  # there it is open
         else:
             self._send_hello(refusal(str(error)))
         self.close(error, after_sending=True)

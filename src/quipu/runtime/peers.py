@@ -25,7 +25,7 @@ from quipu.runtime.connection import Buffer, Connection, NetLimits
 from quipu.runtime.net import FrameServer
 from quipu.runtime.peer_book import AddressBook, Troubles
 from quipu.runtime.peer_calls import Calls
-from quipu.runtime.peer_hello import NONCE_SIZE, Hello, Refused
+from quipu.runtime.peer_hello import NONCE_SIZE, Hello, MetBefore, Refused, RefusedThere
 from quipu.runtime.peer_link import SILENT_TICKS_MAX, Link
 from quipu.runtime.peer_net import CallHandler, Handler, Identity, PeerKind, PeerListener
 from quipu.runtime.rng import Rng
@@ -204,11 +204,10 @@ class Peers:
     def admit(self, link: Link) -> None:
         """Refuse a node that cannot be the one it says it is (B2)."""
         mine, theirs = self._identity, link.peer
+        if link.is_dialled:
+            self._check_dialled(link)
         if theirs.node_id == mine.node_id:
             raise Refused(f"two nodes have the id {mine.node_id}: {mine.name} and {theirs.name}")
-        if link.expected not in (None, theirs.node_id):
-            raise Refused(f"node {theirs.node_id} ({theirs.name}) is where node {link.expected} "
-                          "was looked for")
         rivals = [other for other in self._links_of(theirs.node_id)
                   if other.peer.incarnation != theirs.incarnation]
         for rival in rivals:
@@ -216,6 +215,19 @@ class Peers:
         if rivals:
             raise Refused(f"another process is node {theirs.node_id} ({rivals[0].peer.name}, seen "
                           f"from {mine.name} at {rivals[0].remote}); stop one of the two")
+
+    def _check_dialled(self, link: Link) -> None:
+        """Leave before the other side opens a link that would be closed at once (B1)."""
+        theirs = link.peer
+        if theirs.incarnation == self._identity.incarnation:
+            raise MetBefore("a node needs no connection to itself", theirs.node_id)
+        if link.expected not in (None, theirs.node_id):
+            raise Refused(f"node {theirs.node_id} ({theirs.name}) is where node {link.expected} "
+                          "was looked for")
+        peer = self._peers.get(theirs.node_id)
+        if peer is not None and peer.link is not None and (
+                peer.link.peer.incarnation == theirs.incarnation):
+            raise MetBefore(f"{theirs.name} is connected already", theirs.node_id)
 
     def opened(self, link: Link) -> None:
         """Put a link to use, in the place of an older one if need be (B1)."""
@@ -274,7 +286,8 @@ class Peers:
         if opening is not None:
             if not opening.done():
                 opening.set_exception(why)
-        elif not link.is_dialled and isinstance(why, Refused):
+        elif not link.is_dialled and isinstance(why, Refused) and not isinstance(
+                why, RefusedThere):
             self._troubles.tell(f"connection of {link.caller}", str(why))
         if link.is_dialled:
             self._lost_there(link, why)
