@@ -11,8 +11,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
-from quipu.broker.cluster import LOG_CONFIG, LOG_NAME, Cluster, CommandLog
-from quipu.broker.cluster.alone import Alone
+from quipu.broker.cluster import LOG_CONFIG, LOG_NAME, Cluster
 from quipu.broker.cluster.membership import Endpoints
 from quipu.broker.context import Broker, Context
 from quipu.controller.state import Topic
@@ -29,6 +28,7 @@ from quipu.storage.place import Place
 from quipu.storage.state_log import StateLog
 from quipu.wire.messages import RESPONSES
 from quipu.wire.schema import Request
+from tests.broker.alone import Alone, CommandLog
 
 DISK = RealDisk()
 

@@ -13,9 +13,8 @@
 Start with driver.  Not here: what is decided (controller/), how nodes agree (broker/quorum).
 """
 
-from quipu.broker.cluster.alone import CommandLog
 from quipu.broker.cluster.driver import LOG_CONFIG, LOG_NAME, Cluster
 from quipu.broker.cluster.membership import Endpoints
 from quipu.broker.cluster.telling import ClusterListener
 
-__all__ = ["LOG_CONFIG", "LOG_NAME", "Cluster", "ClusterListener", "CommandLog", "Endpoints"]
+__all__ = ["LOG_CONFIG", "LOG_NAME", "Cluster", "ClusterListener", "Endpoints"]

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
-from quipu.broker.cluster.alone import Alone
 from quipu.broker.cluster.changes import Changes
 from quipu.broker.cluster.consensus import Consensus
 from quipu.broker.cluster.decisions import Decisions
@@ -40,11 +39,10 @@ from quipu.broker.cluster.requests import (
     wanted_topic,
 )
 from quipu.broker.cluster.telling import ClusterListener
-from quipu.broker.quorum.contract import QuorumView, StateMachine
+from quipu.broker.quorum import Quorum, QuorumConfig, QuorumView, StateMachine
 from quipu.broker.topic_views import TopicViews
 from quipu.controller import configs, describe, topics
 from quipu.controller.state import ClusterState, Topic
-from quipu.model.batch_types import CONTROLLER
 from quipu.model.ids import NO_NODE, NodeId, ProducerId
 from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
 from quipu.model.topics import is_internal
@@ -53,7 +51,6 @@ from quipu.runtime.peer_net import PeerNet
 from quipu.runtime.rng import Rng
 from quipu.storage.config import LogConfig
 from quipu.storage.data_directory import DataDirectory
-from quipu.storage.state_log import StateLog
 from quipu.wire.schema import Message
 
 _log = logging.getLogger(__name__)
@@ -129,9 +126,9 @@ class Cluster:
         To be made before `net` starts, so that nobody is refused; to be started after.
         """
         log = directory.open_log(LOG_NAME, LOG_CONFIG, topic_id=LOG_ID)
-        state_log = StateLog(log, CONTROLLER, clock)
-        return cls(settings, clock, rng,
-                   lambda machine: Alone(machine, state_log, settings.own_id), net=net)
+        config = QuorumConfig.of(settings)
+        return cls(settings, clock, rng, lambda machine: Quorum(
+            machine, config, log=log, clock=clock, rng=rng, peers=net), net=net)
 
     # -- this node's life in the cluster
 

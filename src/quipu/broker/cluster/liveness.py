@@ -38,7 +38,7 @@ from quipu.controller.decision import Decision
 from quipu.controller.members import BrokerState
 from quipu.controller.records import ClusterCreated
 from quipu.controller.state import ClusterState
-from quipu.model.errors import Code, QuipuError
+from quipu.model.errors import Code, Kind, QuipuError, RequestError
 from quipu.model.ids import NodeId
 from quipu.runtime.clock import Clock
 from quipu.runtime.rng import Rng
@@ -62,6 +62,7 @@ class Liveness:
         self._clock = clock
         self._rng = rng
         self._heard: dict[NodeId, float] = {}
+        self._met: set[NodeId] = set()  # in this reign: others are only presumed to live (L2)
         self._cold_since: dict[str, float] = {}
         self._arrivals = Arrivals()
         self._sweeping: asyncio.Task[None] | None = None
@@ -72,6 +73,7 @@ class Liveness:
         """This node is the controller from now on."""
         now = self._clock.monotonic()
         self._heard = dict.fromkeys(self._state.brokers, now)  # L2
+        self._met.clear()
         self._cold_since.clear()
         self._arrivals = Arrivals()
         self.end()
@@ -119,9 +121,9 @@ class Liveness:
             peer_host=request.peer_host, peer_port=request.peer_port)
 
         def decide() -> Decision[BrokerState]:
-            decision = brokers.register(
-                self._state, wanted, quiet=self._is_gone(sender, node_id))
-            self._heard[node_id] = self._clock.monotonic()
+            decision = self._registration(
+                wanted, quiet=self._is_gone(sender, node_id))
+            self._hear(node_id)
             if not self._state.cluster_id:
                 decision.records.insert(0, ClusterCreated(cluster_id=new_cluster_id(self._rng)))
             return decision
@@ -131,6 +133,20 @@ class Liveness:
             "node": broker.name, "address": f"{broker.host}:{broker.port}"})
         return BrokerRegistration(broker_epoch=broker.epoch)
 
+    def _registration(
+        self, wanted: brokers.Registration, *, quiet: bool
+    ) -> Decision[BrokerState]:
+        try:
+            return brokers.register(self._state, wanted, quiet=quiet)
+        except RequestError as error:
+            if (error.code is Code.DUPLICATE_BROKER_REGISTRATION
+                    and self._state.brokers.keys() - self._met >= {wanted.node_id}):
+                raise RequestError(
+                    f"whether the process that was node {wanted.node_id} is gone will be known "
+                    f"within {self._session_ms} ms", code=Code.REQUEST_TIMED_OUT,
+                    kind=Kind.RETRY) from None
+            raise
+
     async def heartbeat(self, sender: NodeId, request: BrokerHeartbeat) -> BrokerHeartbeatAnswer:
         """A broker is alive (L3)."""
         del sender
@@ -138,7 +154,7 @@ class Liveness:
 
         def decide() -> Decision[BrokerState]:
             broker = brokers.current(self._state, node_id, request.broker_epoch)
-            self._heard[node_id] = self._clock.monotonic()
+            self._hear(node_id)
             if not request.is_ready:
                 return Decision([], [broker])
             return brokers.unfence(
@@ -185,6 +201,10 @@ class Liveness:
     @property
     def _session_ms(self) -> int:
         return self._machine.settings.broker_session_timeout_ms
+
+    def _hear(self, node_id: NodeId) -> None:
+        self._heard[node_id] = self._clock.monotonic()
+        self._met.add(node_id)
 
     def _silence(self, node_id: NodeId) -> float:
         """Milliseconds since a broker was heard of."""

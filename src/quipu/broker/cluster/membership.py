@@ -127,19 +127,23 @@ class Membership:
     # -- registration
 
     async def _register(self) -> None:
-        session_seconds = self._settings.broker_session_timeout_ms / 1000
-        patience = self._clock.monotonic() + REFUSED_SESSIONS_MAX * session_seconds
+        patience = REFUSED_SESSIONS_MAX * self._settings.broker_session_timeout_ms / 1000
+        refused_since: float | None = None
         told = False
         while True:
             try:
                 answer = await self._link.ask(
                     self._registration(), BrokerRegistration, timeout_seconds=REGISTER_SECONDS)
             except QuipuError as error:
-                if error.code is Code.DUPLICATE_BROKER_REGISTRATION:
-                    if self._clock.monotonic() > patience:
-                        raise
-                elif error.code is not Code.REQUEST_TIMED_OUT:
+                now = self._clock.monotonic()
+                if error.code is Code.REQUEST_TIMED_OUT:
+                    refused_since = None
+                elif error.code is not Code.DUPLICATE_BROKER_REGISTRATION:
                     raise
+                elif refused_since is None:
+                    refused_since = now
+                elif now - refused_since > patience:
+                    raise  # it lives: two nodes have been given one number
                 if not told:
                     _log.warning("waiting to be registered: %s", error)
                 told = True

@@ -1,4 +1,4 @@
-"""A quorum of one over a log of commands: decides at once, and waits for nothing but the disk."""
+"""A stand-in for the quorum: one node over a log of commands that may be in memory."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ class Alone:
     async def start(self) -> None:
         self._log.replay(lambda command: self._apply([command]))
         self.is_leader = True
-        self._machine.leadership(True)  # noqa: FBT003 a fact that is told, not a flag
+        self._machine.leadership(True)
 
     async def stop(self, *, transfer: bool = False) -> None:
         del transfer
