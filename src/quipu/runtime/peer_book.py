@@ -49,7 +49,7 @@ class Troubles:
         counts[what] += 1
         count = counts[what]
         if count & (count - 1) == 0:
-            _log.warning("%s: %s%s", about, what, f" (for the {count}th time)" if count > 2 else "")
+            _log.warning("%s: %s%s", about, what, f" ({count} times)" if count > 2 else "")
 
     def is_over(self, about: object) -> None:
         """`about` works: the next trouble is news."""
