@@ -30,6 +30,7 @@ PEER_PORT_STEP: Final = 100
 METRICS_PORT_STEP: Final = 200
 NODE_ID_STEP: Final = 1000  # between the first nodes of two chains
 PORT_MAX: Final = 65_535
+STOP_MS: Final = "2000"  # all stop together, so the last one asks in vain
 _CHAIN_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,40}[a-z0-9])?")
 
 
@@ -95,6 +96,7 @@ class Layout:
             "peer.secret": self.secret,
             "controller.quorum.voters": ",".join(
                 f"{voter.node_id}@{HOST}:{voter.peer_port}" for voter in self.voters),
+            "controlled.shutdown.timeout.ms": STOP_MS,
             **({"broker.rack": node.rack} if node.rack else {}),
             **self.settings,
         }
