@@ -7,25 +7,20 @@ client of that version sees.
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
-from quipu.broker.cluster import LOG_CONFIG, LOG_NAME, Cluster
+from quipu.broker.cluster import Cluster
 from quipu.broker.cluster.membership import Endpoints
 from quipu.broker.context import Broker, Context
 from quipu.controller.state import Topic
 from quipu.controller.topics import NewTopic
-from quipu.model.batch_types import CONTROLLER
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import ManualClock
 from quipu.runtime.disk import RealDisk
 from quipu.runtime.rng import SeededRng
-from quipu.storage.log import Log
-from quipu.storage.place import Place
-from quipu.storage.state_log import StateLog
 from quipu.wire.messages import RESPONSES
 from quipu.wire.schema import Request
 from tests.broker.alone import Alone, CommandLog
@@ -125,12 +120,6 @@ async def a_broker(*topics: NewTopic, settings: BrokerSettings | None = None) ->
     answers = await broker.cluster.create_topics(topics)
     assert all(answer.code is Code.NONE for answer in answers), answers
     return broker
-
-
-def disk_log(path: Path) -> StateLog:
-    """A metadata log in a directory."""
-    place = Place(disk=DISK, directory=str(path), name=LOG_NAME)
-    return StateLog(Log(place, LOG_CONFIG, now_ms=0), CONTROLLER, ManualClock())
 
 
 async def ask(broker: ABroker, handler: ModuleType, request: Request, version: int) -> Any:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from quipu.broker.cluster import Cluster, alone
+from quipu.broker.cluster import LOG_NAME, Cluster
+from quipu.broker.quorum import driver as quorum_driver
 from quipu.controller.configs import Alteration, Change, Operation, Resource
 from quipu.controller.records import UnknownRecord
 from quipu.controller.topics import NewPartitions, NewTopic
@@ -24,7 +25,6 @@ from tests.broker.clusters import (
     MemoryLog,
     a_broker,
     a_cluster,
-    disk_log,
 )
 from tests.killed import killed
 from tests.looped import looped
@@ -32,6 +32,18 @@ from tests.looped import looped
 
 def set_to(kind: int, resource: str, name: str, value: str) -> list[Alteration]:
     return [Alteration(Resource(kind, resource), [Change(name, Operation.SET, value)])]
+
+
+async def on_disk(path: Path) -> Cluster:
+    """A cluster of one on a real log, by way of a real quorum."""
+    return await opened(DataDirectory.open(DISK, str(path), ManualClock()))
+
+
+def left_behind(path: Path) -> Path:
+    """A directory with what a kill of the node in `path`/a leaves of its metadata."""
+    (path / "b").mkdir()
+    killed(path / "a" / LOG_NAME, path / "b" / LOG_NAME)
+    return path / "b"
 
 
 def lasting(cluster: Cluster) -> object:
@@ -46,8 +58,8 @@ def lasting(cluster: Cluster) -> object:
 @looped
 async def test_a_cluster_gets_its_id_once(tmp_path: Path) -> None:
     """K5: 22 characters like Kafka's, kept for good."""
-    first = await a_cluster(log=disk_log(tmp_path / "a"), seed=1)
-    again = await a_cluster(log=disk_log(killed(tmp_path / "a", tmp_path / "b")), seed=2)
+    first = await on_disk(tmp_path / "a")
+    again = await on_disk(left_behind(tmp_path))
 
     cluster_id = first.state.cluster_id
     assert len(cluster_id) == 22
@@ -89,7 +101,7 @@ async def test_a_node_that_is_alone_has_a_chain_and_an_endless_lease() -> None:
 @looped
 async def test_metadata_survives_a_kill(tmp_path: Path) -> None:
     """T7, K5: everything answered is there again, whatever was going on."""
-    cluster = await a_cluster(log=disk_log(tmp_path / "a"))
+    cluster = await on_disk(tmp_path / "a")
     await cluster.create_topics([NewTopic("a", 3, configs=[("retention.ms", "5")]), NewTopic("b")])
     await cluster.create_partitions([NewPartitions("a", 4)])
     await cluster.alter_configs(set_to(2, "a", "flush.ms", "7"))
@@ -97,7 +109,7 @@ async def test_metadata_survives_a_kill(tmp_path: Path) -> None:
     await cluster.delete_topics([("b", ZERO_UUID)])
     await cluster.next_producer_id()
 
-    again = await a_cluster(log=disk_log(killed(tmp_path / "a", tmp_path / "b")), seed=2)
+    again = await on_disk(left_behind(tmp_path))
 
     assert lasting(again) == lasting(cluster)
     assert again.settings.log_retention_ms == 8
@@ -109,14 +121,14 @@ async def test_a_snapshot_takes_the_place_of_a_long_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T7: the metadata log is bounded by the metadata, not by its history."""
-    monkeypatch.setattr(alone, "SNAPSHOT_SIZE", 2000)
-    cluster = await a_cluster(log=disk_log(tmp_path / "a"))
+    monkeypatch.setattr(quorum_driver, "SNAPSHOT_SIZE", 2000)
+    cluster = await on_disk(tmp_path / "a")
     await cluster.create_topics([NewTopic("a", 2)])
     for number in range(200):
         await cluster.alter_configs(set_to(2, "a", "retention.ms", str(number + 1)))
 
-    assert sum(file.stat().st_size for file in (tmp_path / "a").glob("*.log")) < 10_000
-    again = await a_cluster(log=disk_log(killed(tmp_path / "a", tmp_path / "b")), seed=2)
+    assert sum(file.stat().st_size for file in (tmp_path / "a" / LOG_NAME).glob("*.log")) < 10_000
+    again = await on_disk(left_behind(tmp_path))
     assert lasting(again) == lasting(cluster)
 
 
