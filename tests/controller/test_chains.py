@@ -335,6 +335,27 @@ def test_topics_of_an_older_program_join_the_chain_of_their_node() -> None:
     assert state.topic_count("quipu") == 2
 
 
+def test_a_topic_of_two_older_nodes_joins_their_chains_one_by_one() -> None:
+    """T7, S5: also a snapshot in between says the same."""
+    state = old_state()
+    state.apply(BrokerRegistered(node_id=2, host="h", port=9093))
+    state.apply(TopicCreated(name="u", topic_id=UUID(int=3), partitions=[
+        PartitionRecord(replicas=[node], isr=[node], leader=node, leader_epoch=node)
+        for node in (2, 1, 1)]))
+    start(state, 1, "a-0")
+    start(state, 2, "a-1")
+
+    with pytest.raises(RequestError, match="make a chain for each"):
+        chains.create(state, "a")
+    carry_out(state, chains.create(state, "a", ["a-0"]))
+
+    assert [p.chain for p in state.topics["u"].partitions] == ["", "a", "a"]
+    restored = ClusterState()
+    for record in records_of(state):
+        restored.apply(record)
+    assert restored == state
+
+
 def test_a_chain_made_around_old_topics_begins_with_the_node_that_has_them() -> None:
     """T7: the others catch up first."""
     state = old_state()

@@ -308,7 +308,6 @@ class ClusterState:
             assert moved.partition_epoch > partitions[index].partition_epoch, (topic, record)  # D1
             assert moved.leader_epoch >= partitions[index].leader_epoch, (topic, record)
             partitions[index] = moved
-        self._use(place.epoch, place.version)
         for chain in topic.chains:
             del self._topics_on[chain][topic.topic_id]
         topic = dataclasses.replace(topic, partitions=tuple(partitions))
@@ -360,7 +359,8 @@ class ClusterState:
         self._replace(topic)
         for chain in topic.chains:
             self._topics_on[chain][topic.topic_id] = None
-        self._use(0, max(partition.place.version for partition in topic.partitions))
+        for place in {partition.place for partition in topic.partitions}:
+            self._use(place.epoch, place.version)
 
     def _replace(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
