@@ -11,7 +11,7 @@ Invariants
 
 from typing import TYPE_CHECKING
 
-from quipu.model.ids import NodeId, RaftIndex
+from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.raft.candidate import election_pause_ms
 from quipu.raft.image import Gathering
 from quipu.raft.messages import (
@@ -40,8 +40,7 @@ class Follower:
         self.leader = leader
         self._raft = raft
         self._heard_ms = raft.now_ms  # the leader, if there is one
-        pause_ms = election_pause_ms(raft)
-        self._deadline_ms = raft.now_ms + pause_ms
+        self._deadline_ms = raft.now_ms + election_pause_ms(raft)
         self._observe_ms = raft.now_ms  # when to ask for the log, being an observer without leader
         self._gathering = Gathering()
 
@@ -65,9 +64,7 @@ class Follower:
                 self._append(sender, message)
             case Heartbeat():
                 self._hear()
-                self._raft.log.commit(message.committed)
-                if message.round != NO_ROUND:
-                    self._raft.promise(sender, HeartbeatReply(self._raft.term, message.round))
+                self._heartbeat(sender, message)
             case Install():
                 self._hear()
                 self._install(sender, message)
@@ -98,16 +95,23 @@ class Follower:
         self._heard_ms = self._raft.now_ms
         self._deadline_ms = self._raft.now_ms + election_pause_ms(self._raft)
 
+    def _heartbeat(self, leader: NodeId, message: Heartbeat) -> None:
+        raft, log = self._raft, self._raft.log
+        if message.committed > log.last_index:  # it believes that this is here: it was, and is lost
+            self._refuse(leader, message.committed, NO_TERM, is_blank=True)
+        else:
+            log.commit(message.committed)
+        if message.round != NO_ROUND:
+            raft.promise(leader, HeartbeatReply(raft.term, message.round))
+
     def _append(self, leader: NodeId, message: Append) -> None:
         raft, log = self._raft, self._raft.log
         if message.prev_index < log.committed:
             self._acknowledge(leader, log.committed)  # what is decided is the same everywhere
             return
         if log.find_term(message.prev_index) != message.prev_term:
-            hint, hint_term = log.conflict_hint(message.prev_index, message.prev_term)
-            raft.promise(leader, AppendReply(
-                raft.term, is_ok=False, index=message.prev_index, hint=hint, hint_term=hint_term,
-                is_blank=raft.is_blank and log.is_empty))
+            self._refuse(leader, message.prev_index, message.prev_term,
+                         is_blank=raft.is_blank and log.is_empty)
             return
         log.merge(message.entries)  # F1
         last_index = RaftIndex(message.prev_index + len(message.entries))
@@ -131,6 +135,15 @@ class Follower:
         raft.install(image)
         self._caught_up(piece.last_index)
         self._acknowledge(leader, piece.index)
+
+    def _refuse(
+        self, leader: NodeId, index: RaftIndex, term: Term, *, is_blank: bool
+    ) -> None:
+        """The leader's entry at `index` is not here."""
+        hint, hint_term = self._raft.log.conflict_hint(index, term)
+        self._raft.promise(leader, AppendReply(
+            self._raft.term, is_ok=False, index=index, hint=hint, hint_term=hint_term,
+            is_blank=is_blank))
 
     def _acknowledge(self, leader: NodeId, index: RaftIndex) -> None:
         self._raft.promise(leader, AppendReply(  # F2

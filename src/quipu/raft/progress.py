@@ -76,7 +76,7 @@ class Progress:
                 return False  # an old answer, overtaken by a later one
             self.probe_from(self.match + 1)
             return True
-        if asked != self.next - 1:
+        if self.flow is Flow.IMAGE or asked != self.next - 1:
             return False  # an answer to something older
         self.probe_from(max(self.match + 1, min(asked, next_index)))
         return True

@@ -165,7 +165,13 @@ class Replication:
         progress.committed_told = max(progress.committed_told, committed)
 
     def _begin_image(self, progress: Progress) -> None:
-        """What it needs next is gone: send an image, as soon as there is one that will do."""
+        """What it needs next is gone: send an image, as soon as there is one that will do.
+
+        It must be there to get it: who knows how old the image would be when it comes back.
+        """
+        silence_ms = self._raft.now_ms - progress.heard_ms
+        if silence_ms > 2 * self._raft.timing.heartbeat_interval_ms:
+            return
         if self._image is None or self._image[0].index < self._raft.log.image_index:
             self._raft.wants_image = True
             return

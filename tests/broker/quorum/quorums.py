@@ -1,0 +1,169 @@
+"""Quorums of real drivers in one loop: peers in memory, disks that forget, real time."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from quipu.broker.quorum import Quorum, QuorumConfig
+from quipu.model.ids import NodeId, RaftIndex
+from quipu.runtime.clock import SystemClock
+from quipu.runtime.connection import Buffer
+from quipu.runtime.disk import Disk
+from quipu.runtime.peer_net import Handler, PeerListener
+from quipu.runtime.rng import SeededRng
+from quipu.runtime.sim_disk import SimDisk
+from quipu.storage.config import LogConfig
+from quipu.storage.log import Log
+from quipu.storage.place import Place
+
+LOG_NAME = "__cluster-0"
+LOG_CONFIG = LogConfig(flush_messages=1, retention_ms=-1, retention_bytes=-1)
+CLOCK = SystemClock()
+
+
+class Machine:
+    """A state that is the list of its commands."""
+
+    def __init__(self) -> None:
+        self.state: list[bytes] = []
+        self.leads: list[bool] = []
+        self.restored = 0
+
+    def apply(self, index: RaftIndex, commands: Sequence[bytes]) -> None:
+        self.state += commands
+
+    def snapshot(self) -> Iterable[bytes]:
+        return list(self.state)
+
+    def restore(self, items: Iterable[bytes]) -> None:
+        self.state = list(items)
+        self.restored += 1
+
+    def leadership(self, is_leader: bool) -> None:
+        self.leads.append(is_leader)
+
+
+class Switch:
+    """Where all links meet; `cut` holds the pairs whose messages are lost."""
+
+    def __init__(self) -> None:
+        self.nets: dict[NodeId, MemoryNet] = {}
+        self.cut: set[tuple[NodeId, NodeId]] = set()
+
+    def isolate(self, node_id: int) -> None:
+        for other in self.nets:
+            self.cut |= {(NodeId(node_id), other), (other, NodeId(node_id))}
+
+
+class MemoryNet:
+    """The peers of one node: what is sent arrives on the next turn, or not at all."""
+
+    def __init__(self, switch: Switch, node_id: NodeId) -> None:
+        self.sent = 0
+        self._switch = switch
+        self._node_id = node_id
+        self._handlers: dict[int, Handler] = {}
+        switch.nets[node_id] = self
+
+    def on(self, kind: int, handler: Handler) -> None:
+        self._handlers[kind] = handler
+
+    def watch(self, listener: PeerListener) -> None:
+        for net in self._switch.nets:
+            if net != self._node_id:
+                asyncio.get_running_loop().call_soon(listener.up, net)
+
+    def send(self, to: NodeId, kind: int, buffers: list[Buffer]) -> bool:
+        self.sent += 1
+        if (self._node_id, to) in self._switch.cut or to not in self._switch.nets:
+            return False
+        body = b"".join(buffers)
+        asyncio.get_running_loop().call_soon(self._switch.nets[to].receive, self._node_id, kind,
+                                             body)
+        return True
+
+    def receive(self, sender: NodeId, kind: int, body: bytes) -> None:
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            view = memoryview(bytearray(body))
+            handler(sender, view)
+            view.release()  # borrowed: whoever kept it fails
+
+
+class Node:
+    """One driver, its machine and its disk."""
+
+    def __init__(self, node_id: int, voters: Sequence[int], switch: Switch,
+                 disk: Disk | None = None) -> None:
+        self.node_id = NodeId(node_id)
+        self.voters = voters
+        self.switch = switch
+        self.disk = disk or new_disk()
+        self._lives = 0
+
+    async def start(self) -> "Node":
+        self._lives += 1
+        self.machine = Machine()
+        self.log = open_log(self.disk)
+        self.quorum = Quorum(
+            self.machine, config(self.node_id, self.voters), log=self.log, clock=CLOCK,
+            rng=SeededRng(100 * self.node_id + self._lives),
+            peers=MemoryNet(self.switch, self.node_id))
+        await self.quorum.start()
+        return self
+
+    async def kill(self, seed: int = 0) -> None:
+        """Lose the process and, of the disk, what was not synced."""
+        self.switch.nets.pop(self.node_id, None)
+        self.quorum._is_running = False
+        assert self.quorum._timer is not None
+        self.quorum._timer.cancel()
+        assert isinstance(self.disk, SimDisk)
+        self.disk.crash(SeededRng(seed))
+        await asyncio.sleep(0)
+
+
+def new_disk() -> SimDisk:
+    disk = SimDisk()
+    disk.make_directory("data")
+    disk.sync_directory("data")
+    return disk
+
+
+def open_log(disk: Disk, directory: str = "data/__cluster-0") -> Log:
+    place = Place(disk=disk, directory=directory, name=LOG_NAME)
+    return Log(place, LOG_CONFIG, now_ms=CLOCK.now_ms())
+
+
+def config(node_id: int, voters: Sequence[int]) -> QuorumConfig:
+    return QuorumConfig(node_id=NodeId(node_id), voters=tuple(map(NodeId, voters)),
+                        election_timeout_ms=100, heartbeat_interval_ms=20)
+
+
+async def started(count: int = 3, *, observers: Sequence[int] = ()) -> list[Node]:
+    """A quorum that runs, with whoever leads first."""
+    switch = Switch()
+    voters = list(range(1, count + 1))
+    nodes = [Node(node_id, voters, switch) for node_id in [*voters, *observers]]
+    for node in nodes:
+        MemoryNet(switch, node.node_id)  # reachable before it runs
+    for node in nodes:
+        await node.start()
+    leader = await leader_of(nodes)
+    return [leader, *(node for node in nodes if node is not leader)]
+
+
+async def leader_of(nodes: Sequence[Node]) -> Node:
+    await until(lambda: any(node.quorum.is_leader for node in nodes))
+    leading = [node for node in nodes if node.quorum.is_leader]
+    return max(leading, key=lambda node: node.quorum.term)
+
+
+async def stop(nodes: Iterable[Node]) -> None:
+    for node in nodes:
+        await node.quorum.stop()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
