@@ -233,7 +233,7 @@ class ClusterState:
         topic = self.topics_by_id.pop(record.topic_id)
         del self.topics[topic.name]
         del self._names_by_clash[clash_key(topic.name)]
-        for chain in topic.chains:
+        for chain in sorted(topic.chains):
             del self._topics_on[chain][topic.topic_id]
 
     def _configure(self, record: ConfigChanged) -> None:
@@ -308,7 +308,7 @@ class ClusterState:
             assert moved.partition_epoch > partitions[index].partition_epoch, (topic, record)  # D1
             assert moved.leader_epoch >= partitions[index].leader_epoch, (topic, record)
             partitions[index] = moved
-        for chain in topic.chains:
+        for chain in sorted(topic.chains):
             del self._topics_on[chain][topic.topic_id]
         topic = dataclasses.replace(topic, partitions=tuple(partitions))
         self._place(topic)
@@ -357,9 +357,9 @@ class ClusterState:
     def _place(self, topic: Topic) -> None:
         """Keep a topic that is new, or has partitions at other places."""
         self._replace(topic)
-        for chain in topic.chains:
+        for chain in sorted(topic.chains):
             self._topics_on[chain][topic.topic_id] = None
-        for place in {partition.place for partition in topic.partitions}:
+        for place in dict.fromkeys(partition.place for partition in topic.partitions):
             self._use(place.epoch, place.version)
 
     def _replace(self, topic: Topic) -> None:
