@@ -53,14 +53,14 @@ def read(broker: Broker, session: FetchSession, reader: Reader) -> Found:
                 target.partition, why_absent(broker, target.topic, target.partition))
         elif incremental and not dirty and _is_quiet(target, partition):
             continue  # most of many partitions, most of the time
-        elif partition.is_alone:
-            part = _read_one(target, partition, size_max - size, dirty, min_one=size == 0)
+        elif not partition.is_alone and (
+                moved := _elsewhere(broker, target, partition, version, dirty=dirty)):
+            part, failed = moved, True
         else:
-            part = _elsewhere(broker, target, partition, version, dirty=dirty) or _read_one(
-                target, partition, size_max - size, dirty, min_one=size == 0)
+            part = _read_one(target, partition, size_max - size, dirty, min_one=size == 0)
         parts.append((target, part))
         size += part.size
-        if part.error_code or part.diverging_end_offset >= 0 or part.preferred_read_replica >= 0:
+        if part.error_code or part.diverging_end_offset >= 0:
             failed = True
     return Found(parts, size, failed)
 
