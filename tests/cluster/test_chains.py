@@ -72,7 +72,7 @@ def test_a_topic_moves_from_chain_to_chain_under_load(tmp_path: Path) -> None:
             for _ in cluster.until(f"{name} has let go of the topic"):
                 if not [each for each in directory.iterdir() if each.name in ("t-0", "t-1")]:
                     break
-        cluster.stop()
+        cluster.kill()
         assert cluster.differences(new, ["t"]) == ""
 
 
