@@ -1,0 +1,238 @@
+"""Raft under faults: what it promises holds after every step, and it gets going again.
+
+The promises are checked in worlds.py; the worlds below differ in what goes wrong.
+"""
+
+import random
+import time
+
+import pytest
+
+from quipu.model.batch_types import CONTROLLER
+from quipu.model.ids import NodeId, RaftIndex, Term
+from quipu.raft.core import Raft, Stored
+from quipu.raft.log import SafetyLost
+from quipu.raft.messages import Append, Entry, HardState, Heartbeat, Vote, VoteReply
+from tests.raft.worlds import TIMING, Member, World, elected
+
+STEPS = 900
+CHANGES = [(1, 2, 3), (1, 2, 3, 101), (1, 2), (2, 3, 101), (101, 2)]
+
+
+def recover(world: World) -> Member:
+    """Heal; there must be one leader, and one history, before long."""
+    world.heal()
+    for _ in range(30):
+        world.run(200)
+        if world.is_agreed():
+            break
+    leader = world.leader()
+    assert leader is not None, "nobody leads"
+    world.propose(leader)
+    world.run(300)
+    assert world.is_agreed()
+    leader = world.leader()
+    assert leader is not None
+    missing = [command for command in world.acknowledged if command not in leader.state]
+    assert not missing, f"answered and lost: {missing}"
+    assert len(leader.state) == len(set(leader.state))
+    return leader
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_three_nodes_under_faults(seed: int) -> None:
+    """T7: loss, doubles, reordering, cuts, crashes that forget what was not durable."""
+    world = World(seed, 3, observers=1)
+    world.chaos(STEPS)
+    recover(world)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_five_nodes_under_faults(seed: int) -> None:
+    """T7: the same with two that may be missing."""
+    world = World(1000 + seed, 5, trouble=0.2)
+    world.chaos(STEPS, crash=1.5)
+    recover(world)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_voters_change_under_faults(seed: int) -> None:
+    """T7: one node at a time, while everything else goes wrong too."""
+    world = World(2000 + seed, 3, observers=2)
+    world.chaos(STEPS, changes=CHANGES, change=4.0, transfer=2.0, cut=0.2)
+    recover(world)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_busy_worlds_decide_much(seed: int) -> None:
+    """T7: with few faults there is progress all the time, and images are sent."""
+    world = World(3000 + seed, 3, trouble=0.02)
+    world.chaos(2000, crash=0.4, cut=0.1, propose=20.0, compact=4.0)
+    recover(world)
+    assert len(world.acknowledged) > 20
+
+
+def test_the_worlds_are_not_idle() -> None:
+    """A check that sees nothing would pass for ever."""
+    worlds = [World(4000 + seed, 3) for seed in range(5)]
+    for world in worlds:
+        world.chaos(STEPS)
+        recover(world)
+    assert sum(len(world.acknowledged) for world in worlds) > 50
+    assert sum(world.reads_done for world in worlds) > 10
+    assert max(member.raft.term for world in worlds for member in world.up()) > 3
+
+
+def test_the_same_seed_gives_the_same_world() -> None:
+    """B6: one seed, one history."""
+    histories = []
+    for _ in range(2):
+        world = World(7, 5, observers=1)
+        world.chaos(STEPS, changes=CHANGES)
+        histories.append((world.decided, world.now_ms, world.wire))
+    assert histories[0] == histories[1]
+
+
+# --- single rules ---------------------------------------------------------------------------
+
+
+def core(node_id: int = 1, voters: tuple[int, ...] = (1, 2, 3), **stored: object) -> Raft:
+    return Raft(NodeId(node_id), [NodeId(voter) for voter in voters],
+                Stored(**stored), timing=TIMING, chance=random.Random(1).random)  # type: ignore[arg-type]  # by name
+
+
+def entry(index: int, term: int) -> Entry:
+    return Entry(RaftIndex(index), Term(term), CONTROLLER, (b"x",))
+
+
+def test_a_vote_is_given_once_in_a_term_and_leaves_only_with_its_number() -> None:
+    """T7: R1 and R2, also across a restart."""
+    raft = core(hard_state=HardState(Term(1)))
+    raft.step(NodeId(2), Vote(Term(2), RaftIndex(0), Term(0), is_trial=False, is_transfer=False))
+    raft.step(NodeId(3), Vote(Term(2), RaftIndex(0), Term(0), is_trial=False, is_transfer=False))
+    ready = raft.ready()
+
+    assert ready.now == []
+    assert ready.hard_state is not None
+    assert ready.hard_state.vote == 2
+    assert [(to, reply.is_granted) for to, reply in ready.after] == [(2, True), (3, False)]
+    again = core(hard_state=ready.hard_state)
+    again.step(NodeId(3), Vote(Term(2), RaftIndex(0), Term(0), is_trial=False, is_transfer=False))
+    assert [reply.is_granted for _, reply in again.ready().after] == [False]
+
+
+def test_a_candidate_with_less_gets_no_vote() -> None:
+    """T7: E1, by the last term first, then by length."""
+    raft = core(hard_state=HardState(Term(3)), entries=(entry(1, 1), entry(2, 3)))
+    for last_index, last_term, expected in ((9, 2, False), (1, 3, False), (2, 3, True)):
+        raft.step(NodeId(2), Vote(Term(4), RaftIndex(last_index), Term(last_term), is_trial=True,
+                                  is_transfer=False))
+        assert [reply.is_granted for _, reply in raft.ready().after] == [expected]
+
+
+def test_who_hears_from_a_leader_stays_loyal() -> None:
+    """T7: E2; not even the term moves, until the leader is silent for the election timeout."""
+    raft = core(hard_state=HardState(Term(1)))
+    raft.step(NodeId(2), Heartbeat(Term(1), RaftIndex(0), 1))
+    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_trial=False, is_transfer=False))
+    assert raft.term == 1
+
+    raft.tick(TIMING.election_timeout_ms - 1)
+    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_trial=True, is_transfer=False))
+    assert [type(message) for _, message in raft.ready().after][1:] == []
+    raft.tick(TIMING.election_timeout_ms)
+    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_trial=True, is_transfer=False))
+    assert [message.is_granted for _, message in raft.ready().after
+            if isinstance(message, VoteReply)] == [True]
+
+
+def test_an_own_entry_counts_when_it_is_durable() -> None:
+    """T7: A2; with two voters, the other's answer alone decides nothing."""
+    world = World(1, 2, trouble=0.0)
+    leader = elected(world, 1)
+    world.propose(leader)
+    while world.wire:
+        world.deliver()
+    for member in world.up():
+        if member is not leader:
+            world.flush(member)
+    while world.wire:
+        world.deliver()
+    assert leader.state == []
+
+    world.flush(leader)
+    assert leader.state == [b"c1"]
+
+
+def test_what_is_decided_is_never_replaced() -> None:
+    """T7: G3; a leader that wants it shows that somebody has forgotten."""
+    raft = core(hard_state=HardState(Term(1)), entries=(entry(1, 1), entry(2, 1)))
+    raft.step(NodeId(2), Heartbeat(Term(1), RaftIndex(2), 1))
+    with pytest.raises(SafetyLost, match="decided"):
+        raft.log.cut(2)
+
+
+def test_two_leaders_in_one_term_are_noticed() -> None:
+    raft = core(hard_state=HardState(Term(1)))
+    raft.step(NodeId(2), Heartbeat(Term(1), RaftIndex(0), 1))
+    with pytest.raises(SafetyLost, match="both lead"):
+        raft.step(NodeId(3), Heartbeat(Term(1), RaftIndex(0), 1))
+
+
+def test_an_old_leader_is_told_that_its_time_is_over() -> None:
+    """T7: its message is not acted upon, and the answer carries the new term."""
+    raft = core(hard_state=HardState(Term(5)))
+    raft.step(NodeId(2), Append(Term(4), RaftIndex(0), Term(0), RaftIndex(0), RaftIndex(1),
+                                (entry(1, 4),)))
+    ((to, reply),) = raft.ready().after
+    assert (to, reply.term, raft.log.last_index) == (2, 5, 0)
+
+
+def test_a_slow_disk_does_not_make_old_writes_count_for_new_ones() -> None:
+    """T7: G4; an entry that was replaced while it was being written is not durable."""
+    raft = core(hard_state=HardState(Term(2)), entries=(entry(1, 1),))
+    raft.step(NodeId(2), Append(Term(2), RaftIndex(1), Term(1), RaftIndex(0), RaftIndex(2),
+                                (entry(2, 2),)))
+    first = raft.ready()
+    raft.step(NodeId(3), Append(Term(3), RaftIndex(1), Term(1), RaftIndex(0), RaftIndex(2),
+                                (entry(2, 3),)))
+    second = raft.ready()
+    raft.persisted(first.number)
+    assert raft.log.durable == 1
+
+    raft.persisted(second.number)
+    assert raft.log.durable == 2
+
+
+def test_many_proposals_share_messages() -> None:
+    """T6: entries travel by value, each of one type, many in one message."""
+    world = World(1, 3, trouble=0.0)
+    leader = elected(world, 1)
+    for number in range(500):
+        leader.raft.propose([b"%d" % number])
+    world.settle(leader)
+    appends = [message for _, _, message in world.wire if isinstance(message, Append)]
+
+    assert len(appends) == 2
+    assert [len(append.entries) for append in appends] == [500, 500]
+    world.calm()
+    assert all(len(member.state) == 500 for member in world.up())
+
+
+def test_three_cores_decide_thousands_of_entries_in_a_second() -> None:
+    """Speed: at least 30,000 a second on an idle machine; a busy one gets a sixth of that."""
+    world = World(1, 3, trouble=0.0)
+    world.check = lambda member: None  # type: ignore[method-assign]  # what is measured is the core
+    leader = elected(world, 1)
+    count = 6000
+    began = time.perf_counter()
+    for number in range(count):
+        leader.raft.propose([b"command %d" % number])
+        if number % 100 == 99:
+            world.settle(leader)
+            world.calm()
+    passed = time.perf_counter() - began
+
+    assert all(len(member.state) == count for member in world.up())
+    print(f"{count / passed:,.0f} entries/s")
+    assert count / passed > 5000
