@@ -39,7 +39,7 @@ class Load:
     @property
     def acknowledged(self) -> int:
         """How many values the node has promised to keep."""
-        return sum(outcome is Outcome.OK for outcome, _ in self._answers.values())
+        return sum(outcome is Outcome.OK for outcome, _ in list(self._answers.values()))
 
     def run(self, seconds: float) -> None:
         """Send for a while; never more than a bounded number is on its way."""
