@@ -220,19 +220,19 @@ def test_many_proposals_share_messages() -> None:
 
 
 def test_three_cores_decide_thousands_of_entries_in_a_second() -> None:
-    """Speed: at least 30,000 a second on an idle machine; a busy one gets a sixth of that."""
+    """Speed: 30,000 for each second of an idle processor, bytes and all; here a bound far below."""
     world = World(1, 3, trouble=0.0)
     world.check = lambda member: None  # type: ignore[method-assign]  # what is measured is the core
     leader = elected(world, 1)
     count = 6000
-    began = time.perf_counter()
+    began = time.process_time()
     for number in range(count):
         leader.raft.propose([b"command %d" % number])
         if number % 100 == 99:
             world.settle(leader)
             world.calm()
-    passed = time.perf_counter() - began
+    passed = time.process_time() - began
 
     assert all(len(member.state) == count for member in world.up())
     print(f"{count / passed:,.0f} entries/s")
-    assert count / passed > 5000
+    assert count / passed > 8000

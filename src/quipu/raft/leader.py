@@ -64,13 +64,14 @@ class Leader:
         """Take an entry in; None if too much is undecided, or another is about to lead."""
         raft = self._raft
         entry = Entry(RaftIndex(raft.log.last_index + 1), raft.term, kind, commands)
+        size = entry.size
         assert 0 < len(commands) <= COMMANDS_MAX, len(commands)
-        assert entry.size <= ENTRY_SIZE_MAX, entry.size
+        assert size <= ENTRY_SIZE_MAX, size
         is_full = self._uncommitted_size > UNCOMMITTED_SIZE_MAX
         if self._transfer_to is not None or (is_full and kind != CONFIGURATION):
             return None
         raft.log.append((entry,))
-        self._uncommitted_size += entry.size
+        self._uncommitted_size += size
         if kind == CONFIGURATION:
             self.replication.adjust()
         return entry.index

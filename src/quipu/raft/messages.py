@@ -34,7 +34,8 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.commands))
+        commands = self[3]
+        return len(commands[0]) if len(commands) == 1 else sum(map(len, commands))
 
 
 class HardState(NamedTuple):
