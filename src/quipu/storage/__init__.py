@@ -3,7 +3,10 @@
 Start with `log`: what a log promises, and its parts in the order of a batch's life.
 
     config          the settings of one log
-    log             append, read, offsets, truncate, close
+    log             append, read, offsets, truncate, close; its parts:
+        opening     found or begun, closed        rolling   from one segment to the next
+        writing     batches of the node's own     entries   copies of another node's batches
+        trimming    cut, dropped, begun anew
     segment         one file of batches, and how it is found in (index)
     producers       idempotent producers: which batches were seen
     epochs          who led when

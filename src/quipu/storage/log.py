@@ -16,7 +16,7 @@ Invariants
 A log that was closed cleanly is not looked at until it is used.  Opened with `replica`, one that
 has no files yet stays blank until it is told what to begin with (opening.py).
 Not here, though methods lead there: how a log is opened (opening), rolls (rolling), gets shorter
-(trimming), is copied (entries) and read (reading).
+(trimming), is written to by the node itself (writing), is copied (entries) and read (reading).
 """
 
 import logging
@@ -24,11 +24,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from quipu.model.batch_types import CHECKPOINT, DATA, BatchType, require_set
+from quipu.model.batch_types import DATA, BatchType
 from quipu.model.errors import Code, Kind, OffsetOutOfRange, QuipuError, RequestError
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, Offset
 from quipu.runtime.disk import Buffer, DiskError, DiskFull, File
-from quipu.storage import entries, opening, reading, rolling, trimming
+from quipu.storage import entries, opening, reading, rolling, trimming, writing
 from quipu.storage.appended import NO_LOG_OFFSET, Appended, Cut, Watcher
 from quipu.storage.checkpoint import LogState
 from quipu.storage.config import LogConfig
@@ -41,8 +41,8 @@ from quipu.storage.retention import may_expire
 from quipu.storage.segment import Segment
 from quipu.storage.segments import Segments
 from quipu.wire.fast import stamp
-from quipu.wire.record_batch import BatchHeader, Record, encode_batch, parse_header
-from quipu.wire.stored_batch import PREFIX_SIZE, pack_prefix
+from quipu.wire.record_batch import BatchHeader, Record
+from quipu.wire.stored_batch import PREFIX_SIZE
 
 __all__ = ["Appended", "Cut", "Entry", "Log", "LogConfig", "StoredBatch", "TimestampAndOffset",
            "Watcher"]
@@ -185,7 +185,7 @@ class Log:
         """
         active = self.active
         if active is None:
-            active = self._begin(epoch, now_ms)
+            active = writing.begin(self, epoch, now_ms)
         producer_id = header.producer_id
         if producer_id >= 0:
             seen = self.raw_state.producers.check(header, self.name)
@@ -224,41 +224,13 @@ class Log:
         self, batch_type: BatchType, records: Sequence[Record], *, epoch: Epoch, now_ms: int
     ) -> Appended:
         """Append `records` as one batch of `batch_type`; those without a time get `now_ms`."""
-        require_set(batch_type, self.name, self.end_offset)
-        assert batch_type != CHECKPOINT, "a checkpoint starts a segment: roll"
-        self._begin(epoch, now_ms)
-        batch = encode_batch(
-            [record if record.timestamp >= 0 else record._replace(timestamp=now_ms)
-             for record in records],
-            base_offset=self.end_offset, leader_epoch=epoch)
-        view = memoryview(batch)
-        header = parse_header(view)
-        if batch_type == DATA:
-            return self.append(view, header, epoch=epoch, now_ms=now_ms)
-        if epoch != self.leader_epoch and epoch >= 0:
-            self.set_epoch(epoch)
-        log_offset = self.append_internal(batch_type, batch, header, now_ms)
-        return Appended(self.end_offset, Offset(self.end_offset - 1), log_offset, duplicate=False)
-
-    def _begin(self, epoch: Epoch, now_ms: int) -> Segment:
-        """The active segment; a blank log's first one is of the epoch that begins it."""
-        self.load()
-        if self.is_blank and epoch >= 0:
-            self.set_epoch(epoch)
-        return opening.begin(self, now_ms)
+        return writing.append_records(self, batch_type, records, epoch=epoch, now_ms=now_ms)
 
     def append_internal(
         self, batch_type: int, batch: bytearray, header: BatchHeader, now_ms: int
     ) -> LogOffset:
         """Write a batch that takes no client offsets; `batch` has its offset and epoch."""
-        _, file = rolling.prepare(self, len(batch) + PREFIX_SIZE, now_ms)
-        log_offset = self.log_end
-        prefix = pack_prefix(batch, batch_type=batch_type, log_offset=log_offset)
-        self.write(file, (prefix, batch), len(prefix) + len(batch))
-        self.log_end = LogOffset(log_offset + header.last_offset_delta + 1)
-        if self.log_end >= self.flusher.due_at:
-            self.flusher.appended(now_ms)
-        return log_offset
+        return writing.append_internal(self, batch_type, batch, header, now_ms)
 
     def append_stored(self, stored: memoryview, now_ms: int) -> None:
         """Append an entry that `read_entries` of another log gave, as it is.

@@ -57,7 +57,7 @@ async def commit(
     if code is not Code.NONE or not offsets:
         return code
     if not shard.registry.has_room(entry, offsets):
-        _log.warning("group %r: offsets refused: the node keeps as many as it can; delete groups",
+        _log.warning("group %r: offsets refused: its partition keeps as many as it can",
                      sender.group_id[:100])
         return Code.INVALID_COMMIT_OFFSET_SIZE
     records = [offset_record(key, kept) for key, kept in offsets.items()]

@@ -1,9 +1,9 @@
-"""All groups of a node and their offsets: the state that the group log keeps.
+"""The groups of one shard and their offsets: the state that its log keeps.
 
 Invariants
     E1  applying `records()` to an empty registry gives the same registry: a snapshot
     E2  at most GROUP_COUNT_MAX groups and OFFSET_COUNT_MAX offsets are held, whatever clients do
-    E3  an offset is here only after it is durable
+    E3  an offset is here only after it is kept
 
 Not here: writing records (group_log.py), deciding about members (group.py).
 """

@@ -212,7 +212,7 @@ class Shard:
         """A new group, or None, with a line in the log, if there are too many."""
         entry = self.registry.create(group_id, self._broker.clock.now_ms())
         if entry is None:
-            _log.warning("group %r refused: there are %d groups, the most that a node serves; "
+            _log.warning("group %r refused: there are %d groups, the most that a partition has; "
                          "delete some", group_id[:100], len(self.registry.entries))
         return entry
 
