@@ -22,12 +22,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from quipu.wire.messages.k55_describe_quorum import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
 from tests.harness.command import run_quipu
 from tests.harness.node import NodeFailed, RunningNode, environment
 from tests.harness.proxy import PeerProxy
+from tests.harness.raw import RawConnection
 
 VOTERS_MAX = 3
 WAIT_SECONDS_MAX = 60.0
@@ -177,13 +182,17 @@ class RunningCluster:
         return described
 
     def controller(self) -> str:
-        """The node that decides now, as far as the cluster tells."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        """The node that decides now, as the nodes that run tell."""
+        request = DescribeQuorumRequest(topics=[TopicData(
+            topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])])
         for _ in self.until("there is a controller"):
-            with contextlib.suppress(KafkaException):
-                found = admin.describe_cluster(request_timeout=5).result(10).controller
-                if found is not None:
-                    return next(name for name in self.nodes if self.node_id(name) == found.id)
+            for node in self.nodes.values():
+                with contextlib.suppress(OSError), RawConnection(node.host, node.port) as raw:
+                    answer: Any = raw.ask(request, 2)
+                    for name, other in self.nodes.items():
+                        if other.runs and answer.topics and self.node_id(name) == (
+                                answer.topics[0].partitions[0].leader_id):
+                            return name
         raise AssertionError
 
     def create_topic(self, topic: str, *, partitions: int = 1, **configs: str) -> None:

@@ -206,10 +206,12 @@ class Cluster:
 
     @property
     def controller_id(self) -> NodeId:
-        """Whom clients are told: the controller if it is up, else this node; any will do."""
-        leader = self._quorum.leader
-        known = self.state.brokers.get(NO_NODE if leader is None else leader)
-        return self.node_id if known is None or known.fenced else known.node_id
+        """Whom clients are told: this node, which is surely up, and passes requests on.
+
+        One that was told the real controller would wait for it after its death.  Who that is,
+        `describe_quorum` tells.
+        """
+        return self.node_id
 
     def topic_settings(self, topic: Topic) -> TopicSettings:
         """What applies to `topic`: its own settings on top of the broker's."""
