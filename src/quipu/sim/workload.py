@@ -206,9 +206,11 @@ class Consumer:
         if part.error_code != Code.NONE:
             return int(part.error_code)
         if part.preferred_read_replica >= 0:
-            self.read_from = self.client.brokers.get(part.preferred_read_replica)
             self._tell(f"at {self.position} from {part.preferred_read_replica}")
-            return Code.NONE
+            if part.preferred_read_replica not in self.client.brokers:
+                await self.client.refresh(topic)
+            self.read_from = self.client.brokers.get(part.preferred_read_replica)
+            return Code.NONE if self.read_from is not None else Code.BROKER_NOT_AVAILABLE
         self.high_watermark = max(self.high_watermark, part.high_watermark)
         self._take(part)
         return Code.NONE
