@@ -170,6 +170,11 @@ class Partition:
         """Others decide what becomes of the batches that someone waits for."""
         self.commits.fail(NotLeader(f"{self.topic_partition}: this node leads it no longer"))
 
+    def check_lease(self) -> None:
+        """Without one, others may lead by now: whoever waits here should ask them."""
+        if len(self.commits) and not self._lease.holds():
+            self.abdicate()
+
     def halt(self, error: QuipuError) -> None:
         """Replication cannot go on without an operator: refuse everything, and say why."""
         self.halted = error

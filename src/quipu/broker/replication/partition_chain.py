@@ -126,6 +126,7 @@ class PartitionChain:
         if self.partition.log.failure is not None and self.partition.is_serving:
             self._stand()
         self.partition.commits.expire(self._node.monotonic())
+        self.partition.check_lease()
 
     @property
     def is_head(self) -> bool:
