@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, TopicPartition
-from kafka.errors import InvalidReplicaAssignmentError
+from kafka.errors import InvalidReplicationAssignmentError
 
 from tests.cluster.traffic import traffic
 from tests.harness.cluster import RunningCluster
@@ -54,7 +54,7 @@ def test_a_topic_moves_from_chain_to_chain_under_load(tmp_path: Path) -> None:
         new = "b" if old == "a" else "a"
         mixed = [of_chain["a"][0], of_chain["b"][0]]
         refused = admin.alter_partition_reassignments({partitions[0]: mixed})
-        assert refused[partitions[0]] is InvalidReplicaAssignmentError
+        assert refused[partitions[0]] is InvalidReplicationAssignmentError
         with traffic(cluster, "t") as running:
             running.await_progress()
             answers = admin.alter_partition_reassignments(
