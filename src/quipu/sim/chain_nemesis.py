@@ -61,8 +61,11 @@ class ChainNemesis:
             self.crash(self._dice.choose(running), self._dice.between(1, 80))
 
     def _power_failure(self) -> None:
-        if self._dice.flip(0.4):
-            for node in self._running():
+        """All at once: everybody, or all of those that serve."""
+        serving = [place.node_id for place in self._world.oracle.serving()]
+        is_total = self._dice.flip(0.5)
+        for node in self._running():
+            if is_total or node.node_id in serving:
                 self.crash(node, self._dice.between(1, 100))
 
     def crash(self, node: "ChainNode", down_ms: float) -> None:

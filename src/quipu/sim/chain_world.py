@@ -276,6 +276,7 @@ class ChainWorld:
         self.doubles = dice.choose([0.0, 0.05])
         self.is_fifo = dice.flip(0.5)
         self.delay_ms = dice.choose([0.5, 2.0, 6.0])
+        self.idles = dice.choose([0.0, 0.02, 0.08])
         self.disk_fails = dice.choose([0.0, 0.01])
         names = [NodeId(number) for number in range(1, dice.choose([2, 3, 4, 4, 5]) + 1)]
         self.oracle = Oracle(names[:dice.choose([1, 2, 3, 3])])
@@ -335,7 +336,8 @@ class ChainWorld:
                     node.produce()
             self._produce_later()
 
-        self.later(self.dice.between(1, 4), produce)
+        is_idle = self.dice.flip(self.idles)
+        self.later(self.dice.between(30, 150) if is_idle else self.dice.between(1, 4), produce)
 
     # --- the network ------------------------------------------------------------------------
 
