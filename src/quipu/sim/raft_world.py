@@ -5,6 +5,9 @@ voters come and go.
 
 Checkers
     one-leader-per-term      nobody leads in a term in which somebody else did
+    logs-match               the same index and term are the same entry, after the same entry
+    committed-stays          what is committed stays as it is, on every node, and no node's commit
+                             point falls while its process lives
     states-agree             every state is a prefix of one list of words, and each index decided
                              the same words everywhere
     applied-grows            an index is applied once, after all before it
@@ -19,10 +22,13 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from quipu.broker.quorum import NotController, Quorum, QuorumConfig
+from quipu.broker.quorum import Quorum, QuorumConfig
+from quipu.model.errors import RequestError
 from quipu.model.ids import NodeId, RaftIndex
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_sources import broker_settings, from_assignments
+from quipu.raft.log import RaftLog
+from quipu.raft.messages import Entry
 from quipu.runtime.peer_net import Identity
 from quipu.sim.nemesis import Malice, Nemesis
 from quipu.sim.trace import Trace
@@ -78,6 +84,57 @@ class Ledger:
             raise Violation(f"one-leader-per-term: {who} and {self.leaders[term]} in {term}")
 
 
+class RaftLogs:
+    """Looks at the cores' own logs."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._written: dict[tuple[int, int], tuple[Entry, int | None]] = {}  # by index and term
+        self._committed: dict[int, int] = {}  # index -> term
+        self._seen: dict[str, tuple[int, int, int, int]] = {}  # boot, last index and term, commit
+
+    def look(self, machine: Machine | None) -> None:
+        if machine is None or machine.is_dead or machine.program is None:
+            return
+        program = machine.program
+        assert isinstance(program, QuorumProgram)
+        if program.quorum is None:
+            return
+        raft = program.quorum._raft  # noqa: SLF001 checkers look inside
+        log = raft.log
+        if raft.is_leader:
+            self._ledger.leads(machine.name, raft.term)
+        before = self._seen.get(machine.name, (0, 0, 0, 0))
+        if before[0] != machine.boots:
+            before = (machine.boots, 0, 0, 0)
+        now = (machine.boots, int(log.last_index), int(log.last_term), int(log.committed))
+        if now != before:
+            self._seen[machine.name] = now
+            self._match(machine, log)
+            self._stays(machine, log, before[3])
+
+    def _match(self, machine: Machine, log: RaftLog) -> None:
+        for index in range(log.last_index, log.image_index, -1):
+            entry, previous = log.entry(index), log.find_term(index - 1)
+            known = self._written.get((index, entry.term))
+            if known is None:
+                self._written[index, entry.term] = (entry, previous)
+                continue
+            if known[0] != entry or previous is None or known[1] not in (None, previous):
+                raise Violation(f"logs-match: {machine.name} has {entry} after term {previous}, "
+                                f"others {known[0]} after {known[1]}")
+            return  # as are all before it, by induction
+
+    def _stays(self, machine: Machine, log: RaftLog, before: int) -> None:
+        if log.committed < before:
+            raise Violation(f"committed-stays: {machine.name}: {log.committed} after {before}")
+        for index in range(max(before, log.image_index) + 1, log.committed + 1):
+            term = log.entry(index).term
+            if self._committed.setdefault(index, term) != term:
+                raise Violation(f"committed-stays: {machine.name} has term {term} at {index}, "
+                                f"others {self._committed[index]}")
+
+
 class Words:
     """A state machine: a list of words."""
 
@@ -114,7 +171,7 @@ class QuorumProgram:
 
     def __init__(self, machine: Machine, ids: dict[str, int], voters: int, ledger: Ledger) -> None:
         self.state = Words(machine.name, ledger)
-        self.quorum: Quorum
+        self.quorum: Quorum | None = None
         self._machine = machine
         self._ids = ids
         self._voters = tuple(NodeId(node_id) for node_id in list(ids.values())[:voters])
@@ -139,6 +196,7 @@ class QuorumProgram:
         await self.quorum.start()
 
     async def stop(self) -> None:
+        assert self.quorum is not None
         await self.quorum.stop(transfer=True)
         await self._peers.stop()
         self._directory.close()
@@ -172,14 +230,8 @@ class RaftWorld:
             self.world.machine(name, partial(
                 QuorumProgram, ids=self._ids, voters=self.plan.voters, ledger=self.ledger))
         self.nemesis = Nemesis(self.world, self.plan.malice)
-        self.world.checkers.append(self)
+        self.world.checkers.append(RaftLogs(self.ledger))
 
-    def look(self, machine: Machine | None) -> None:
-        """One leader per term."""
-        if machine is not None and machine.is_up:
-            quorum = quorum_of(machine)
-            if quorum.is_leader:
-                self.ledger.leads(machine.name, quorum.term)
 
     @property
     def trace(self) -> Trace:
@@ -251,7 +303,7 @@ class RaftWorld:
         """In the process of a node: propose, and note the answer."""
         try:
             index = await quorum_of(machine).propose(words)
-        except NotController:
+        except RequestError:
             return
         machine.tell("decided", f"{index} {words[0].decode()}")
         for word in words:
@@ -271,7 +323,7 @@ class RaftWorld:
         wanted = self.ledger.acked_end()
         try:
             await quorum_of(machine).barrier()
-        except NotController:
+        except RequestError:
             return
         if len(words_of(machine)) < wanted:
             raise Violation(f"barriers-see: {machine.name} has {len(words_of(machine))} words, "
@@ -295,7 +347,7 @@ class RaftWorld:
         machine.tell("voters", voters)
         try:
             await quorum_of(machine).change_voters(voters)
-        except NotController:
+        except RequestError:
             return
         machine.tell("changed", voters)
 
@@ -303,6 +355,7 @@ class RaftWorld:
 def quorum_of(machine: Machine) -> Quorum:
     program = machine.program
     assert isinstance(program, QuorumProgram)
+    assert program.quorum is not None
     return program.quorum
 
 
