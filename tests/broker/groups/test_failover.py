@@ -141,6 +141,8 @@ async def test_a_coordinator_whose_lease_has_ended_says_nothing(tmp_path: Path) 
     assert await client.commit(2) == Code.NOT_COORDINATOR
     assert await client.heartbeat() == Code.NOT_COORDINATOR
     assert a.groups.all() == []
+    answer = await a.ask(k10_find_coordinator, FindCoordinatorRequest(coordinator_keys=["g"]))
+    assert answer.coordinators[0].error_code == Code.COORDINATOR_NOT_AVAILABLE
     a.node.leased.lease_until = rig.clock.monotonic() + 100
     assert await client.committed() == 1
 

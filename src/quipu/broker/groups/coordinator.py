@@ -40,8 +40,9 @@ if TYPE_CHECKING:  # it holds the groups too
 _log = logging.getLogger(__name__)
 
 LOAD_SECONDS_MAX: Final = 1.0  # that someone who looks for a coordinator is kept waiting
-# Nothing of the group log is deleted by age or size: snapshots keep it bounded.
-LOG_SETTINGS: Final = (("cleanup.policy", "compact"),)
+# Nothing of the group log is deleted by age or size: snapshots keep it bounded.  It is written for
+# as long as anybody serves: who reads what is left of a chain needs a group for that.
+LOG_SETTINGS: Final = (("cleanup.policy", "compact"), ("min.insync.replicas", "1"))
 _HASH_MASK: Final = 0xFFFF_FFFF
 
 OpenLog = Callable[[LedPartition], CommandLog]
@@ -157,16 +158,12 @@ class Groups:
         if leader == NO_NODE or known is None:
             return None
         if leader == broker.node_id:
-            if self._is_stopped:
+            led = self._led.get(number)
+            if self._is_stopped or (led is not None and not led.partition.is_current):
                 return None
-            await self._ready(number)
+            if led is not None:
+                await led.shard.loaded(LOAD_SECONDS_MAX)
         return Coordinator(leader, known.host, known.port)
-
-    async def _ready(self, number: int) -> None:
-        """Wait a little for a shard that has only just begun."""
-        led = self._led.get(number)
-        if led is not None:
-            await led.shard.loaded(LOAD_SECONDS_MAX)
 
     def shard_of(self, group_id: str) -> tuple[Shard | None, Code]:
         """The shard that serves a group, or what to answer instead (Y2)."""
