@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from quipu.broker.quorum.contract import QuorumView, ReplicaView, StateMachine
-from quipu.model.errors import QuipuError
+from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import NodeId, RaftIndex, Term
 
 _log = logging.getLogger(__name__)
@@ -58,6 +58,17 @@ class Alone:
         assert self.leader is not None
         own = ReplicaView(self.leader, self.applied + 1, last_fetch_ms=-1, last_caught_up_ms=-1)
         return QuorumView(self.leader, Term(1), self.applied, voters=(own,), observers=())
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        assert self.leader is not None
+        return (self.leader,)
+
+    async def change_voters(
+        self, voters: Iterable[NodeId], *, timeout_seconds: float = 0.0
+    ) -> None:
+        raise RequestError(f"voters {sorted(voters)}: there is nobody else",
+                           code=Code.REQUEST_TIMED_OUT)
 
     async def wait_applied(self, index: RaftIndex, timeout_seconds: float) -> None:
         del timeout_seconds

@@ -12,7 +12,7 @@ from quipu.model.batch_types import CONTROLLER
 from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.raft.core import Raft, Stored
 from quipu.raft.log import SafetyLost
-from quipu.raft.messages import Append, Entry, HardState, Heartbeat, Vote, VoteReply
+from quipu.raft.messages import Append, AppendReply, Entry, HardState, Heartbeat, Vote, VoteReply
 from tests.raft.worlds import TIMING, Member, World, elected
 
 STEPS = 900
@@ -162,6 +162,27 @@ def test_an_own_entry_counts_when_it_is_durable() -> None:
 
     world.flush(leader)
     assert leader.state == [b"c1"]
+
+
+def test_an_entry_of_an_older_term_is_decided_only_with_one_of_the_own() -> None:
+    """T7: R4; a majority alone does not do: a third node could still replace it."""
+    stored = {"hard_state": HardState(Term(2)), "entries": (entry(1, 1), entry(2, 2))}
+    raft = core(**stored)
+    raft.stand()
+    raft.persisted(raft.ready().number)
+    raft.step(NodeId(2), VoteReply(Term(3), is_granted=True, is_trial=False))
+    assert raft.is_leader
+    raft.persisted(raft.ready().number)
+    raft.step(NodeId(2), _has(3, 2))
+    assert raft.log.committed == 0
+
+    raft.step(NodeId(2), _has(3, 3))
+    assert raft.log.committed == 3
+
+
+def _has(reign: int, index: int) -> AppendReply:
+    return AppendReply(Term(reign), is_ok=True, index=RaftIndex(index), hint=RaftIndex(0),
+                       hint_term=Term(0), is_blank=False)
 
 
 def test_what_is_decided_is_never_replaced() -> None:

@@ -1,6 +1,6 @@
 """What the cluster asks of the quorum; see broker/quorum, which gives it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from quipu.broker.quorum.contract import QuorumView
@@ -23,6 +23,9 @@ class Consensus(Protocol):
     @property
     def applied(self) -> RaftIndex: ...
 
+    @property
+    def voters(self) -> tuple[NodeId, ...]: ...
+
     async def start(self) -> None: ...
     async def stop(self, *, transfer: bool = False) -> None: ...
 
@@ -36,6 +39,12 @@ class Consensus(Protocol):
 
     def describe(self) -> QuorumView:
         """Who takes part, and how far each is, as far as this node knows."""
+        ...
+
+    async def change_voters(
+        self, voters: Iterable[NodeId], *, timeout_seconds: float = ...
+    ) -> None:
+        """Returns when `voters` are the quorum; raises NotController if this node is to go."""
         ...
 
     async def wait_applied(self, index: RaftIndex, timeout_seconds: float) -> None:

@@ -15,7 +15,7 @@ Invariants
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -40,6 +40,7 @@ from quipu.broker.cluster.requests import (
 )
 from quipu.broker.cluster.telling import ClusterListener
 from quipu.broker.quorum import Quorum, QuorumConfig, QuorumView, StateMachine
+from quipu.broker.quorum.driver import CHANGE_TIMEOUT_SECONDS
 from quipu.broker.topic_views import TopicViews
 from quipu.controller import configs, describe, topics
 from quipu.controller.state import ClusterState, Topic
@@ -290,6 +291,17 @@ class Cluster:
         """Who takes part in the quorum, and how far each is."""
         await self._quorum.barrier()
         return self._quorum.describe()
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        """Who elects the controller."""
+        return self._quorum.voters
+
+    async def change_voters(
+        self, voters: Iterable[NodeId], *, timeout_seconds: float = CHANGE_TIMEOUT_SECONDS
+    ) -> None:
+        """Have others elect the controller; on the controller."""
+        await self._quorum.change_voters(voters, timeout_seconds=timeout_seconds)
 
     # -- what chains tell
 

@@ -77,6 +77,11 @@ from quipu.wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from quipu.wire.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from quipu.wire.messages.k81_remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 from quipu.wire.messages.k10000_describe_chains import (
     DescribeChainsRequest,
     DescribeChainsResponse,
@@ -125,6 +130,8 @@ REQUESTS: Final[dict[int, type[Request]]] = {
         GetTelemetrySubscriptionsRequest,
         PushTelemetryRequest,
         DescribeTopicPartitionsRequest,
+        AddRaftVoterRequest,
+        RemoveRaftVoterRequest,
         DescribeChainsRequest,
         CreateChainRequest,
         ExtendChainRequest,
@@ -169,6 +176,8 @@ RESPONSES: Final[dict[int, type[Response]]] = {
         GetTelemetrySubscriptionsResponse,
         PushTelemetryResponse,
         DescribeTopicPartitionsResponse,
+        AddRaftVoterResponse,
+        RemoveRaftVoterResponse,
         DescribeChainsResponse,
         CreateChainResponse,
         ExtendChainResponse,

@@ -1,0 +1,41 @@
+"""AddRaftVoter — API key 80, versions 0-1.
+
+Behaviour
+    * makes a node that runs, and so has the metadata already, a voter of the quorum
+    * waits until it has everything, within the request's timeout; answers when it is decided
+    * directories and listeners are not looked at: a node has one of each, and they are known
+    * answered by the controller, whichever node is asked
+Versions
+    v1  ack_when_committed; an answer always waits until it is
+"""
+
+from typing import Final
+
+from quipu.broker.context import Broker, Context
+from quipu.model.errors import Code, RequestError
+from quipu.model.ids import NodeId
+from quipu.wire.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+
+ON_CONTROLLER: Final = True
+INCONSISTENT_CLUSTER_ID: Final = 104
+DUPLICATE_VOTER: Final = 126
+
+
+async def handle(
+    broker: Broker, request: AddRaftVoterRequest, context: Context
+) -> AddRaftVoterResponse:
+    del context
+    if request.cluster_id not in (None, broker.cluster.state.cluster_id):
+        return AddRaftVoterResponse(
+            error_code=INCONSISTENT_CLUSTER_ID,
+            error_message=f"this is cluster {broker.cluster.state.cluster_id}")
+    voters, voter = broker.cluster.voters, NodeId(request.voter_id)
+    if voter in voters:
+        return AddRaftVoterResponse(
+            error_code=DUPLICATE_VOTER, error_message=f"node {voter} is a voter already")
+    try:
+        await broker.cluster.change_voters(
+            {*voters, voter}, timeout_seconds=max(request.timeout, 0) / 1000)
+    except RequestError as error:
+        return AddRaftVoterResponse(error_code=error.code, error_message=str(error))
+    return AddRaftVoterResponse(error_code=Code.NONE)
