@@ -1,6 +1,7 @@
 """Clusters of several nodes in a simulated world: real drivers, a network with faults, a council.
 
     rig = Rig()                        three nodes, a-0 to a-2, with the numbers 1 to 3
+    rig = Rig(with_raft=True)          ... whose metadata is kept by Raft instead of the council
     rig.boot()
     rig.ask(1, lambda cluster: cluster.create_topics([NewTopic("t")]))
 """
@@ -19,6 +20,7 @@ from quipu.model.settings_types import Address, Voter
 from quipu.runtime.peer_net import Identity
 from quipu.sim.peers import SimPeers
 from quipu.sim.world import Machine, Violation, World
+from quipu.storage.data_directory import DataDirectory
 from tests.broker.cluster.council import Council, Seat
 from tests.broker.clusters import ABroker, FollowedPartitions
 
@@ -61,9 +63,14 @@ class ClusterProgram:
         self.settings = rig.settings(machine.name, node_id)
         identity = Identity(node_id, machine.name, machine.dice.uuid())
         self.peers = machine.door.peers(identity, self.settings, machine.dice)
-        self.cluster = Cluster(
-            self.settings, machine.clock, machine.dice,
-            lambda state_machine: self._seat(rig, node_id, state_machine), net=self.peers)
+        if rig.with_raft:
+            directory = DataDirectory.open(machine.disk, "data", machine.clock)
+            self.cluster = Cluster.of(
+                directory, self.settings, machine.clock, machine.dice, net=self.peers)
+        else:
+            self.cluster = Cluster(
+                self.settings, machine.clock, machine.dice,
+                lambda state_machine: self._seat(rig, node_id, state_machine), net=self.peers)
         self.chains = Syncing(self.cluster)
         self.broker = ABroker(cluster=self.cluster, partitions=self.chains)
         envelopes.serve(cast("Broker", self.broker))
@@ -122,8 +129,15 @@ class OneSpeaker:
 class Rig:
     """Some nodes, and a council."""
 
-    def __init__(self, seed: int = 1, names: tuple[str, ...] = ("a-0", "a-1", "a-2")) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        names: tuple[str, ...] = ("a-0", "a-1", "a-2"),
+        *,
+        with_raft: bool = False,
+    ) -> None:
         self.world = World(seed)
+        self.with_raft = with_raft
         self.machines: dict[NodeId, Machine] = {}
         for number, name in enumerate(names, start=1):
             node_id = NodeId(number)
@@ -216,9 +230,11 @@ class Rig:
         return self._controllers()[0]
 
     def _controllers(self) -> list[NodeId]:
-        return [node_id for node_id, machine in self.machines.items()
-                if machine.is_up and machine.is_running and node_id == self.council.leader
-                and self.cluster(node_id).is_controller]
+        found = [node_id for node_id, machine in self.machines.items()
+                 if machine.is_up and machine.is_running and self.cluster(node_id).is_controller]
+        if self.with_raft:  # who was deposed may not know it yet
+            return sorted(found, key=lambda node_id: -self.cluster(node_id)._quorum.term)
+        return [node_id for node_id in found if node_id == self.council.leader]
 
     @property
     def others(self) -> list[NodeId]:

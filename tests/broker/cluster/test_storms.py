@@ -17,8 +17,8 @@ STEPS = 25
 class Storm:
     """Faults by chance, and clients that create topics meanwhile."""
 
-    def __init__(self, seed: int) -> None:
-        self.rig = Rig(seed)
+    def __init__(self, seed: int, *, with_raft: bool = False) -> None:
+        self.rig = Rig(seed, with_raft=with_raft)
         self.dice = Dice(seed, "storm")
         self.acknowledged: set[str] = set()
         self._asked = 0
@@ -102,10 +102,11 @@ class Storm:
                 and self.acknowledged <= states[0].topics.keys())
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_storms_pass(seed: int) -> None:
+@pytest.mark.parametrize("with_raft", [False, True], ids=["council", "raft"])
+@pytest.mark.parametrize("seed", range(6))
+def test_storms_pass(seed: int, *, with_raft: bool) -> None:
     """V5, V15, V16: `OneSpeaker` looks after every step; what was acknowledged is there."""
-    storm = Storm(seed)
+    storm = Storm(seed, with_raft=with_raft)
     try:
         storm.run()
         assert storm.acknowledged
