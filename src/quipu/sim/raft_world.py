@@ -169,12 +169,15 @@ class Words:
 class QuorumProgram:
     """A `Program`: a directory, a quorum, and the ways to the others."""
 
-    def __init__(self, machine: Machine, ids: dict[str, int], voters: int, ledger: Ledger) -> None:
+    def __init__(
+        self, machine: Machine, ids: dict[str, int], plan: "Plan", ledger: Ledger
+    ) -> None:
         self.state = Words(machine.name, ledger)
+        self._plan = plan
         self.quorum: Quorum | None = None
         self._machine = machine
         self._ids = ids
-        self._voters = tuple(NodeId(node_id) for node_id in list(ids.values())[:voters])
+        self._voters = tuple(NodeId(node_id) for node_id in list(ids.values())[:plan.voters])
 
     async def start(self) -> None:
         machine = self._machine
@@ -183,14 +186,16 @@ class QuorumProgram:
         self._directory = DataDirectory.open(machine.disk, "data", machine.clock)
         log = self._directory.open_log(
             LOG_NAME, LogConfig(flush_messages=1, retention_ms=-1, retention_bytes=-1,
-                                segment_bytes=8_000), topic_id=LOG_ID)
+                                segment_bytes=60_000), topic_id=LOG_ID)
         self._peers = machine.door.peers(
             Identity(node_id, machine.name, rng.uuid()), _settings(machine.name), rng)
         for name, other in self._ids.items():
             self._peers.know(NodeId(other), name, PEER_PORT)
         self.quorum = Quorum(
-            self.state, QuorumConfig(node_id=node_id, voters=self._voters,
-                                     election_timeout_ms=300, heartbeat_interval_ms=60),
+            self.state, QuorumConfig(
+                node_id=node_id, voters=self._voters, election_timeout_ms=300,
+                heartbeat_interval_ms=60, image_due_size=self._plan.image_due_size,
+                entries_kept=self._plan.entries_kept),
             log=log, clock=machine.clock, rng=rng, peers=self._peers)
         await self._peers.start()
         await self.quorum.start()
@@ -214,6 +219,8 @@ class Plan:
     voters: int  # of them, to begin with
     fault_seconds: float
     changes: bool  # voters come and go
+    image_due_size: int
+    entries_kept: int
     malice: Malice
 
 
@@ -228,7 +235,7 @@ class RaftWorld:
         self._ids = {f"n{number}": number for number in range(1, self.plan.nodes + 1)}
         for name in self._ids:
             self.world.machine(name, partial(
-                QuorumProgram, ids=self._ids, voters=self.plan.voters, ledger=self.ledger))
+                QuorumProgram, ids=self._ids, plan=self.plan, ledger=self.ledger))
         self.nemesis = Nemesis(self.world, self.plan.malice)
         self.world.checkers.append(RaftLogs(self.ledger))
 
@@ -373,6 +380,7 @@ def plan_of(world: World) -> Plan:
     return Plan(
         nodes=nodes, voters=voters, fault_seconds=dice.between(4, 9),
         changes=nodes > 3 and dice.flip(0.6),
+        image_due_size=dice.choose([200, 1000, 4 << 20]), entries_kept=dice.choose([0, 3, 1000]),
         malice=Malice(
             down_max=dice.choose([1, 1, 2, nodes]), pause_min=0.05, pause_max=1.2,
             pauses=dice.flip(0.8), cuts=dice.flip(0.8), storms=dice.flip(0.8),

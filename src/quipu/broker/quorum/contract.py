@@ -60,6 +60,8 @@ class QuorumConfig:
     voters: tuple[NodeId, ...]  # where the log does not say yet
     election_timeout_ms: int = 1000
     heartbeat_interval_ms: int = 200
+    image_due_size: int = 4 << 20  # bytes of commands after which an image is worth its while
+    entries_kept: int = 1000  # that an image holds too: for followers who are not far behind
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> "QuorumConfig":

@@ -51,8 +51,6 @@ from quipu.storage.log import Log
 
 _log = logging.getLogger(__name__)
 
-SNAPSHOT_SIZE: Final = 4 << 20  # bytes of commands after which an image is worth its while
-ENTRIES_KEPT: Final = 1000  # that an image holds too: for followers who are not far behind
 CHANGE_TIMEOUT_SECONDS: Final = 30.0  # for a new voter to catch up
 
 
@@ -409,9 +407,9 @@ class Quorum:
                      tuple(self._machine.snapshot()))
 
     def _compact_if_due(self) -> None:
-        """Keep the log bounded: by the state's own size or SNAPSHOT_SIZE, whichever is more."""
+        """Keep the log bounded: by the state's own size or `image_due_size`, whichever is more."""
         log = self._raft.log
-        is_due = self._wal.commands_size >= max(SNAPSHOT_SIZE, self._image_size)
+        is_due = self._wal.commands_size >= max(self._config.image_due_size, self._image_size)
         if not is_due or not self._wal.is_written or self.applied <= log.image_index:
             return
         image = self._image()
@@ -422,7 +420,8 @@ class Quorum:
             self._image_size = 2 * self._wal.commands_size  # and not again at once
             return
         self._image_size = sum(map(len, image.items))
-        self._raft.compact(RaftIndex(max(log.image_index, self.applied - ENTRIES_KEPT)))
+        kept_from = self.applied - self._config.entries_kept
+        self._raft.compact(RaftIndex(max(log.image_index, kept_from)))
         self._log.when_log_flushed(self._wal.log_end, self._compacted)
 
     def _compacted(self, error: Exception | None) -> None:
