@@ -9,6 +9,8 @@ Invariants
         at; so a client sees the effects of its requests in order, as it does with Kafka
     Q3  at most IN_FLIGHT_MAX requests of a connection wait, and a peer that does not take its
         answers gets no more of its requests read: one connection holds bounded memory
+    Q4  a node that is out of touch with the controller answers Metadata, and then closes the
+        connection: a client that has no other would ask here again and again for who leads
 
 A request that cannot be decoded closes its connection, with a line in the log; it harms no other.
 """
@@ -41,6 +43,7 @@ SYNC_GROUP_SIZE_MAX: Final = 32 << 20  # ... but this one carries the members' b
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+METADATA: Final = 3
 SYNC_GROUP: Final = 14
 API_VERSIONS: Final = 18
 
@@ -138,6 +141,9 @@ class Session:
                 self._connection.send(buffers)
             if reply is self._waits:
                 self._waits = None
+            if reply.api_key == METADATA and self._broker.cluster.is_out_of_touch:
+                self.close()  # Q4
+                return
         if self._held:
             self._go_on()
 

@@ -80,6 +80,7 @@ class Cluster:
         self.node_id = settings.own_id
         self.views = TopicViews()
         self._static = settings
+        self._clock = clock
         self._net = net
         self._machine = Machine(settings, on_leadership=self._on_leadership)
         self._quorum = make_quorum(self._machine)
@@ -189,6 +190,12 @@ class Cluster:
     def lease_until(self) -> float:
         """In the clock's monotonic seconds: until then nobody else leads what this node leads."""
         return self._membership.lease_until
+
+    @property
+    def is_out_of_touch(self) -> bool:
+        """Is the lease over?  Then others may know better than this node."""
+        until = self.lease_until
+        return until != ENDLESS and self._clock.monotonic() >= until
 
     @property
     def incarnation(self) -> UUID:
