@@ -193,6 +193,7 @@ LIVES = [
     Life("it restarts before anyone noticed", "*1", "2 3 ~1", 1),
     Life("who syncs fails", "-1 +1 -1", "2 3 !1", 1),
     Life("who syncs restarts", "-1 +1 *1", "2 3 ~1", 1),
+    Life("who syncs goes before who fell back later", "-1 +1 *2", "3 ~1 ~2", 2),
     Life("two fail and come back in another order", "-1 -2 +2 +1", "3 ~2 ~1", 2),
     Life("all fail: the last one stays", "-1 -2 -3", "3 !2 !1", 2),
     Life("others come back first", "-1 -2 -3 *1 +2", "3 !2 !1", 2),
