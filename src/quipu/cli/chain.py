@@ -72,9 +72,11 @@ def describe(
 ) -> None:
     """Show the nodes of chains, in the order in which records travel."""
     found = {chain.name: chain for chain in find(bootstrap)}
-    for name in names or sorted(found):
+    for place, name in enumerate(names or sorted(found)):
         if name not in found:
             raise CommandFailed(kafka.unknown("chain", name, found))
+        if place and not as_json:
+            print()
         _show_chain(found[name], as_json=as_json)
 
 
