@@ -92,14 +92,12 @@ class Talk(World):
         self.told: list[str] = []
         self._leading: set[NodeId] = set()
         for member in self.members.values():  # no two lose patience together
-            member.raft.chance = _constant(member.node_id % 10 / 4)
-            member.start_chance = member.raft.chance  # type: ignore[attr-defined]  # of this test
-            member.raft.follow(member.raft.term, None)
+            member.chance = _constant(member.node_id % 10 / 4)
+            member.start(0)
 
     def start(self, member: Member) -> None:
         self._leading.discard(member.node_id)
         super().restart(member)
-        member.raft.chance = member.start_chance  # type: ignore[attr-defined]  # of this test
 
     def _send(self, member: Member, sends: Iterable) -> None:
         for to, message in sends:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from quipu.model.batch_types import CONTROLLER
-from quipu.model.ids import NodeId, RaftIndex, Term
+from quipu.model.ids import NodeId, RaftIndex
 from quipu.raft.codec import decode, encode
 from quipu.raft.core import Raft, Ready, Stored
 from quipu.raft.leader import Leader
@@ -64,6 +64,7 @@ class Member:
         self.is_up = True
         self._voters = [NodeId(voter) for voter in voters]
         self._rng = rng
+        self.chance = rng.random
         self.start(0)
 
     def start(self, now_ms: int) -> None:
@@ -75,10 +76,12 @@ class Member:
         self.now_ms = now_ms
         self.flushing: list[tuple[int, Ready]] = []  # with the size of the log they end at
         self.raft = Raft(self.node_id, self._voters, stored, timing=TIMING,
-                         chance=self._rng.random, now_ms=now_ms)
+                         chance=self.chance, now_ms=now_ms)
 
     def crash(self, *, loses_all: bool = False) -> None:
-        kept = self._rng.randint(self.disk.durable, len(self.disk.written))
+        kept = self.disk.durable
+        if self._rng.random() < 0.5:
+            kept = self._rng.randint(self.disk.durable, len(self.disk.written))
         del self.disk.written[0 if loses_all else kept :]
         self.disk.durable = len(self.disk.written)
         self.is_up = False
@@ -365,7 +368,3 @@ def elected(world: World, node_id: int | None = None) -> Member:
     assert leader is not None
     assert node_id in (None, leader.node_id)
     return leader
-
-
-def term(number: int) -> Term:
-    return Term(number)
