@@ -57,8 +57,8 @@ class PartitionChain:
     """Drives the core of one partition."""
 
     __slots__ = (
-        "_failure", "_flush_awaited", "_is_running", "_key", "_node", "_queue", "_serving_told",
-        "_stands", "partition", "replica", "replica_set",
+        "_failure", "_flush_awaited", "_is_running", "_node", "_queue", "_serving_told", "_stands",
+        "key", "partition", "replica", "replica_set",
     )
 
     def __init__(self, node: "Replication", partition: Partition) -> None:
@@ -66,7 +66,7 @@ class PartitionChain:
         self.partition = partition
         self.replica: Replica | None = None
         self.replica_set: ReplicaSet | None = None
-        self._key = (partition.topic_id.bytes, partition.topic_partition.partition)
+        self.key = (partition.topic_id.bytes, partition.topic_partition.partition)
         self._queue: deque[Event] = deque()
         self._is_running = False
         self._flush_awaited = False
@@ -208,8 +208,8 @@ class PartitionChain:
             case SendEntries():
                 self._send_entries(effect)
             case Send(to, message):
-                buffers = encode(*self._key, message)
-                key = self._key if isinstance(message, Ack) else None
+                buffers = encode(*self.key, message)
+                key = self.key if isinstance(message, Ack) else None
                 self._node.post(to, buffers, replaces=key)
             case Advance(committed):
                 self.partition.log.note_committed(committed.log)
@@ -219,7 +219,7 @@ class PartitionChain:
                 self._stands = False
             case ReportInSync(node, version):
                 self._node.reporter.report_in_sync(
-                    self.partition.topic_id, self._key[1], node, version=version)
+                    self.partition.topic_id, self.key[1], node, version=version)
             case Halt(reason):
                 self._halt(reason)
             case Append() | AppendConfiguration() | CutTo() | Restart():
@@ -258,7 +258,7 @@ class PartitionChain:
         entries = self._read_entries(effect) if self._node.can_send(effect.to, self) else []
         data = [entry.data for entry in entries]
         if data and self._node.send(
-                effect.to, encode_replicate(*self._key, effect.message, data), self):
+                effect.to, encode_replicate(*self.key, effect.message, data), self):
             self._queue.append(Sent(
                 effect.to, effect.message.session, entries[-1].next_log, sum(map(len, data))))
         else:
@@ -284,7 +284,7 @@ class PartitionChain:
         self._flush_awaited = False
         if error is None:
             self.tell(FLUSHED)
-            if not self.partition.is_alone:
+            if not self.partition.is_alone or len(self.partition.commits):
                 self._await_flush()
         elif self.partition.log.failure is not None:
             self._stand()
@@ -303,7 +303,7 @@ class PartitionChain:
                 and committed.log > partition.log.epochs_log()[-1][1]):
             self._serving_told = replica_set.version
             self._node.reporter.report_serving(
-                partition.topic_id, self._key[1], version=replica_set.version)
+                partition.topic_id, self.key[1], version=replica_set.version)
 
     # -- what the partition is told
 

@@ -225,7 +225,7 @@ class Replication:
 
     def restless(self, chain: PartitionChain) -> None:
         """Something happened to `chain`: it may have something to repeat with the next tick."""
-        if not chain.partition.is_alone and self._chains.get(_key(chain.partition)) is chain:
+        if not chain.partition.is_alone and self._chains.get(chain.key) is chain:
             self._restless[chain] = None
 
     def stood(self, chain: PartitionChain) -> None:
@@ -233,8 +233,7 @@ class Replication:
 
         A head that begins a new epoch pauses, and goes on with the same log: nobody is told.
         """
-        partition = chain.partition
-        key = _key(partition)
+        partition, key = chain.partition, chain.key
         if self._chains.get(key) is not chain:
             return
         if not partition.is_leading:
