@@ -88,9 +88,7 @@ def consume(
     write = json_line if as_json else value_line(key_separator)
     if dirty:
         with direct.connect(bootstrap) as node:
-            reads = DirtyReader(node, topic, partition)
-            reads.seek(first or Position(after_start=0), last)
-            reads.run(write, sys.stdout.buffer, number)
+            DirtyReader(node, topic, partition).run(first, last, write, number)
         return
     admin, metadata = kafka.connect(bootstrap)
     kafka.check_topics([topic], metadata)

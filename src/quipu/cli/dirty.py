@@ -4,8 +4,9 @@ The node that is asked is the first of --bootstrap that answers, and no other: t
 show different ends.  What is shown may yet vanish, if the chain goes on without this node.
 """
 
+import sys
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Final, cast
+from typing import Final, cast
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
@@ -56,18 +57,12 @@ class DirtyReader:
         self._next: dict[int, int] = {}  # offset of each partition that is not at its end
         self._ends: dict[int, int] = {}
 
-    def seek(self, first: Position, last: Position | None) -> None:
-        """Where to begin, and where to stop if anywhere."""
-        starts, ends = self._offsets(EARLIEST), self._offsets(LATEST)
-        self._next = self._resolve(first, starts, ends)
-        if last is not None:
-            self._ends = self._resolve(last, starts, ends)
-            self._next = {index: offset for index, offset in self._next.items()
-                          if offset < self._ends[index]}
-
-    def run(self, write: Write, out: BinaryIO, count_max: int | None) -> None:
+    def run(
+        self, first: Position | None, last: Position | None, write: Write, count_max: int | None
+    ) -> None:
         """Write records until the count or every end is reached; for ever if there is neither."""
-        left = count_max
+        self._seek(first or Position(after_start=0), last)
+        out, left = sys.stdout.buffer, count_max
         while self._next and left != 0:
             for message in self._fetch():
                 out.write(write(message))
@@ -76,6 +71,14 @@ class DirtyReader:
                     if left == 0:
                         break
             out.flush()
+
+    def _seek(self, first: Position, last: Position | None) -> None:
+        starts, ends = self._offsets(EARLIEST), self._offsets(LATEST)
+        self._next = self._resolve(first, starts, ends)
+        if last is not None:
+            self._ends = self._resolve(last, starts, ends)
+            self._next = {index: offset for index, offset in self._next.items()
+                          if offset < self._ends[index]}
 
     def _fetch(self) -> Iterator[Message]:
         parts = [FetchPartition(partition=index, fetch_offset=offset,
