@@ -25,6 +25,7 @@ class PeerProxy:
         self.ports: dict[int, int] = {}  # by node id: where others are to connect to
         self._targets = targets  # by node id: where it really listens
         self._cut: set[tuple[int, int]] = set()  # (from, to)
+        self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Event()
         self._ready = threading.Event()
@@ -74,41 +75,54 @@ class PeerProxy:
         self._loop.run_until_complete(self._listen())
         self._ready.set()
         self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._end())
         self._loop.close()
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.1)  # for transports to close
 
     async def _listen(self) -> None:
         for target in self._targets:
             server = await asyncio.start_server(
                 lambda reader, writer, target=target: self._accepted(target, reader, writer),
                 "127.0.0.1", 0)
+            self._servers.append(server)
             self.ports[target] = server.sockets[0].getsockname()[1]
 
     async def _accepted(
         self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         there: asyncio.StreamWriter | None = None
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        pipes: list[asyncio.Task[None]] = []
+        try:
             hello = await reader.readexactly(HELLO_SIZE)
             (source,) = struct.unpack_from(">i", hello, NODE_ID_AT)
             await self._open(source, target)
             back, there = await asyncio.open_connection("127.0.0.1", self._targets[target])
             there.write(hello)
-            await asyncio.wait(
-                {asyncio.ensure_future(self._pipe(source, target, reader, there)),
-                 asyncio.ensure_future(self._pipe(target, source, back, writer))},
-                return_when=asyncio.FIRST_COMPLETED)
-        for each in (writer, there):
-            if each is not None:
-                each.close()
+            pipes = [asyncio.ensure_future(self._pipe(source, target, reader, there)),
+                     asyncio.ensure_future(self._pipe(target, source, back, writer))]
+            await asyncio.wait(pipes, return_when=asyncio.FIRST_COMPLETED)
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # one of the two is gone, or the test is over
+        finally:
+            for pipe in pipes:
+                pipe.cancel()
+            for each in (writer, there):
+                if each is not None:
+                    each.transport.abort()
 
     async def _pipe(
         self, source: int, target: int, reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, asyncio.CancelledError):
             while data := await reader.read(1 << 16):
                 await self._open(source, target)
                 writer.write(data)
