@@ -18,7 +18,6 @@ from tests.broker.quorum.quorums import (
     CLOCK,
     Machine,
     Node,
-    Switch,
     config,
     leader_of,
     new_disk,
@@ -438,65 +437,3 @@ async def test_a_view_tells_who_is_how_far() -> None:
     follower = nodes[1].quorum.describe()
     assert {voter.log_end for voter in follower.voters if voter.node_id != nodes[1].node_id} == {-1}
     await stop(nodes)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_kills_at_any_moment_lose_nothing_that_was_answered(seed: int) -> None:
-    """T7, T12: real drivers on disks that keep any part of what was not synced."""
-    asyncio.run(_kill_at_any_moment(seed))
-
-
-async def _kill_at_any_moment(seed: int) -> None:
-    chance = SeededRng(seed)
-    switch = Switch()
-    nodes = [Node(node_id, [1, 2, 3], switch) for node_id in (1, 2, 3)]
-    for node in nodes:
-        node.disk.is_deferred = True
-        await node.start()
-    flusher = asyncio.ensure_future(_flush_some(nodes, chance))
-    answered: list[bytes] = []
-    for life in range(4):
-        writer = asyncio.ensure_future(_write_until_told(nodes, answered, life))
-        await asyncio.sleep(0.1 + chance.random() / 4)
-        victims = nodes if life == 2 else [nodes[int(chance.random() * 3)]]
-        for node in victims:
-            await node.kill(seed=int(chance.random() * 1000))
-        for node in victims:
-            await node.start()
-        await leader_of(nodes)
-        writer.cancel()
-    leader = await leader_of(nodes)
-    await leader.quorum.barrier()
-    found = leader.machine.state
-    assert [command for command in found if command in set(answered)] == answered
-    assert len(found) == len(set(found))
-    for node in nodes:
-        await node.quorum.wait_applied(leader.quorum.applied, 5)
-        assert node.machine.state == found
-    await stop(nodes)
-    flusher.cancel()
-
-
-async def _flush_some(nodes: list[Node], chance: SeededRng) -> None:
-    while True:
-        await asyncio.sleep(0.001)
-        for node in nodes:
-            if chance.random() < 0.5:
-                node.disk.run_pending()
-
-
-async def _write_until_told(nodes: list[Node], answered: list[bytes], life: int) -> None:
-    number = 0
-    while True:
-        number += 1
-        leader = next((node for node in nodes if node.quorum.is_leader), None)
-        if leader is None:
-            await asyncio.sleep(0.005)
-            continue
-        command = b"%d.%d" % (life, number)
-        try:
-            async with asyncio.timeout(1):
-                await leader.quorum.propose([command])
-        except (NotController, TimeoutError):
-            continue
-        answered.append(command)
