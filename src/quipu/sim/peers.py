@@ -305,8 +305,15 @@ class SimPeers:
         net = self.door.net
         net.trace.add(net.loop.now, self.identity.name, "up", other.identity.name)
         self._watch_cut(session)
+        other.later(lambda: other.greeted(self.identity.node_id, self.address))
         for listener in self._listeners:
             listener.up(node_id)
+
+    def greeted(self, node_id: NodeId, address: Address | None) -> None:
+        """Somebody has connected, and said where it is."""
+        known = self._known.get(node_id)
+        if address is not None and self._runs and (known is None or known.session is None):
+            self.know(node_id, address.host, address.port)
 
     def _watch_cut(self, session: Session) -> None:
         """End a session whose link stays cut, and one to a machine that is gone (E3)."""
