@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from quipu.model.batch_types import CONTROLLER
+from quipu.model.batch_types import CONFIGURATION, CONTROLLER
 from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.raft.core import Raft, Stored
 from quipu.raft.log import SafetyLost
+from quipu.raft.membership import Configuration
 from quipu.raft.messages import Append, AppendReply, Entry, HardState, Heartbeat, Vote, VoteReply
 from tests.raft.worlds import TIMING, Member, World, elected
 
@@ -193,6 +194,25 @@ def test_what_is_decided_is_never_replaced() -> None:
     raft.step(NodeId(2), Heartbeat(Term(1), RaftIndex(2), 1))
     with pytest.raises(SafetyLost, match="decided"):
         raft.log.cut(2)
+
+
+def test_entries_beyond_what_a_leader_has_checked_are_not_decided() -> None:
+    """T7: F1; what follows may be of somebody else, however much the leader has decided."""
+    raft = core(hard_state=HardState(Term(3)), entries=(entry(1, 1), entry(2, 1), entry(3, 1)))
+    raft.step(NodeId(2), Append(Term(3), RaftIndex(1), Term(1), RaftIndex(3), RaftIndex(3), ()))
+    assert raft.log.committed == 1
+
+
+def test_voters_that_are_cut_from_the_log_never_were() -> None:
+    """T7: C1, C3; a configuration holds while its entry is in the log, decided or not."""
+    raft = core(hard_state=HardState(Term(1)))
+    few = Entry(RaftIndex(1), Term(1), CONFIGURATION, (Configuration.of([1, 2]).encode(),))
+    raft.step(NodeId(2), Append(Term(1), RaftIndex(0), Term(0), RaftIndex(0), RaftIndex(1), (few,)))
+    assert raft.configuration.voters == (1, 2)
+
+    raft.step(NodeId(3), Append(Term(2), RaftIndex(0), Term(0), RaftIndex(0), RaftIndex(1),
+                                (entry(1, 2),)))
+    assert raft.configuration.voters == (1, 2, 3)
 
 
 def test_two_leaders_in_one_term_are_noticed() -> None:

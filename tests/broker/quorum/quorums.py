@@ -93,11 +93,12 @@ class Node:
     """One driver, its machine and its disk."""
 
     def __init__(self, node_id: int, voters: Sequence[int], switch: Switch,
-                 disk: Disk | None = None) -> None:
+                 disk: Disk | None = None, **options: int) -> None:
         self.node_id = NodeId(node_id)
         self.voters = voters
         self.switch = switch
         self.disk = disk or new_disk()
+        self._options = options  # of its QuorumConfig
         self._lives = 0
 
     async def start(self) -> "Node":
@@ -105,7 +106,7 @@ class Node:
         self.machine = Machine()
         self.log = open_log(self.disk)
         self.quorum = Quorum(
-            self.machine, config(self.node_id, self.voters), log=self.log, clock=CLOCK,
+            self.machine, config(self.node_id, self.voters, **self._options), log=self.log, clock=CLOCK,
             rng=SeededRng(100 * self.node_id + self._lives),
             peers=MemoryNet(self.switch, self.node_id))
         await self.quorum.start()
@@ -115,6 +116,7 @@ class Node:
         """Lose the process and, of the disk, what was not synced."""
         self.switch.nets.pop(self.node_id, None)
         self.quorum._is_running = False
+        self.quorum._reign = None
         assert self.quorum._timer is not None
         self.quorum._timer.cancel()
         assert isinstance(self.disk, SimDisk)
@@ -134,16 +136,18 @@ def open_log(disk: Disk, directory: str = "data/__cluster-0") -> Log:
     return Log(place, LOG_CONFIG, now_ms=CLOCK.now_ms())
 
 
-def config(node_id: int, voters: Sequence[int]) -> QuorumConfig:
+def config(node_id: int, voters: Sequence[int], **options: int) -> QuorumConfig:
     return QuorumConfig(node_id=NodeId(node_id), voters=tuple(map(NodeId, voters)),
-                        election_timeout_ms=100, heartbeat_interval_ms=20)
+                        election_timeout_ms=100, heartbeat_interval_ms=20, **options)
 
 
-async def started(count: int = 3, *, observers: Sequence[int] = ()) -> list[Node]:
+async def started(
+    count: int = 3, *, observers: Sequence[int] = (), **options: int
+) -> list[Node]:
     """A quorum that runs, with whoever leads first."""
     switch = Switch()
     voters = list(range(1, count + 1))
-    nodes = [Node(node_id, voters, switch) for node_id in [*voters, *observers]]
+    nodes = [Node(node_id, voters, switch, **options) for node_id in [*voters, *observers]]
     for node in nodes:
         MemoryNet(switch, node.node_id)  # reachable before it runs
     for node in nodes:

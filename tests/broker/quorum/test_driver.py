@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quipu.broker.quorum import NotController, Quorum, driver
+from quipu.broker.quorum import NotController, Quorum
 from quipu.model.batch_types import CONTROLLER
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import NodeId, RaftIndex
@@ -321,11 +321,9 @@ async def test_a_voter_that_never_comes_is_refused_in_time() -> None:
 
 
 @looped
-async def test_a_node_that_missed_an_image_is_sent_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_that_missed_an_image_is_sent_one() -> None:
     """T7: the log is bounded; whoever is too far behind gets the state as a whole."""
-    monkeypatch.setattr(driver, "SNAPSHOT_SIZE", 2000)
-    monkeypatch.setattr(driver, "ENTRIES_KEPT", 10)
-    nodes = await started()
+    nodes = await started(image_due_size=2000, entries_kept=10)
     leader, late = nodes[0], nodes[1]
     await late.kill()
     expected = [b"%050d" % number for number in range(200)]
@@ -343,7 +341,7 @@ async def test_a_node_that_missed_an_image_is_sent_one(monkeypatch: pytest.Monke
 
 
 @looped
-async def test_a_node_with_an_empty_disk_rejoins(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_with_an_empty_disk_rejoins() -> None:
     """V16: under its own name; it gets everything, and until then it elects nobody."""
     nodes = await started()
     leader, lost = nodes[0], nodes[1]

@@ -67,5 +67,6 @@ async def _write_until_told(nodes: list[Node], answered: list[bytes], life: int)
             async with asyncio.timeout(1):
                 await leader.quorum.propose([command])
         except (NotController, TimeoutError):
+            await asyncio.sleep(0.005)
             continue
         answered.append(command)
