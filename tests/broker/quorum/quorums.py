@@ -106,7 +106,8 @@ class Node:
         self.machine = Machine()
         self.log = open_log(self.disk)
         self.quorum = Quorum(
-            self.machine, config(self.node_id, self.voters, **self._options), log=self.log, clock=CLOCK,
+            self.machine, config(self.node_id, self.voters, **self._options),
+            log=self.log, clock=CLOCK,
             rng=SeededRng(100 * self.node_id + self._lives),
             peers=MemoryNet(self.switch, self.node_id))
         await self.quorum.start()

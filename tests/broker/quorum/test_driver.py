@@ -333,7 +333,7 @@ async def test_a_node_that_missed_an_image_is_sent_one() -> None:
     await late.start()
 
     await until(lambda: late.machine.state == expected)
-    assert late.machine.restored == 1
+    assert late.machine.restored >= 1
     await late.kill(seed=3)
     await late.start()
     await until(lambda: late.machine.state == expected)
