@@ -34,7 +34,7 @@ REQUIREMENTS = {
     "T12": "recovery cuts torn tails, reports corruption, and skips the scan after a clean stop",
     "V1": "a partition is segments named by first offset; they roll; look-up is a binary search",
     "V2": "a chain has a head and a tail; a chain of one replicates nothing",
-    "V3": "writes at the head, committed reads at the tail, historical reads anywhere, dirty on ask",
+    "V3": "writes at the head, committed reads at the tail, older ones anywhere, dirty ones on ask",
     "V4": "a node belongs to one chain; more machines are more chains",
     "V5": "nodes find each other by DNS or a list, and notice who fails; reads outlive writes",
     "V6": "chains are made explicitly of all their nodes, which are ordered by number",

@@ -114,7 +114,8 @@ class Process:
         hook, sys.unraisablehook = sys.unraisablehook, _ignore
         try:
             for task in tasks:
-                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 it is gone on purpose
+                # It is gone on purpose.
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
                 with suppress(BaseException):
                     task.get_coro().close()
         finally:
@@ -295,7 +296,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.call_later(EXECUTOR_SECONDS, work)
         return future
 
-    async def create_server(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 as asyncio
+    async def create_server(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401
         """A server that nobody connects to: a node's pages of metrics."""
         del args, kwargs
         return NoServer()
