@@ -2,13 +2,14 @@
 
 import asyncio
 import base64
+import dataclasses
 import struct
 from pathlib import Path
 
 import pytest
 
 from quipu.broker.cluster import LOG_NAME, Cluster
-from quipu.broker.quorum import driver as quorum_driver
+from quipu.broker.quorum import QuorumConfig
 from quipu.controller.configs import Alteration, Change, Operation, Resource
 from quipu.controller.records import UnknownRecord
 from quipu.controller.topics import NewPartitions, NewTopic
@@ -121,7 +122,9 @@ async def test_a_snapshot_takes_the_place_of_a_long_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T7: the metadata log is bounded by the metadata, not by its history."""
-    monkeypatch.setattr(quorum_driver, "SNAPSHOT_SIZE", 2000)
+    of = QuorumConfig.of
+    monkeypatch.setattr(QuorumConfig, "of", lambda settings: dataclasses.replace(
+        of(settings), image_due_size=2000))
     cluster = await on_disk(tmp_path / "a")
     await cluster.create_topics([NewTopic("a", 2)])
     for number in range(200):
