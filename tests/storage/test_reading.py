@@ -3,7 +3,7 @@
 from quipu.model.ids import LogOffset, Offset
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
-from quipu.storage.segment import TAILS_MAX
+from quipu.storage.segment import TAIL_READ_SIZE, TAILS_SIZE_MAX
 from quipu.wire.record_batch import decode_records
 from tests.storage.builders import append, data_disk, open_log, split
 
@@ -54,8 +54,9 @@ def test_what_is_kept_of_tails_is_bounded() -> None:
     tail(log, 1)
     (segment,) = log.segments
     assert segment.kept_read is not None
-    for number in range(TAILS_MAX):
+    for number in range(TAILS_SIZE_MAX // TAIL_READ_SIZE):
+        assert segment.kept_read is not None
         other = open_log(disk, LogConfig(), directory=f"data/u-{number}")
-        segment._opened.keep_tail(other.segments[0])
+        segment._opened.keep_tail(other.segments[0], TAIL_READ_SIZE)
     assert segment.kept_read is None
     assert values(tail(log, 1)) == [b"b"]

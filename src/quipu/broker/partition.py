@@ -77,7 +77,8 @@ class Partition:
     """A partition that this node is a replica of."""
 
     __slots__ = (
-        "_began_with", "_gate", "_lease", "_told_ms", "_unread_size", "_waiters", "acks_wait",
+        "_began_with", "_gate", "_lease", "_shortages", "_told_ms", "_unread_size", "_waiters",
+        "acks_wait",
         "chain", "commits", "halted", "is_alone", "is_fresh", "is_leading", "is_serving",
         "leader_epoch", "log", "replica_set", "rules", "topic_id", "topic_partition",
     )
@@ -107,6 +108,8 @@ class Partition:
         self._began_with: ReplicaSet | None = None  # the first replica set of the epoch
         self._lease = lease
         self._gate = True  # must an append be looked at more closely?
+        # Why there are too few nodes for a write with acks=all, and for any other; None: enough.
+        self._shortages: tuple[str | None, str | None] = None, None
         self._waiters: set[Waiter] = set()
         self._unread_size = 0  # bytes appended that the waiters have not been told of
         self._told_ms = 0  # when the disk's refusal was last logged
@@ -149,6 +152,8 @@ class Partition:
         """These will be the replicas: if they are too few, nobody waits for their word."""
         if self._began_with is None or replica_set.epoch > self._began_with.epoch:
             self._began_with = replica_set
+            if self.replica_set is not None:
+                self._stand()
         if len(self.commits) and (why := self._shortage(replica_set, ACKS_ALL)):
             self.commits.fail(RequestError(why, code=Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                                            kind=Kind.RETRY))
@@ -190,25 +195,25 @@ class Partition:
     def _keep_committed(self) -> None:
         """The log knew what is committed; from now on others have a say in what becomes so."""
         log = self.log
-        end = (log.flushed_end, log.flushed_offset) if log.config.is_durable else (
+        end = (log.flushed_end, log.flushed_offset) if log.is_durable else (
             log.log_end, log.end_offset)
         if end[0] > self.commits.committed_log and end[1] >= self.commits.committed:
             self.commits.advance(*end)
 
     def _stand(self) -> None:
         """What the paths of Produce look at first: is there anything to look at?"""
-        self.acks_wait = self.log.config.is_durable or not self.is_alone
+        self.acks_wait = self.log.is_durable or not self.is_alone
+        replica_set = self.replica_set
+        self._shortages = (None, None) if replica_set is None else (
+            self._shortage(replica_set, ACKS_ALL), self._shortage(replica_set, 1))
         self._gate = not (
             self.is_alone and not self.is_fresh and self._lease.is_endless
-            and self.shortage(ACKS_ALL) is None)
+            and self._shortages[0] is None)
 
     # -- appending
 
-    def shortage(self, acks: int) -> str | None:
-        """Why there are too few nodes for a write with `acks`, if there are."""
-        return None if self.replica_set is None else self._shortage(self.replica_set, acks)
-
     def _shortage(self, replica_set: ReplicaSet, acks: int) -> str | None:
+        """Why there are too few nodes for a write with `acks`, if there are."""
         least, serving = self.rules.min_insync_replicas, len(replica_set.serving)
         if least == ALL_MEMBERS:  # not those who have joined since: nobody waits for newcomers
             known = replica_set if self._began_with is None else self._began_with
@@ -222,14 +227,15 @@ class Partition:
 
     def _admit(self, acks: int) -> None:
         """Raise unless this node may append now (P4)."""
-        if (failed := self.failed) is not None:
+        failed = self.log.failure or self.halted
+        if failed is not None:
             raise failed
         if not self.is_leading:
             raise NotLeader(f"{self.topic_partition}: this node does not lead it")
         if not self._lease.holds():
             raise NotLeader(f"{self.topic_partition}: this node has not heard of the controller "
                             "for too long to lead")
-        why = self.shortage(acks)
+        why = self._shortages[acks != ACKS_ALL]
         if why is not None:
             raise RequestError(why, code=Code.NOT_ENOUGH_REPLICAS, kind=Kind.RETRY)
         if self.is_fresh:
@@ -309,7 +315,7 @@ class Partition:
                 self._advanced(size)
             done(error)
 
-        if self.log.config.is_durable:
+        if self.log.is_durable:
             self.log.when_flushed(end, flushed)
         else:
             done(None)
@@ -320,7 +326,7 @@ class Partition:
         """Call `done` once everything below `log_end` is committed, internal batches too."""
         if not self.is_alone:
             self.commits.wait_log(log_end, self._deadline(timeout_ms), done)
-        elif self.log.config.is_durable:
+        elif self.log.is_durable:
             self.log.when_log_flushed(log_end, done)
         else:
             done(None)

@@ -235,7 +235,8 @@ class Outbound:
 
     def _durable(self) -> Mark:
         standing = self._standing
-        return min(standing.durable, standing.upstream)
+        durable, upstream = standing.durable, standing.upstream
+        return durable if durable <= upstream else upstream
 
     def _prev_epoch(self) -> Epoch:
         log = self._standing.log

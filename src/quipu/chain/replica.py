@@ -188,12 +188,12 @@ class Replica:
             return self._configure(event.replica_set)
         if not self._is_active:
             return []
+        if isinstance(event, Sent):
+            link = self._find_link(event.to)
+            return [] if link is None else link.sent(event.session, event.next_log, event.size)
         match event:
             case Appended():
                 return self._appended()
-            case Sent(to, session, next_log, size):
-                link = self._find_link(to)
-                return [] if link is None else link.sent(session, next_log, size)
             case Flushed():
                 return self._flow.settled()
             case Tick():
@@ -216,11 +216,11 @@ class Replica:
             return self._of_another_epoch(sender, message)
         if not self._is_active:
             return []
+        if isinstance(message, Replicate):
+            return self._replicate(sender, message)
+        if isinstance(message, Ack):
+            return self._acknowledged(sender, message)
         match message:
-            case Replicate():
-                return self._replicate(sender, message)
-            case Ack():
-                return self._acknowledged(sender, message)
             case Described():
                 return self._described(sender, message)
             case Describe():

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from quipu.chain.messages import BEGIN, EPOCHS_MAX, Described, Mark, Why
 from quipu.model.chains import MemberState, ReplicaSet
-from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, NodeId, Offset
+from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, NodeId
 
 LIFE_MAX: Final = (1 << 31) - 1
 _SESSIONS_PER_LIFE: Final = 1 << 32
@@ -29,15 +29,14 @@ class LogView(Protocol):
     def log_end(self) -> LogOffset: ...
 
     @property
-    def end_offset(self) -> Offset: ...
-
-    @property
-    def durable_end(self) -> LogOffset:
-        """What may be acknowledged: the flushed end if flush.messages is 1, else `log_end`."""
+    def end(self) -> Mark:
+        """Where the next batch goes."""
         ...
 
     @property
-    def durable_offset(self) -> Offset: ...
+    def durable(self) -> Mark:
+        """What may be acknowledged: the flushed end if flush.messages is 1, else the end."""
+        ...
 
     @property
     def last_epoch(self) -> Epoch:
@@ -71,18 +70,18 @@ class Standing:
         self.state: MemberState | None = None  # of this node, in `replica_set`
         self.is_recovering = False  # about to lead
         self.is_leading = False
-        self.committed = min(committed, self.end)  # N1: a crash may have taken more than was said
+        self.committed = min(committed, log.end)  # N1: a crash may have taken more than was said
         self.claimed = BEGIN  # what this node acknowledges: itself, and everybody after it
         self.upstream = BEGIN  # what everybody before it has; FAR at the head
         self._session = life * _SESSIONS_PER_LIFE
 
     @property
     def end(self) -> Mark:
-        return Mark(self.log.log_end, self.log.end_offset)
+        return self.log.end
 
     @property
     def durable(self) -> Mark:
-        return Mark(self.log.durable_end, self.log.durable_offset)
+        return self.log.durable
 
     @property
     def is_current(self) -> bool:

@@ -149,8 +149,8 @@ class Witness:
             raise Violation(f"update-propagation: {other} ends with {last}, "
                             f"{one} before it does not have that")
         acked = one.acked_by(other.node_id)
-        if acked is not None and acked > other.log.durable_end:
-            raise Violation(f"in-process: {other} has {other.log.durable_end}, "
+        if acked is not None and acked > other.log.durable.log:
+            raise Violation(f"in-process: {other} has {other.log.durable.log}, "
                             f"{one} takes {acked} for acknowledged")
         if one.log.log_start > other.log.log_end:
             raise Violation(f"in-process: {other} ends at {other.log.log_end}, {one} cannot send "

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
+from quipu.chain.messages import BEGIN, Mark
 from quipu.model.batch_types import CHECKPOINT, DATA
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, Offset
 
@@ -65,16 +66,17 @@ class ModelLog:
         return LogOffset(self._starts[0]) if self._starts else LogOffset(0)
 
     @property
-    def durable_end(self) -> LogOffset:
-        if not self.is_durable:
-            return self.log_end
-        return self.batches[self._flushed - 1].next_log if self._flushed else LogOffset(0)
+    def end(self) -> Mark:
+        return Mark(self.log_end, self.end_offset)
 
     @property
-    def durable_offset(self) -> Offset:
+    def durable(self) -> Mark:
         if not self.is_durable:
-            return self.end_offset
-        return self.batches[self._flushed - 1].next_offset if self._flushed else Offset(0)
+            return self.end
+        if not self._flushed:
+            return BEGIN
+        last = self.batches[self._flushed - 1]
+        return Mark(last.next_log, last.next_offset)
 
     def epochs(self) -> list[tuple[Epoch, LogOffset]]:
         return list(self._epochs)

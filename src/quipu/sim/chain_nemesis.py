@@ -168,7 +168,7 @@ class ChainNemesis:
         if not running:
             return
         node = self._dice.choose(running)
-        end = min(node.committed.log, node.log.durable_end)
+        end = min(node.committed.log, node.log.durable.log)
         starts = [batch.log_offset for batch in node.log.batches
                   if batch.batch_type == CHECKPOINT and batch.log_offset < end]
         if starts:

@@ -95,7 +95,7 @@ class ChainNode:
         return self.replica.epoch
 
     def has_durably(self, batch: Batch) -> bool:
-        return batch.next_log <= self.log.durable_end and self.log.holds(batch)
+        return batch.next_log <= self.log.durable.log and self.log.holds(batch)
 
     def acked_by(self, node: NodeId) -> int | None:
         """How far `node` has acknowledged, if it is the one after this."""

@@ -86,6 +86,7 @@ class Log:
         self.raw_state = LogState()
         self.flusher = Flusher(place.disk, self)
         self._config = config
+        self.is_durable = config.is_durable  # does an acknowledgement wait for the disk?
         self._reader = EntryReader(self.files)
         self._opened_ms = now_ms
         if memory.clean is not None and memory.is_current:
@@ -112,6 +113,7 @@ class Log:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
+        self.is_durable = config.is_durable
         if self.active is not None:
             self.active.set_limits(config)
         if self.flusher.is_dirty:
@@ -119,8 +121,7 @@ class Log:
 
     @property
     def high_watermark(self) -> Offset:
-        is_promised = self._config.flush_messages == 1
-        return self.flusher.flushed_offset if is_promised else self.end_offset  # L4
+        return self.flusher.flushed_offset if self.is_durable else self.end_offset  # L4
 
     @property
     def size_bytes(self) -> int:

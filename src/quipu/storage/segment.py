@@ -44,8 +44,8 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 NAME_DIGITS: Final = 20
 OPEN_SEGMENTS_MAX: Final = 512  # complete segments that one node keeps mapped
-TAIL_READ_SIZE: Final = 128 << 10  # up to here a copy of the tail is cheaper than a new map
-TAILS_MAX: Final = 64  # such copies that one node keeps for the next reader
+TAIL_READ_SIZE: Final = 512 << 10  # up to here a copy of the tail is cheaper than a new map
+TAILS_SIZE_MAX: Final = 8 << 20  # bytes of such copies that one node keeps for the next reader
 
 Visit = Callable[[Scanned | Run], None]
 
@@ -63,14 +63,18 @@ class OpenSegments:
     def __init__(self, count_max: int = OPEN_SEGMENTS_MAX) -> None:
         self._count_max = count_max
         self._segments: OrderedDict[Segment, None] = OrderedDict()
-        self._tails: OrderedDict[Segment, None] = OrderedDict()
+        self._tails: OrderedDict[Segment, int] = OrderedDict()
+        self._tails_size = 0
 
-    def keep_tail(self, segment: "Segment") -> None:
-        """Let `segment` keep a copy of its tail, and the one that was read longest ago none."""
-        self._tails[segment] = None
-        self._tails.move_to_end(segment)
-        if len(self._tails) > TAILS_MAX:
-            oldest, _ = self._tails.popitem(last=False)
+    def keep_tail(self, segment: "Segment", size: int) -> None:
+        """Let `segment` keep a copy of its tail; those that were read longest ago make room."""
+        tails = self._tails
+        self._tails_size += size - tails.get(segment, 0)
+        tails[segment] = size
+        tails.move_to_end(segment)
+        while self._tails_size > TAILS_SIZE_MAX:
+            oldest, oldest_size = tails.popitem(last=False)
+            self._tails_size -= oldest_size
             oldest.forget_tail()
 
     def touch(self, segment: "Segment") -> None:
@@ -82,7 +86,7 @@ class OpenSegments:
 
     def forget(self, segment: "Segment") -> None:
         self._segments.pop(segment, None)
-        self._tails.pop(segment, None)
+        self._tails_size -= self._tails.pop(segment, 0)
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -238,7 +242,7 @@ class Segment:
             assert self.file is not None
             tail, start = memoryview(self.file.read(segment_size - position, position)), position
             self._tail, self._tail_start = tail, start
-            self._opened.keep_tail(self)
+            self._opened.keep_tail(self, len(tail))
         return tail, start
 
     def forget_tail(self) -> None:

@@ -60,7 +60,10 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if len(parts) == 1 and acks != 0:  # by far the most common, and the short way for it
         topic, index, start, end = parts[0]
         result = _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps)
-        if result.waits is None and result.part.error_code != NOT_LEADER:
+        if result.waits is not None:
+            result.waits(_One(broker, reply, (version, correlation_id, acks), result))
+            return
+        if result.part.error_code != NOT_LEADER:
             reply.send([encode_one_part(correlation_id, version, topic, result.part)])
             return
         results = [result]
@@ -110,10 +113,40 @@ def _append(
     part = ProducedPart(
         index, 0, appended.base_offset, now_ms if partition.rules.append_time else -1,
         partition.log.log_start_offset)
-    if not partition.acks_wait or (acks != ACKS_ALL and not partition.log.config.is_durable):
+    if not partition.acks_wait or (acks != ACKS_ALL and not partition.log.is_durable):
         return _Result(topic, part)
     return _Result(topic, part, partial(
         partition.when_kept, appended, len(batch), acks=acks, timeout_ms=timeout_ms))
+
+
+class _One:
+    """Answers a request of one batch, once that is kept."""
+
+    __slots__ = ("_broker", "_head", "_reply", "_result")
+
+    def __init__(
+        self, broker: Broker, reply: Reply, head: tuple[int, int, int], result: _Result
+    ) -> None:
+        self._broker = broker
+        self._reply = reply
+        self._head = head  # version, correlation id, acks
+        self._result = result
+
+    def __call__(self, error: Exception | None) -> None:
+        result = self._result
+        if error is None:
+            version, correlation_id, _ = self._head
+            self._reply.send([
+                encode_one_part(correlation_id, version, result.topic, result.part)])
+        else:
+            _Call(self._broker, self._reply, self._head, [_lost(result, error)]).start()
+
+
+def _lost(result: _Result, error: Exception) -> _Result:
+    """What to answer for a batch that was appended, and is not kept."""
+    code = error.code if isinstance(error, QuipuError) else Code.KAFKA_STORAGE_ERROR
+    return _Result(result.topic, ProducedPart(
+        result.part.partition, code, error_message=str(error)))
 
 
 class _Call:
@@ -145,10 +178,7 @@ class _Call:
     def _wait(self, place: int, when_kept: Callable[[Kept], None]) -> None:
         def kept(error: Exception | None) -> None:
             if error is not None:
-                topic, part, _ = self._results[place]
-                code = error.code if isinstance(error, QuipuError) else Code.KAFKA_STORAGE_ERROR
-                self._results[place] = _Result(
-                    topic, ProducedPart(part.partition, code, error_message=str(error)))
+                self._results[place] = _lost(self._results[place], error)
             self._done()
 
         self._waiting += 1

@@ -1,17 +1,19 @@
 """A partition's log as the core of its chain sees it (`quipu.chain.standing.LogView`)."""
 
-from quipu.model.ids import Epoch, LogOffset, Offset
+from quipu.chain.messages import BEGIN, Mark
+from quipu.model.ids import Epoch, LogOffset
 from quipu.storage.log import Log
 
 
 class StoredLog:
     """Everything as of now; the log is loaded."""
 
-    __slots__ = ("_log",)
+    __slots__ = ("_end", "_log")
 
     def __init__(self, log: Log) -> None:
         log.load()
         self._log = log
+        self._end = BEGIN
 
     @property
     def log_start(self) -> LogOffset:
@@ -22,18 +24,16 @@ class StoredLog:
         return self._log.log_end
 
     @property
-    def end_offset(self) -> Offset:
-        return self._log.end_offset
+    def end(self) -> Mark:
+        log, end = self._log, self._end
+        if end[0] != log.log_end or end[1] != log.end_offset:
+            end = self._end = Mark(log.log_end, log.end_offset)
+        return end
 
     @property
-    def durable_end(self) -> LogOffset:
+    def durable(self) -> Mark:
         log = self._log
-        return log.flushed_end if log.config.is_durable else log.log_end
-
-    @property
-    def durable_offset(self) -> Offset:
-        log = self._log
-        return log.flushed_offset if log.config.is_durable else log.end_offset
+        return Mark(log.flushed_end, log.flushed_offset) if log.is_durable else self.end
 
     @property
     def last_epoch(self) -> Epoch:

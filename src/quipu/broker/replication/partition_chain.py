@@ -167,14 +167,15 @@ class PartitionChain:
 
     def tell(self, event: Event) -> None:
         """Have the core handle `event`, and carry out what it wants (R1)."""
-        if self.replica is None or self.partition.log.failure is not None:
+        replica = self.replica
+        if replica is None or self.partition.log.failure is not None:
             return
-        self._queue.append(event)
         if self._is_running:
-            return  # an effect made something happen: its turn comes
+            self._queue.append(event)  # an effect made something happen: its turn comes
+            return
         self._is_running = True
         try:
-            self._run(self.replica)
+            self._run(replica, event)
         except Exception as error:  # noqa: BLE001 a bug in one partition must not stop the others
             _log.exception("%s: the chain's core failed", self.partition.topic_partition)
             self._halt(f"a bug: {error!r}")
@@ -185,36 +186,44 @@ class PartitionChain:
             self._stand()
         self._node.restless(self)
 
-    def _run(self, replica: Replica) -> None:
+    def _run(self, replica: Replica, event: Event) -> None:
+        queue = self._queue
         for _ in range(STEPS_MAX):
-            if not self._queue:
-                return
-            effects = replica.handle(self._queue.popleft())
             log_changed = False
             try:
-                for effect in effects:
-                    log_changed |= self._carry_out(effect)
+                for effect in replica.handle(event):
+                    if self._carry_out(effect):
+                        log_changed = True
             except QuipuError as error:
                 self._failed(error)
                 if self.partition.log.failure is not None:
                     return
             if log_changed:
-                self._queue.appendleft(APPENDED)
+                event = APPENDED
+            elif queue:
+                event = queue.popleft()
+            else:
+                return
         raise AssertionError(f"{self.partition.topic_partition}: events without end")
 
     def _carry_out(self, effect: Effect) -> bool:
-        """Do it; true if the log is not what it was."""
+        """Do it; true if the log is not what it was.  The usual ones first."""
+        if isinstance(effect, SendEntries):
+            self._send_entries(effect)
+            return False
+        if isinstance(effect, Append):
+            self._change_log(effect)
+            return True
+        if isinstance(effect, Send):
+            self._send(*effect)
+            return False
+        if isinstance(effect, Advance):
+            committed = effect.committed
+            self.partition.log.note_committed(committed.log)
+            self.partition.commit(*committed)
+            self._report_serving(committed)
+            return False
         match effect:
-            case SendEntries():
-                self._send_entries(effect)
-            case Send(to, message):
-                buffers = encode(*self.key, message)
-                key = self.key if isinstance(message, Ack) else None
-                self._node.post(to, buffers, replaces=key)
-            case Advance(committed):
-                self.partition.log.note_committed(committed.log)
-                self.partition.commit(*committed)
-                self._report_serving(committed)
             case Serve():
                 self._stands = False
             case ReportInSync(node, version):
@@ -222,12 +231,17 @@ class PartitionChain:
                     self.partition.topic_id, self.key[1], node, version=version)
             case Halt(reason):
                 self._halt(reason)
-            case Append() | AppendConfiguration() | CutTo() | Restart():
+            case AppendConfiguration() | CutTo() | Restart():
                 self._change_log(effect)
                 return True
             case _:
                 assert_never(effect)
         return False
+
+    def _send(self, to: NodeId, message: Message) -> None:
+        key = self.key
+        is_ack = isinstance(message, Ack)
+        self._node.post(to, encode(*key, message), replaces=key if is_ack else None)
 
     def _change_log(self, effect: Append | AppendConfiguration | CutTo | Restart) -> None:
         log, now_ms = self.partition.log, self._node.now_ms()
@@ -244,14 +258,14 @@ class PartitionChain:
             case AppendConfiguration(replica_set):
                 log.append_records(CONFIGURATION, [configuration_record(replica_set, now_ms)],
                                    epoch=replica_set.epoch, now_ms=now_ms)
-        if log.config.is_durable:
+        if log.is_durable:
             self._await_flush()
 
     def _append(self, entries: tuple[bytes | memoryview, ...]) -> None:
-        log, now_ms = self.partition.log, self._node.now_ms()
+        partition, now_ms = self.partition, self._node.now_ms()
         for entry in entries:
-            log.append_stored(memoryview(entry), now_ms)  # R2
-            self.partition.received(len(entry))
+            partition.log.append_stored(memoryview(entry), now_ms)  # R2
+            partition.received(len(entry))
 
     def _send_entries(self, effect: SendEntries) -> None:
         """Read from the log and send; the answer to the core is the next event."""
@@ -292,7 +306,7 @@ class PartitionChain:
     def turn(self) -> None:
         """The end of a turn in which the head has appended."""
         self.tell(APPENDED)
-        if self.partition.log.config.is_durable:
+        if self.partition.log.is_durable:
             self._await_flush()
 
     def _report_serving(self, committed: Mark) -> None:
@@ -325,7 +339,7 @@ class PartitionChain:
             was_serving = partition.is_serving
             partition.stand(replica_set, serving=now[1], leading=leading, alone=now[3],
                             fresh=False)
-            if now[3] and partition.log.config.is_durable:
+            if now[3] and partition.log.is_durable:
                 self._await_flush()  # for those who waited for other nodes until now
             if was_serving != partition.is_serving or leading != before[2]:
                 _log.info("chain", extra={

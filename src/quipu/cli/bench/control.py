@@ -104,10 +104,10 @@ class Control:
         return common[-1]
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Make a topic with one replica, and wait until every partition has a leader."""
+        """Make a topic with the broker's own number of replicas; wait until all have leaders."""
         settings = [CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
         new = CreatableTopic(
-            name=topic, num_partitions=partitions, replication_factor=1, configs=settings
+            name=topic, num_partitions=partitions, replication_factor=-1, configs=settings
         )
         answer = cast("CreateTopicsResponse", self.ask(CreateTopicsRequest(topics=[new])))
         (made,) = answer.topics
