@@ -7,7 +7,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.cluster.test_failures import SESSION_SECONDS, assert_kept
+from tests.cluster.standstill import SESSION_SECONDS
+from tests.cluster.test_failures import assert_kept
 from tests.cluster.traffic import traffic
 from tests.harness.cluster import RunningCluster
 
