@@ -1,9 +1,10 @@
 """`make soak MINUTES=n`: what the tests do, for longer and with fresh chance each time.
 
-    a quarter of the time   simulated worlds, by seeds that nobody has seen yet
-    a quarter               kill -9 under load, by a new seed each round
-    a quarter               hostile frames, with fresh examples
-    a quarter               coverage-guided fuzzing of every parser, in equal shares
+    a fifth of the time   simulated worlds, by seeds that nobody has seen yet
+    a fifth               a chain of three processes: killed, paused and restarted for five minutes
+    a fifth               kill -9 of a single node under load, by a new seed each round
+    a fifth               hostile frames, with fresh examples
+    a fifth               coverage-guided fuzzing of every parser, in equal shares
 
 The first failure ends the run with the command that repeats it.
 """
@@ -21,6 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 KILL_ROUNDS = 40
 HOSTILE_EXAMPLES = 2_000
 SIM_SEEDS = 50  # of each world, in one go
+CLUSTER_SECONDS = 300
 
 
 def run(command: list[str], environment: dict[str, str], *, directory: Path = REPOSITORY) -> None:
@@ -41,6 +43,17 @@ def simulate(deadline: float, chance: random.Random) -> None:
         seed = chance.randrange(1 << 30)
         run([sys.executable, "tools/sim.py", *worlds, "--seed", str(seed),
              "--count", str(SIM_SEEDS)], {})
+        if time.monotonic() > deadline:
+            return
+
+
+def cluster(deadline: float, chance: random.Random) -> None:
+    """Do terrible things to a chain until the time is over; at least once."""
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "tests/cluster/test_failures.py",
+               "-k", "nothing_is_lost"]
+    while True:
+        seed = chance.randrange(1 << 30)
+        run(command, {"CLUSTER_SEED": str(seed), "CLUSTER_SECONDS": str(CLUSTER_SECONDS)})
         if time.monotonic() > deadline:
             return
 
@@ -82,14 +95,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Tests for longer, with fresh chance.")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None,
-                        help="chance of the simulated worlds and of the kill tests")
+                        help="chance of the simulated worlds and of the kills")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
-    share = arguments.minutes * 60 / 4
+    share = arguments.minutes * 60 / 5
     print(f"soak: {arguments.minutes:g} minutes, seed {seed}", flush=True)
     chance = random.Random(seed)
     simulate(time.monotonic() + share, chance)
     fuzz(share)
+    cluster(time.monotonic() + share, chance)
     kill(time.monotonic() + share, chance)
     hostile(time.monotonic() + share)
     return 0

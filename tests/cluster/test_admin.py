@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
-from quipu.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 
 from quipu.model.errors import Code
+from quipu.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 from tests.harness.cluster import RunningCluster
 from tests.harness.command import run_quipu
 from tests.harness.raw import RawConnection
