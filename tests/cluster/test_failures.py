@@ -19,6 +19,7 @@ from tests.harness.cluster import RunningCluster
 SECONDS = float(os.environ.get("CLUSTER_SECONDS", "60"))
 SEED = int(os.environ.get("CLUSTER_SEED", "3"))
 SMALL_SEGMENTS = "65536"  # so that rolls happen too
+STOP_SECONDS_MAX = 2.0  # for one node, whatever the others do
 BUSY_SECONDS = 0.5  # that a busy machine may add to what is promised
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -146,5 +147,26 @@ def test_a_rolling_restart_costs_clients_nothing_but_retries(tmp_path: Path) -> 
                 running.await_progress()
                 cluster[name].restart()
                 cluster.await_serving("a")
+            running.await_progress()
+        assert_kept(cluster, running, "t")
+
+
+@pytest.mark.timeout(120)
+def test_a_cluster_stops_node_by_node_in_a_few_seconds(tmp_path: Path) -> None:
+    """K10: the first stops in a healthy cluster, the last without a quorum; clients are there."""
+    with RunningCluster(tmp_path) as cluster:
+        cluster.create_topic("t", partitions=2, min_insync_replicas="1")
+        with traffic(cluster, "t") as running:
+            running.await_progress()
+            took = {}
+            for name in [cluster.controller(), *cluster.chains["a"]]:
+                if cluster[name].runs:
+                    started = time.monotonic()
+                    assert cluster[name].stop() == 0
+                    took[name] = time.monotonic() - started
+            print({name: round(seconds, 2) for name, seconds in took.items()})
+            assert max(took.values()) < STOP_SECONDS_MAX, f"{took}{cluster.logs()}"
+            cluster.launch(cluster.nodes)
+            cluster.await_serving("a")
             running.await_progress()
         assert_kept(cluster, running, "t")

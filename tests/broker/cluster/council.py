@@ -70,6 +70,10 @@ class Seat:
         self._node_id = node_id
         self._machine = machine
 
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        return tuple(self._council.machines)
+
     async def start(self) -> None:
         self._council.seats[self._node_id] = self
 

@@ -206,6 +206,21 @@ def test_a_node_that_stops_in_order_is_replaced_at_once(rig: Rig) -> None:
         rig.until(lambda victim=victim: victim in rig.serving(), "whole again")
 
 
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (2, 3, 1)])
+def test_nodes_that_stop_one_after_the_other_wait_for_nobody_who_is_gone(
+    order: tuple[int, ...],
+) -> None:
+    """K10: the last one has no controller to ask, and knows it."""
+    rig = Rig(with_raft=True)
+    rig.boot()
+    rig.chain()
+    for node_id in order:
+        began = rig.world.loop.now
+        rig.stop(node_id)
+        assert rig.world.loop.now - began < 1.5
+    rig.world.end()
+
+
 def test_the_last_one_that_serves_leaves_its_chain_as_it_is() -> None:
     """V14: nobody else has every record; when it comes back it serves again."""
     rig = Rig(names=("a-0", "b-0", "b-1"))
