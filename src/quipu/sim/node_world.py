@@ -97,6 +97,7 @@ class NodeWorld:
         self.nemesis = Nemesis(self.world, self.plan.malice, self._leader)
         self.logs = StoredLogs(self._views)
         self.world.checkers.append(self.logs)
+        self.load.history.on_acked = self.logs.acknowledged
 
     def _settings(self, index: int, name: str) -> BrokerSettings:
         names = self.plan.names
@@ -213,6 +214,7 @@ class NodeWorld:
                 serving = () if replicas is None else replicas.serving
                 yield PartitionView(
                     name=str(part.topic_partition), log=log, kept_end=kept, committed=committed,
+                    high_watermark=part.high_watermark,
                     epoch=part.leader_epoch, is_serving=part.is_serving,
                     is_leading=part.is_leading and not part.is_fresh,
                     serving=tuple(names[node_id - 1] for node_id in serving))
