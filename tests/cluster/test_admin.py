@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ElectionType, TopicPartition
+from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
-from quipu.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 
 from quipu.model.errors import Code
+from quipu.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 from tests.harness.cluster import RunningCluster
-from tests.harness.command import run_quipu
 from tests.harness.raw import RawConnection
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -49,27 +48,3 @@ def test_stock_tools_see_and_steer_a_cluster(tmp_path: Path) -> None:
         with RawConnection("127.0.0.1", cluster["a-1"].port) as raw:
             refused = raw.ask(UnregisterBrokerRequest(broker_id=2), 0)
             assert refused.error_code != Code.NONE  # a member of a chain stays known
-
-
-@pytest.mark.timeout(120)
-def test_reads_are_served_by_the_tail_and_by_others_when_asked(tmp_path: Path) -> None:
-    """V3: a stock consumer is sent to the tail; any node shows what it has when asked for it."""
-    with RunningCluster(tmp_path) as cluster:
-        cluster.create_topic("t", partitions=1)
-        lines = "".join(f"{number}\n" for number in range(1000))
-        done = run_quipu("produce", "t", "--bootstrap", cluster.bootstrap, stdin=lines)
-        assert done.code == 0, done.err
-        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused",
-                             "enable.auto.commit": False, "debug": "fetch", "log_level": 7,
-                             "log_cb": lambda *_: None, "client.rack": "any"})
-        consumer.assign([TopicPartition("t", 0, 0)])
-        read = 0
-        for _ in cluster.until("everything is read"):
-            read += sum(message.error() is None for message in consumer.consume(500, timeout=0.5))
-            if read == 1000:
-                break
-        consumer.close()
-        for name in cluster.chains["a"]:
-            shown = run_quipu("consume", "t", "--dirty", "--exit", "--bootstrap",
-                              cluster[name].bootstrap)
-            assert shown.out == lines, (name, shown.err)

@@ -7,13 +7,19 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.cluster.test_failures import SESSION_SECONDS, assert_kept
+from tests.cluster.standstill import SESSION_SECONDS
+from tests.cluster.test_failures import assert_kept
 from tests.cluster.traffic import traffic
 from tests.harness.cluster import RunningCluster
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
 KILLS = 20
+HASTY = {  # twenty times what is waited for otherwise would take long
+    "broker.heartbeat.interval.ms": "50", "broker.session.timeout.ms": "600",
+    "controller.quorum.election.timeout.ms": "200",
+    "controller.quorum.heartbeat.interval.ms": "40",
+}
 RETRY_SECONDS_MAX = 30.0
 
 
@@ -36,7 +42,7 @@ def create_for_sure(admin: AdminClient, name: str) -> None:
 @pytest.mark.timeout(240)
 def test_every_acknowledged_creation_exists_once_although_controllers_die(tmp_path: Path) -> None:
     """K6, V15: twenty controllers are killed while topics are created on those that are left."""
-    with RunningCluster(tmp_path) as cluster:
+    with RunningCluster(tmp_path, settings=HASTY) as cluster:
         created = []
         for round_number in range(KILLS):
             victim = cluster.controller()

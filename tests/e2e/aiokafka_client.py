@@ -24,7 +24,8 @@ class AiokafkaClient:
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         async def run() -> None:
-            new = NewTopic(topic, partitions, 1, topic_configs=dict(configs))
+            replicas = self._bootstrap.count(",") + 1  # it knows no way to say "as many as usual"
+            new = NewTopic(topic, partitions, replicas, topic_configs=dict(configs))
             async with self._admin() as admin:
                 answer = await admin.create_topics([new])
             assert [error[1] for error in answer.topic_errors] == [0], answer

@@ -1,13 +1,14 @@
-"""One node for all end-to-end tests of a worker, and every client connected to it.
+"""The places where end-to-end tests happen, and every client connected to them.
 
-When the tests are over the node must stop cleanly, and `quipu log show` must find nothing wrong in
-what they left behind.
+A node alone, and a chain of three; one of each for all tests of a worker.  When the tests are over
+the nodes must stop cleanly, and `quipu log show` must find nothing wrong in what they left behind.
 """
 
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.e2e.contract import Client
 from tests.e2e.kafka_python_client import KafkaPythonClient
 from tests.e2e.kafkajs_client import KafkaJsClient
 from tests.e2e.kcat_client import KcatClient
+from tests.harness.cluster import RunningCluster
 from tests.harness.node import RunningNode, environment
 
 PARTITIONS = 2
@@ -30,6 +32,17 @@ MAKE: dict[str, Callable[[str], Client]] = {
     for client in (ConfluentClient, KafkaPythonClient, AiokafkaClient, KafkaJsClient, KcatClient)
 }
 ADMINS = [name for name in MAKE if name != KcatClient.name]
+ON_CHAIN = pytest.mark.xdist_group("clients of a chain")  # one worker starts it, once
+ALONE, CHAIN = pytest.param("alone"), pytest.param("chain", marks=ON_CHAIN)
+LEAVE_MS = "1000"  # that the last node to stop waits for a controller that is gone
+
+
+class Place:
+    """Where clients connect to: the nodes that clients are told to try first."""
+
+    def __init__(self, *nodes: RunningNode) -> None:
+        self.nodes = nodes
+        self.bootstrap = ",".join(node.bootstrap for node in nodes)
 
 
 @pytest.fixture(scope="session")
@@ -38,21 +51,49 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     with RunningNode(directory, settings=SETTINGS) as running:
         yield running
         assert running.stop() == 0
+    assert_sound(directory)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    settings = {**SETTINGS, "controlled.shutdown.timeout.ms": LEAVE_MS}
+    with RunningCluster(tmp_path_factory.mktemp("chain"), settings=settings) as running:
+        yield running
+        running.stop()
+    for each in running.nodes.values():
+        assert_sound(each.directory)
+
+
+def assert_sound(directory: Path) -> None:
     command = [sys.executable, "-m", "quipu", "log", "show", str(directory)]
     shown = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stdout[-4000:] + shown.stderr
 
 
+@pytest.fixture(scope="session", params=[ALONE, CHAIN])
+def place(request: pytest.FixtureRequest) -> Place:
+    """A node alone, then a chain of three."""
+    if request.param == "alone":
+        return Place(request.getfixturevalue("node"))
+    return Place(*request.getfixturevalue("cluster").nodes.values())
+
+
 @pytest.fixture(params=list(MAKE))
-def client(request: pytest.FixtureRequest, node: RunningNode) -> Client:
+def client(request: pytest.FixtureRequest, place: Place) -> Client:
     """Every client in turn."""
+    return MAKE[request.param](place.bootstrap)
+
+
+@pytest.fixture(params=list(MAKE))
+def client_of_one(request: pytest.FixtureRequest, node: RunningNode) -> Client:
+    """Every client in turn, for stories in which it does not matter how many nodes there are."""
     return MAKE[request.param](node.bootstrap)
 
 
 @pytest.fixture(params=ADMINS)
-def admin(request: pytest.FixtureRequest, node: RunningNode) -> Client:
+def admin(request: pytest.FixtureRequest, place: Place) -> Client:
     """Every client that has admin requests, in turn."""
-    return MAKE[request.param](node.bootstrap)
+    return MAKE[request.param](place.bootstrap)
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 """What the node itself says of what a client did, asked without a client library."""
 
+from collections.abc import Sequence
+
+from quipu.model.errors import Code
 from quipu.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from quipu.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
@@ -32,10 +35,17 @@ def batches(node: RunningNode, topic: str) -> list[BatchHeader]:
     return found
 
 
-def idempotent_producers(node: RunningNode, topic: str) -> list[ProducerState]:
-    """The producers that partition 0 knows by id and sequence."""
+def idempotent_producers(nodes: Sequence[RunningNode], topic: str) -> list[ProducerState]:
+    """The producers that partition 0 knows by id and sequence, asked of the node that leads it."""
     request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])])
-    with RawConnection(node.host, node.port) as connection:
-        response = connection.ask(request, 0)
-    assert isinstance(response, DescribeProducersResponse)
-    return response.topics[0].partitions[0].active_producers
+    found = []
+    for node in nodes:
+        with RawConnection(node.host, node.port) as connection:
+            response = connection.ask(request, 0)
+        assert isinstance(response, DescribeProducersResponse)
+        partition = response.topics[0].partitions[0]
+        if partition.error_code != Code.NOT_LEADER_OR_FOLLOWER:
+            assert partition.error_code == Code.NONE
+            found.append(partition.active_producers)
+    (one,) = found
+    return one

@@ -20,7 +20,7 @@ class KafkaPythonClient:
         self._bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=1,
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=-1,
                        topic_configs=dict(configs))
         with self._admin() as admin:
             admin.create_topics([new])

@@ -4,10 +4,9 @@ import time
 
 import pytest
 
-from tests.e2e.conftest import PARTITIONS
+from tests.e2e.conftest import PARTITIONS, Place
 from tests.e2e.contract import COMPRESSIONS, Client, Member, Message, wait_until
 from tests.e2e.evidence import idempotent_producers
-from tests.harness.node import RunningNode
 
 RECORDS = 30
 
@@ -42,9 +41,10 @@ def test_a_created_topic_is_described(client: Client, topic: str) -> None:
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_records_come_back_as_they_were_written(
-    client: Client, topic: str, compression: str
+    client_of_one: Client, topic: str, compression: str
 ) -> None:
     """K1, K2: keys, values, headers and order survive, whatever the compression."""
+    client = client_of_one
     client.create_topic(topic, PARTITIONS, {})
     written = messages(compression)
 
@@ -54,10 +54,10 @@ def test_records_come_back_as_they_were_written(
 
 
 def test_idempotent_producers_write_once(
-    node: RunningNode, client: Client, topic: str
+    place: Place, client: Client, topic: str
 ) -> None:
     """K1, K2: a producer with an id and sequences is served; two runs append one after another,
-    and the node knows both producers.
+    and the partition knows both producers.
     """
     client.create_topic(topic, PARTITIONS, {})
     first, second = messages("first"), messages("second")
@@ -69,7 +69,7 @@ def test_idempotent_producers_write_once(
     by_partition = [each for partition in range(PARTITIONS)
                     for each in in_partition(first, partition) + in_partition(second, partition)]
     assert_same(found, by_partition)
-    known = idempotent_producers(node, topic)
+    known = idempotent_producers(place.nodes, topic)
     assert len({producer.producer_id for producer in known}) >= 2
     last = len(in_partition(first, 0)) - 1
     assert all(producer.last_sequence <= last for producer in known)

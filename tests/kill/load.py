@@ -29,6 +29,7 @@ class Load:
         self._numbers = itertools.count()
         self._order: list[tuple[int, str]] = []
         self._answers: dict[str, tuple[Outcome, int | None]] = {}
+        self._heard: list[tuple[float, int]] = []  # when, and of which partition: see `_answers`
         self._producer = Producer({
             "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1,
             "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "retry.backoff.ms": 20,
@@ -40,6 +41,15 @@ class Load:
     def acknowledged(self) -> int:
         """How many values the node has promised to keep."""
         return sum(outcome is Outcome.OK for outcome, _ in list(self._answers.values()))
+
+    def longest_pause(self, *, since: float) -> float:
+        """The longest time without an acknowledgement in any partition, after `since`."""
+        pauses = []
+        for partition in range(PARTITIONS):
+            times = [at for at, of in self._heard if of == partition]
+            pauses += [later - max(earlier, since)
+                       for earlier, later in itertools.pairwise(times) if later > since]
+        return max(pauses, default=0.0)
 
     def run(self, seconds: float) -> None:
         """Send for a while; never more than a bounded number is on its way."""
@@ -75,6 +85,7 @@ class Load:
         value = message.value().decode()
         if error is None:
             self._answers[value] = (Outcome.OK, message.offset())
+            self._heard.append((time.monotonic(), message.partition()))
         elif error.code() == KafkaError._MSG_TIMED_OUT:
             self._answers[value] = (Outcome.UNKNOWN, None)
         else:

@@ -51,7 +51,7 @@ def appends(draw: st.DrawFn) -> Append:
 MESSAGES = st.one_of(
     appends(),
     st.builds(Vote, NUMBERS, NUMBERS, NUMBERS, st.booleans(), st.booleans()),
-    st.builds(VoteReply, NUMBERS, st.booleans(), st.booleans()),
+    st.builds(VoteReply, NUMBERS, st.booleans(), st.booleans(), NUMBERS),
     st.builds(AppendReply, NUMBERS, st.booleans(), NUMBERS, NUMBERS, NUMBERS, st.booleans()),
     st.builds(Heartbeat, NUMBERS, NUMBERS, NUMBERS),
     st.builds(HeartbeatReply, NUMBERS, NUMBERS),

@@ -12,6 +12,7 @@ import pytest
 from quipu.model.batch_types import CONFIGURATION, CONTROLLER
 from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.raft.core import Raft, Stored
+from quipu.raft.leader import Leader
 from quipu.raft.log import SafetyLost
 from quipu.raft.membership import Configuration
 from quipu.raft.messages import Append, AppendReply, Entry, HardState, Heartbeat, Vote, VoteReply
@@ -147,6 +148,38 @@ def test_who_hears_from_a_leader_stays_loyal() -> None:
     raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_trial=True, is_transfer=False))
     assert [message.is_granted for _, message in raft.ready().after
             if isinstance(message, VoteReply)] == [True]
+
+
+def test_who_is_elected_knows_when_others_can_last_have_led() -> None:
+    """V15: E4; by what the voters say of their silence, and by the own."""
+    for silence_ms, expected in ((40, 960), (399, 601), (900, 600)):
+        raft = core(hard_state=HardState(Term(2)))
+        raft.tick(600)
+        raft.step(NodeId(2), Heartbeat(Term(2), RaftIndex(0), 1))
+        raft.now_ms = 1000
+        raft.stand()
+        raft.persisted(raft.ready().number)
+        raft.step(NodeId(2), VoteReply(
+            Term(3), is_granted=True, is_trial=False, silence_ms=silence_ms))
+        assert isinstance(raft.role, Leader)
+        assert raft.role.predecessor == 2
+        assert raft.role.others_led_ms == expected
+
+
+def test_after_a_transfer_others_have_led_until_now() -> None:
+    """V15: E4; whoever votes for the one that the leader names has followed a moment ago."""
+    world = World(1, 3, trouble=0.0)
+    first = elected(world, 1)
+    world.run(100)
+    world.tick(1)
+    assert first.raft.transfer() is not None
+    world.settle(first)
+    world.calm()
+    second = world.leader()
+    assert second is not None
+    assert second is not first
+    assert isinstance(second.raft.role, Leader)
+    assert world.now_ms - second.raft.role.others_led_ms <= TIMING.heartbeat_interval_ms
 
 
 def test_an_own_entry_counts_when_it_is_durable() -> None:

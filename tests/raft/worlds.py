@@ -3,7 +3,8 @@
 Everything comes from one seed.  After every step the properties that Raft promises are checked:
 
     one leader per term · logs match · leaders have all that was decided · one decision per index ·
-    what is committed never shrinks · a read sees all that was decided before it was asked for
+    what is committed never shrinks · a read sees all that was decided before it was asked for ·
+    whatever a leader was asked for and confirmed, later ones know that it may have led then (E4)
 """
 
 import random
@@ -109,6 +110,9 @@ class World:
         self._entries: dict[tuple[int, int], tuple[Entry, int | None]] = {}
         self.decided: dict[int, Entry] = {}
         self._committed: dict[NodeId, int] = {}
+        self._asked: dict[tuple[NodeId, int, str], int] = {}  # when: reads, and proposals
+        self.confirmed: dict[int, int] = {}  # by term: when the last one was asked for
+        self.led_before: dict[int, int] = {}  # by term: when others led, at the latest (E4)
 
     # --- steps ------------------------------------------------------------------------------
 
@@ -141,6 +145,7 @@ class World:
         index = member.raft.propose([command])
         if index is not None:
             self._mine[member.node_id, index, member.raft.term] = command
+            self._asked[member.node_id, index, "write"] = self.now_ms
         self.settle(member)
 
     def change(self, member: Member, voters: Iterable[int]) -> bool:
@@ -152,6 +157,7 @@ class World:
         number = member.raft.read()
         if number is not None:
             self.reads[member.node_id, number] = max(self.decided, default=0)
+            self._asked[member.node_id, number, "read"] = self.now_ms
         self.settle(member)
 
     def compact(self, member: Member) -> None:
@@ -210,6 +216,7 @@ class World:
             for read in ready.reads:
                 assert read.index >= self.reads.pop((member.node_id, read.number)), "a stale read"
                 self.reads_done += 1
+                self._confirm(member.raft.term, self._asked[member.node_id, read.number, "read"])
             if ready.wants_image:
                 member.raft.image_made(self._image(member))
             self.check(member)
@@ -232,6 +239,7 @@ class World:
             mine = self._mine.pop((member.node_id, entry.index, entry.term), None)
             if mine is not None:
                 self.acknowledged.append(mine)
+                self._confirm(entry.term, self._asked[member.node_id, entry.index, "write"])
 
     def _send(self, member: Member, sends: Iterable) -> None:
         for to, message in sends:
@@ -248,6 +256,7 @@ class World:
             known = self._leaders.setdefault(raft.term, member.node_id)
             if known == member.node_id and raft.role.term_start == log.last_index:
                 self._check_completeness(member)
+                self._check_led(raft.term, raft.role.others_led_ms)
             assert known == member.node_id, f"two leaders in term {raft.term}"
         previous: int | None = log.image_term
         for entry in log.slice(log.image_index + 1, log.last_index + 1):
@@ -260,6 +269,17 @@ class World:
             entry = log.entry(index)
             assert self.decided.setdefault(index, entry) == entry, f"two decisions at {index}"
         self._committed[member.node_id] = log.committed
+
+    def _confirm(self, term: int, asked_ms: int) -> None:
+        """What a leader of `term` was asked for at `asked_ms` it may answer now."""
+        self.confirmed[term] = max(asked_ms, self.confirmed.get(term, 0))
+        for later, led_ms in self.led_before.items():
+            assert later <= term or asked_ms <= led_ms, f"term {term} led after {led_ms}"
+
+    def _check_led(self, term: int, led_ms: int) -> None:
+        self.led_before[term] = led_ms
+        for earlier, asked_ms in self.confirmed.items():
+            assert earlier >= term or asked_ms <= led_ms, f"term {earlier} led after {led_ms}"
 
     def _check_completeness(self, member: Member) -> None:
         log = member.raft.log

@@ -4,18 +4,35 @@ A mutation patches the real code while a world runs.  The rules are those that t
 docstrings state; the names say what would be wrong.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 
+from quipu.broker.commits import Commits
+from quipu.broker.partition import Partition
+from quipu.broker.quorum.driver import Quorum
+from quipu.broker.quorum.wal import Wal
 from quipu.chain.effects import Effect, ReportInSync
 from quipu.chain.flow import Flow
 from quipu.chain.messages import Message
 from quipu.chain.outbound import Outbound
 from quipu.chain.replica import Replica
+from quipu.controller import chains
+from quipu.controller.decision import Numbers
+from quipu.controller.members import Chain, ChainMember
 from quipu.model.chains import MemberState
-from quipu.model.ids import NodeId
+from quipu.model.errors import QuipuError
+from quipu.model.ids import NO_NODE, NodeId, Offset
+from quipu.raft import candidate, core
+from quipu.raft.core import Raft, Ready
+from quipu.raft.log import RaftLog
+from quipu.raft.messages import HardState, Vote
+from quipu.storage.flush import Flusher
+from quipu.storage.producers import ProducerStates
+from quipu.storage.segment import Segment
+from quipu.wire.record_batch import BatchHeader
 
 
 class Mutation(NamedTuple):
@@ -65,8 +82,152 @@ def no_fencing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replica, "_receive", mutant)
 
 
+# -- raft
+
+
+def votes_twice(patch: pytest.MonkeyPatch) -> None:
+    """R1: a voter forgets to whom it gave its vote of this term."""
+    consider = candidate.consider
+
+    def mutant(raft: Raft, sender: NodeId, vote: Vote) -> None:
+        if raft.vote != raft.node_id:
+            raft.vote = NO_NODE
+        consider(raft, sender, vote)
+
+    patch.setattr(core, "consider", mutant)
+
+
+def stale_candidate_wins(patch: pytest.MonkeyPatch) -> None:
+    """E1: a candidate gets votes although it lacks entries."""
+    patch.setattr(RaftLog, "is_up_to_date", lambda *_: True)
+
+
+# -- the quorum's driver and its log
+
+
+def promises_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Q1: votes and acknowledgements leave before what they promise is durable."""
+    write = Quorum._write
+
+    def mutant(self: Quorum, ready: Ready) -> None:
+        self._send(ready.after)
+        write(self, ready._replace(after=[]))
+
+    patch.setattr(Quorum, "_write", mutant)
+
+
+def votes_unwritten(patch: pytest.MonkeyPatch) -> None:
+    """A restart forgets the vote of the term."""
+    add = Wal.add
+
+    def mutant(self: Wal, items: Sequence[Any]) -> None:
+        add(self, [item._replace(vote=NO_NODE) if isinstance(item, HardState) else item
+                   for item in items])
+
+    patch.setattr(Wal, "add", mutant)
+
+
+# -- storage
+
+
+def syncs_nothing(patch: pytest.MonkeyPatch) -> None:
+    """S2: a log says that it is flushed, and it is not."""
+    def mutant(self: Flusher) -> list[Segment]:
+        self._target = (self._log.end_offset, self._log.log_end)
+        return []
+
+    patch.setattr(Flusher, "_sync", mutant)
+
+
+def flushed_too_far(patch: pytest.MonkeyPatch) -> None:
+    """G1: what was appended while a sync ran counts as flushed by it."""
+    finished = Flusher._finished
+
+    def mutant(self: Flusher, sealed: list[Segment], error: QuipuError | None) -> None:
+        self._target = (self._log.end_offset, self._log.log_end)
+        finished(self, sealed, error)
+
+    patch.setattr(Flusher, "_finished", mutant)
+
+
+def copies_unnoticed(patch: pytest.MonkeyPatch) -> None:
+    """A batch that a producer sends again is stored again."""
+    check = ProducerStates.check
+
+    def mutant(self: ProducerStates, header: BatchHeader, log: str) -> Offset | None:
+        check(self, header, log)
+        return None
+
+    patch.setattr(ProducerStates, "check", mutant)
+
+
+# -- controller
+
+
+def epoch_kept(patch: pytest.MonkeyPatch) -> None:
+    """H3: others serve, under the same epoch."""
+    def mutant(chain: Chain, members: tuple[ChainMember, ...], numbers: Numbers) -> Chain:
+        return Chain(name=chain.name, version=numbers.version(), members=members,
+                     epoch=chain.epoch)
+
+    patch.setattr(chains, "with_members", mutant)
+
+
+def anyone_serves(patch: pytest.MonkeyPatch) -> None:
+    """C1: when no serving member is left, one that was catching up takes over."""
+    reviewed = chains.reviewed
+
+    def mutant(chain: Chain, up: Mapping[NodeId, UUID], *, waited: bool
+               ) -> tuple[ChainMember, ...]:
+        if not any(member.node_id in up for member in chain.serving):
+            for member in chain.members:
+                if member.node_id in up:
+                    heir = ChainMember(member.node_id, MemberState.SERVING, up[member.node_id])
+                    return (heir, *(other._replace(state=MemberState.OFFLINE)
+                                    for other in chain.members if other is not member))
+        return reviewed(chain, up, waited=waited)
+
+    patch.setattr(chains, "reviewed", mutant)
+
+
+# -- replication and the broker
+
+
+def answers_early(patch: pytest.MonkeyPatch) -> None:
+    """V12: acks=all is answered as soon as the head has the batch."""
+    def mutant(self: Commits, end: Offset, deadline: float, done: Callable[..., None]) -> None:
+        done(None)
+
+    patch.setattr(Commits, "wait", mutant)
+
+
+def reads_past_committed(patch: pytest.MonkeyPatch) -> None:
+    """P2: clients see what is stored, committed or not."""
+    advance = Commits.advance
+
+    def mutant(self: Partition, size: int) -> None:
+        received(self, size)
+        Commits.advance(self.commits, self.log.log_end, self.log.end_offset)
+
+    received = Partition.received
+    patch.setattr(Partition, "received", mutant)
+    patch.setattr(Commits, "advance", lambda self, log, offset: advance(
+        self, max(log, self.committed_log), max(offset, self.committed)))
+
+
 MUTATIONS = [
     Mutation("a node acknowledges alone", "chain", "chain", acks_alone),
     Mutation("a syncing member is reported early", "chain", "chain", reports_early),
     Mutation("epochs do not fence", "chain", "chain", no_fencing),
+    Mutation("a voter votes twice", "raft", "raft", votes_twice),
+    Mutation("a candidate with a stale log wins", "raft", "raft", stale_candidate_wins),
+    Mutation("promises leave before they are durable", "quorum", "raft", promises_at_once),
+    Mutation("votes are not written", "quorum", "raft", votes_unwritten),
+    Mutation("a flush syncs nothing", "storage", "node", syncs_nothing),
+    Mutation("a flush covers too much", "storage", "node", flushed_too_far),
+    Mutation("a producer's copies are stored", "storage", "node", copies_unnoticed),
+    Mutation("others serve in the same epoch", "controller", "node", epoch_kept),
+    Mutation("whoever is up serves", "controller", "node", anyone_serves),
+    Mutation("acks=all is answered early", "replication", "node", answers_early),
+    Mutation("readers see what is not committed", "replication", "node", reads_past_committed),
 ]

@@ -24,4 +24,5 @@ def test_a_planted_bug_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPa
 def test_every_part_has_a_planted_bug() -> None:
     """V22: raft, chain, controller, storage, the drivers and the broker itself."""
     parts = Counter(mutation.part for mutation in MUTATIONS)
-    assert {"chain"} <= set(parts)
+    assert {"raft", "quorum", "chain", "controller", "storage", "replication"} <= set(parts)
+    assert sum(parts.values()) >= 10

@@ -5,7 +5,8 @@ it, limits hold.  What cannot be read is an error of its partition alone.
 
 Which node reads what
     * any node that serves the partition gives what is committed
-    * the head sends consumers on to the tail, if they understand that (KIP-392)
+    * the head sends consumers on to the tail, if they understand that (KIP-392); who comes back
+      soon, on the same connection, cannot or will not go there, and is served by the head
     * only a node whose lease lasts says that there is nothing newer
     * a dirty reader (replica id -2) gets all that the log has, wherever it asks
 
@@ -17,16 +18,19 @@ from typing import Final, NamedTuple
 from quipu.broker.context import Broker
 from quipu.broker.fetch_sessions import FetchSession, FetchTarget
 from quipu.broker.partition import Partition
+from quipu.broker.reply import Referrals
 from quipu.broker.routing import is_up, why_absent
 from quipu.model.errors import Code, OffsetOutOfRange, QuipuError
-from quipu.model.ids import Epoch, Offset
+from quipu.model.ids import Epoch, NodeId, Offset
 from quipu.wire.fetch_codec import FetchedPart
 
 DIRTY_READER: Final = -2  # replica id of one who wants to see what is not committed yet
 VERSION_PREFERRED: Final = 11  # from here on a consumer can be sent to another node
+REFER_SECONDS: Final = 30.0  # that who was sent to a node is not sent there again
 
 Answered = tuple[FetchTarget, FetchedPart]
-Reader = tuple[int, int, bool]  # most bytes, version, dirty; plain, since made for every request
+# Most bytes, version, dirty, where it was sent before; plain, since made for every request.
+Reader = tuple[int, int, bool, Referrals]
 
 
 class Found(NamedTuple):
@@ -39,7 +43,7 @@ class Found(NamedTuple):
 
 def read(broker: Broker, session: FetchSession, reader: Reader) -> Found:
     """Read every target of the session once."""
-    size_max, version, dirty = reader
+    size_max, _, dirty, _ = reader
     size_max = min(size_max, broker.settings.fetch_max_bytes)
     find = broker.partitions.find_for_wire
     parts: list[Answered] = []
@@ -54,7 +58,7 @@ def read(broker: Broker, session: FetchSession, reader: Reader) -> Found:
         elif incremental and not dirty and _is_quiet(target, partition):
             continue  # most of many partitions, most of the time
         elif not partition.is_alone and (
-                moved := _elsewhere(broker, target, partition, version, dirty=dirty)):
+                moved := _elsewhere(broker, target, partition, reader)):
             part, failed = moved, True
         else:
             part = _read_one(target, partition, size_max - size, dirty, min_one=size == 0)
@@ -99,9 +103,10 @@ def _is_quiet(target: FetchTarget, partition: Partition) -> bool:
 
 
 def _elsewhere(
-    broker: Broker, target: FetchTarget, partition: Partition, version: int, *, dirty: bool
+    broker: Broker, target: FetchTarget, partition: Partition, reader: Reader
 ) -> FetchedPart | None:
     """Where to read instead of here, if not here."""
+    _, version, dirty, referrals = reader
     error = partition.readable(dirty=dirty)
     if error is not None:
         return FetchedPart(target.partition, error.code)
@@ -113,9 +118,22 @@ def _elsewhere(
         return None
     if check_epoch(target.leader_epoch, partition.leader_epoch):
         return None  # it is told that first
+    if not _refer(referrals, target, tail, broker.clock.monotonic()):
+        return None
     return FetchedPart(
         target.partition, 0, partition.high_watermark, partition.high_watermark,
         partition.log.log_start_offset, preferred_read_replica=tail)
+
+
+def _refer(referrals: Referrals, target: FetchTarget, tail: NodeId, now: float) -> bool:
+    """Should a reader be sent to the tail?  Not if it was a moment ago, and is here all the same:
+    clients that are given no rack may ignore it, or be unable to reach that node.
+    """
+    before = referrals.get(target.key)
+    if before is not None and before[0] == tail and now - before[1] < REFER_SECONDS:
+        return False
+    referrals[target.key] = tail, now
+    return True
 
 
 def _read_one(

@@ -2,11 +2,20 @@
 
 from typing import Protocol
 
+from quipu.model.ids import NodeId
 from quipu.runtime.connection import Buffer
+
+# Where readers of one connection were sent, and when: topic and partition -> node, monotonic time.
+Referrals = dict[tuple[str | bytes, int], tuple[NodeId, float]]
 
 
 class Reply(Protocol):
     """The answer to one request; it is sent when its turn on the connection has come."""
+
+    @property
+    def referrals(self) -> Referrals:
+        """Of the connection; whoever sends its reader elsewhere notes it."""
+        ...
 
     def send(self, buffers: list[Buffer]) -> None:
         """Answer; an empty list is for requests that want no answer."""

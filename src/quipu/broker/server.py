@@ -26,6 +26,7 @@ from quipu.broker import envelopes, handlers
 from quipu.broker.context import Broker, Context
 from quipu.broker.handlers import k00_produce, k01_fetch
 from quipu.broker.handlers.k18_api_versions import unsupported_version_response
+from quipu.broker.reply import Referrals
 from quipu.model.errors import Code, MalformedBytes, QuipuError
 from quipu.runtime.connection import Buffer
 from quipu.runtime.network import FrameConnection
@@ -61,6 +62,11 @@ class TurnReply:
         self.started = started
         self.buffers: list[Buffer] | None = None
 
+    @property
+    def referrals(self) -> Referrals:
+        """Where readers of this connection were sent."""
+        return self._session.referrals
+
     def send(self, buffers: list[Buffer]) -> None:
         """Answer; an empty list answers nothing, for requests that want no answer."""
         assert self.buffers is None, "a request is answered once"
@@ -75,13 +81,17 @@ class TurnReply:
 class Session:
     """One client's connection."""
 
-    __slots__ = ("_broker", "_connection", "_held", "_loop_time", "_observe", "_replies", "_waits")
+    __slots__ = (
+        "_broker", "_connection", "_held", "_loop_time", "_observe", "_replies", "_waits",
+        "referrals",
+    )
 
     def __init__(self, broker: Broker, connection: FrameConnection) -> None:
         self._broker = broker
         self._connection = connection
         self._loop_time = broker.clock.monotonic
         self._observe = broker.stats.observe_request
+        self.referrals: Referrals = {}
         self._replies: deque[TurnReply] = deque()
         self._held = False  # frames are held back (Q2, Q3)
         self._waits: TurnReply | None = None  # the request that holds them back (Q2)

@@ -54,7 +54,7 @@ _MIB: Final = 1 << 20
 _TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 _POLICIES: Final = ("delete", "compact")
 _NO_COMPACTION: Final = "compaction is a later feature; a compacted topic keeps every record."
-_ONE_REPLICA: Final = "a partition has one replica, so there is no other leader to elect."
+_BY_HAND: Final = "data is lost only when someone asks for it, by an unclean election."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +317,7 @@ class TopicSettings:
         broker=("log.roll.ms", "log.roll.hours"))
     unclean_leader_election_enable: bool = boolean(
         "Let a replica lead that has not got every record.", default=False,
-        ignored=_ONE_REPLICA)
+        ignored=_BY_HAND)
 
 
 BROKER: Final[Mapping[str, Setting]] = settings_of(BrokerSettings)

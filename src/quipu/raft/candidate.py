@@ -8,6 +8,12 @@ Invariants
     E2  whoever hears from a leader stays loyal to it: no vote, nor a trial's, within the election
         timeout after it was heard; a leader steps down (leader.py) when it hears from too few
     E3  the own vote counts when it is durable
+    E4  a voter says with its vote for how long it has followed nobody.  A majority that answered
+        an earlier leader has one of these voters in it, and that one answers no earlier leader
+        after its vote: so no earlier leader was confirmed by a majority (reads.py, A2) after
+        `others_led_ms`, the last moment at which one of the voters can have followed.  That
+        counts restarts (a process that just started may have followed a moment ago) and
+        transfers (the voters followed until now), and needs nobody's loyalty
 """
 
 from typing import TYPE_CHECKING
@@ -30,7 +36,8 @@ class Candidate:
         self._raft = raft
         self._is_transfer = is_transfer
         self._votes: dict[NodeId, bool] = {raft.node_id: True} if is_trial else {}  # E3
-        self._deadline_ms = raft.now_ms + election_pause_ms(raft)
+        self.others_led_ms = raft.led_ms  # E4; this node's own vote is one of them
+        self._deadline_ms = raft.now_ms + election_pause_ms(raft) // 2  # nobody leads: be quick
 
     def start(self) -> None:
         """Ask every voter."""
@@ -44,6 +51,9 @@ class Candidate:
 
     def handle(self, sender: NodeId, message: Message) -> None:
         if isinstance(message, VoteReply) and message.is_trial == self.is_trial:
+            if message.is_granted:
+                self.others_led_ms = max(
+                    self.others_led_ms, self._raft.now_ms - message.silence_ms)  # E4
             self._votes.setdefault(sender, message.is_granted)
             self._count()
 
@@ -103,5 +113,9 @@ def consider(raft: "Raft", sender: NodeId, vote: Vote) -> None:
         and not (raft.is_blank and vote.last_index > 0))  # R5
     if is_granted and not vote.is_trial:
         raft.grant(sender)
+    elif is_granted and isinstance(raft.role, Candidate) and raft.role.is_trial and (
+            sender < raft.node_id):
+        raft.follow(raft.term, None)  # of two that lose patience together, one gives way
     raft.promise(sender, VoteReply(vote.term if is_granted else raft.term, is_granted=is_granted,
-                                   is_trial=vote.is_trial))
+                                   is_trial=vote.is_trial,
+                                   silence_ms=raft.now_ms - raft.led_ms))

@@ -43,7 +43,7 @@ _SIZE: Final = Struct(">I")
 # What is fixed in size, of each kind of message; its place in the table is its kind.
 _FIXED: Final[tuple[tuple[type[Message], Struct], ...]] = (
     (Vote, Struct(">qqq??")),
-    (VoteReply, Struct(">q??")),
+    (VoteReply, Struct(">q??q")),
     (Append, Struct(">qqqqqI")),
     (AppendReply, Struct(">q?qqq?")),
     (Heartbeat, Struct(">qqq")),

@@ -115,6 +115,8 @@ class Raft:
         self.log = RaftLog(stored.image_index, stored.image_term,
                            stored.configuration or self.first_voters, stored.entries)
         self.chance = chance
+        self.led_ms = now_ms  # when this node last followed or led, or may have (E4)
+        self._predecessor: NodeId | None = None  # the last leader that is known
         self._hard_state = HardState(self.term, self.vote, stored.hard_state.is_blank)
         self._number = 0  # of the last `ready`
         self._persisted = 0
@@ -273,6 +275,10 @@ class Raft:
 
     def follow(self, term: Term, leader: NodeId | None) -> None:
         """Become a follower."""
+        if self.is_leader:
+            self.led_ms = self.now_ms  # E4
+        if leader is not None:
+            self._predecessor = leader
         self._enter(term)
         self.role = Follower(self, leader=leader)
 
@@ -287,7 +293,9 @@ class Raft:
         """Become leader."""
         assert isinstance(self.role, Candidate), self.role
         self.is_blank = False
-        self.role = leader = Leader(self)
+        self.role = leader = Leader(
+            self, others_led_ms=self.role.others_led_ms, predecessor=self._predecessor)
+        self._predecessor = self.node_id
         leader.start()
 
     def grant(self, to: NodeId) -> None:

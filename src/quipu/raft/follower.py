@@ -92,7 +92,7 @@ class Follower:
     # --- what the leader sends --------------------------------------------------------------
 
     def _hear(self) -> None:
-        self._heard_ms = self._raft.now_ms
+        self._heard_ms = self._raft.led_ms = self._raft.now_ms
         self._deadline_ms = self._raft.now_ms + election_pause_ms(self._raft)
 
     def _heartbeat(self, leader: NodeId, message: Heartbeat) -> None:

@@ -35,8 +35,10 @@ class Leader:
 
     is_loyal = True
 
-    def __init__(self, raft: "Raft") -> None:
+    def __init__(self, raft: "Raft", *, others_led_ms: int, predecessor: NodeId | None) -> None:
         self.leader: NodeId | None = raft.node_id
+        self.others_led_ms = others_led_ms  # no earlier leader was confirmed after that (E4)
+        self.predecessor = predecessor  # who led before, as far as this node knows
         self.replication = Replication(raft)
         self.term_start = RaftIndex(0)  # A1: the index of the first entry
         self._raft = raft

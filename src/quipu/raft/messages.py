@@ -74,6 +74,7 @@ class VoteReply(NamedTuple):
     term: Term  # that of the question if granted, else the voter's own
     is_granted: bool
     is_trial: bool
+    silence_ms: int = 0  # for so long at least the voter has followed nobody, nor led (E4)
 
 
 class Append(NamedTuple):

@@ -156,6 +156,16 @@ class SimDisk:
         inode.data, inode.durable = bytearray(data), data
         self._names[path] = self._durable_names[path] = inode
 
+    def is_durable(self, path: str) -> bool:
+        """Would a crash leave the file as it is?"""
+        inode = self._names.get(path)
+        names = [path]
+        while "/" in names[-1]:
+            names.append(_parent(names[-1]))
+        return (inode is not None and self._durable_names.get(path) is inode
+                and all(name in self._durable_names for name in names)
+                and len(inode.durable) == len(inode.data))
+
     def run_pending(self) -> int:
         """Run the work that waits; gives how much there was."""
         pending, self._pending = self._pending, []

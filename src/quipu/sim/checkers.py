@@ -5,7 +5,10 @@
     same-batch           the same epoch and log offset mean the same batch, wherever it is stored
     committed-stays      what is committed on one node is what every node has below its own
                          committed offset, and that offset never falls while a process lives
+    flushed-is-durable   what a log says is flushed, a power loss would not take
     one-head-per-epoch   in an epoch, one process of one machine takes writes, and no other ever
+    serving-has-all      whoever serves in the newest epoch has everything that was ever committed
+    acknowledged         what a client was told that all have, is committed
     successor-is-prefix  of two neighbours that serve in one epoch, the log of the later is the
                          beginning of the log of the earlier (V22)
     in-flight            what only the earlier has is what is on its way: nothing of it is
@@ -33,6 +36,7 @@ class PartitionView(NamedTuple):
     log: Log
     kept_end: int  # what a power loss would not take
     committed: int  # log offsets below are committed, as far as this machine knows
+    high_watermark: int  # the same in client offsets
     epoch: int
     is_serving: bool
     is_leading: bool
@@ -55,6 +59,7 @@ class _Seen:
     boot: int
     end: int = 0
     start: int = 0
+    flushed: int = 0
     kept_end: int = 0
     committed: int = 0
     epoch: int = -1
@@ -63,7 +68,7 @@ class _Seen:
     batches: dict[int, _Batch] = field(default_factory=dict)  # by log offset, in order
 
     def mark(self) -> tuple[int, ...]:
-        return (self.end, self.start, self.kept_end, self.committed, self.epoch,
+        return (self.end, self.start, self.flushed, self.committed, self.epoch,
                 self.is_serving, self.is_leading)
 
 
@@ -71,8 +76,10 @@ class StoredLogs:
     """All of the above, for every partition of a world."""
 
     def __init__(self, views: Views) -> None:
-        self.committed_end: dict[str, int] = {}
+        self.high_watermarks: dict[str, int] = {}
         self._views = views
+        self._last_committed: dict[str, int] = {}  # the log offset of that batch
+        self._newest_epoch: dict[str, int] = {}
         self._seen: dict[tuple[str, str], _Seen] = {}
         self._written: dict[str, dict[tuple[int, int], _Batch]] = {}  # by epoch and log offset
         self._committed: dict[str, dict[int, _Batch]] = {}  # by log offset
@@ -87,7 +94,7 @@ class StoredLogs:
             if seen is None or seen.boot != machine.boots:
                 seen = self._seen[key] = _Seen(machine.boots)
             log = view.log
-            mark = (log.log_end, log.segments[0].base_log, view.kept_end, view.committed,
+            mark = (log.log_end, log.segments[0].base_log, log.flushed_end, view.committed,
                     view.epoch, view.is_serving, view.is_leading)
             if seen.mark() != mark:
                 self._look_at(machine, view, seen)
@@ -101,11 +108,17 @@ class StoredLogs:
                             f"committed is {view.committed}")
         self._read(where, view, seen)
         self._compare_committed(where, view, seen)
+        if view.log.flushed_end == view.log.log_end:
+            for segment in view.log.segments[-2:]:
+                if not machine.disk.is_durable(segment.path):
+                    raise Violation(f"flushed-is-durable: {where}: {segment.path} is not")
+        seen.flushed = view.log.flushed_end
         seen.kept_end, seen.epoch = view.kept_end, view.epoch
         seen.is_serving, seen.is_leading = view.is_serving, view.is_leading
         if view.is_leading:
             self._one_head(where, machine, view)
         if view.is_serving:
+            self._has_all(where, view, seen)
             self._in_chain(machine, view)
 
     # -- one log
@@ -144,9 +157,11 @@ class StoredLogs:
                 if offset < seen.committed and committed.get(offset) == batch:
                     break  # looked at before
                 _same("committed-stays", where, offset, batch, committed.setdefault(offset, batch))
+                if offset > self._last_committed.get(view.name, -1):
+                    self._last_committed[view.name] = offset
         seen.committed = view.committed
-        if view.committed > self.committed_end.get(view.name, 0):
-            self.committed_end[view.name] = view.committed
+        if view.high_watermark > self.high_watermarks.get(view.name, 0):
+            self.high_watermarks[view.name] = view.high_watermark
 
     # -- several
 
@@ -155,6 +170,22 @@ class StoredLogs:
         if head != (machine.name, machine.boots):
             raise Violation(f"one-head-per-epoch: {where}, boot {machine.boots}, leads in "
                             f"{view.epoch}, as {head[0]}, boot {head[1]}, did")
+
+    def _has_all(self, where: str, view: PartitionView, seen: _Seen) -> None:
+        newest = self._newest_epoch.get(view.name, -1)
+        last = self._last_committed.get(view.name)
+        if view.epoch < newest or last is None or last < seen.start:
+            return
+        self._newest_epoch[view.name] = view.epoch
+        if seen.batches.get(last) != self._committed[view.name][last]:
+            raise Violation(f"serving-has-all: {where} serves in {view.epoch} without "
+                            f"{self._committed[view.name][last]} at {last}")
+
+    def acknowledged(self, partition: tuple[str, int], offset: int) -> None:
+        """A client was told that all have the record at `offset`."""
+        high_watermark = self.high_watermarks.get(f"{partition[0]}-{partition[1]}", 0)
+        if offset >= high_watermark:
+            raise Violation(f"acknowledged: {partition} {offset}, committed is {high_watermark}")
 
     def _in_chain(self, machine: Machine, view: PartitionView) -> None:
         members = [(name, self._seen.get((name, view.name))) for name in view.serving]

@@ -6,6 +6,7 @@ may not be part of it, as with a real thread.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,13 +39,15 @@ class _Job:
 class DiskWorker:
     """Runs what is submitted to one node's disk, on the loop of the world."""
 
-    def __init__(self, dice: Dice) -> None:
+    def __init__(self, dice: Dice, notify: Callable[[], None]) -> None:
         self.slowness = 1.0  # how many times longer everything takes
         self._dice = dice
+        self._notify = notify  # told of each piece of work, as it begins
 
     def __call__(self, work: Work, done: Done) -> Wait:
         loop = asyncio.get_running_loop()
         job = _Job(work, done)
+        self._notify()
         seconds = self._dice.between(SYNC_SECONDS_MIN, SYNC_SECONDS_MAX) * self.slowness
         loop.call_later(seconds * self._dice.random(), job.run)
         loop.call_later(seconds, job.end)

@@ -16,6 +16,7 @@ Only what is promised is remembered: an acknowledgement by the head alone promis
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from quipu.sim.world import Violation
 
@@ -27,6 +28,7 @@ class History:
 
     def __init__(self) -> None:
         self.topics: dict[str, str] = {}  # created by answer: name -> topic id
+        self.on_acked: Callable[[TopicPartition, int], None] = lambda _partition, _offset: None
         self.acked_count = 0
         self.read_count = 0
         self._sent: dict[bytes, bool] = {}  # value -> may it have been taken?
@@ -48,6 +50,7 @@ class History:
     def acked(self, partition: TopicPartition, offset: int, value: bytes) -> None:
         """The whole chain has `value`, at `offset`."""
         self.acked_count += 1
+        self.on_acked(partition, offset)
         self._observed(partition, offset, value)
         self._acked[partition][offset] = value
 

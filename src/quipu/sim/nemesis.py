@@ -2,6 +2,11 @@
 
 Each fault is one method, begun at a moment that chance decides and undone by itself after a while;
 `heal` undoes all of them at once.  How bad a world gets is its `Malice`.
+
+Chance alone rarely hits the moment that matters, so there are ambushes: a fault that waits for a
+sync to be under way, for an acknowledgement to arrive at a client, or for a message to leave, and
+strikes then.  And half of the faults that hit one machine hit the one that the world says matters
+most just now: whoever leads.
 """
 
 import asyncio
@@ -25,8 +30,9 @@ LONG_DELAYS: Final = Weather(delay_min=0.001, delay_max=0.4, reorder=0.2)
 class Malice:
     """What may happen, and how much of it."""
 
-    pause_min: float = 0.2  # seconds between two faults
-    pause_max: float = 2.5
+    pause_min: float = 0.1  # seconds between two faults
+    pause_max: float = 1.2
+    haste: float = 1.0  # how much shorter than usual faults last
     down_max: int = 1  # machines that are down or paused at once, by our hand
     kills: bool = True
     power_losses: bool = True
@@ -37,14 +43,19 @@ class Malice:
     slow_disks: bool = True
     full_disks: bool = False
     clock_steps: bool = True
+    ambushes: bool = True
     outages: bool = False  # everything at once
 
 
 class Nemesis:
     """The source of all faults of one world."""
 
-    def __init__(self, world: World, malice: Malice) -> None:
+    def __init__(
+        self, world: World, malice: Malice,
+        favourite: Callable[[], Machine | None] = lambda: None,
+    ) -> None:
         self.count = 0
+        self._favourite = favourite  # the machine that matters most just now
         self._world = world
         self._malice = malice
         self._dice: Dice = world.dice.fork("nemesis")
@@ -57,6 +68,7 @@ class Nemesis:
             (malice.cuts, self.cut_one_way), (malice.storms, self.storm),
             (malice.slow_disks, self.slow_disk), (malice.full_disks, self.fill_disk),
             (malice.clock_steps, self.step_clock), (malice.outages, self.outage),
+            (malice.ambushes, self.ambush), (malice.ambushes, self.ambush),
         ]
         self._faults = [fault for is_on, fault in faults if is_on]
 
@@ -73,8 +85,10 @@ class Nemesis:
         """Undo everything: all machines run, all links are open, the weather is fine."""
         self._stopped = True
         world = self._world
+        world.trap = None
         world.tell("heal")
         world.net.heal()
+        world.net.climate = CALM
         world.net.set_weather(CALM)
         for machine in world.machines.values():
             machine.worker.slowness = 1.0
@@ -101,11 +115,18 @@ class Nemesis:
                    if each.is_running and each.name not in self._hit]
         if not running or len(self._hit) >= self._malice.down_max:
             return None
+        favourite = self._favourite()
+        if favourite in running and self._dice.flip(0.5):
+            return favourite
         return self._dice.choose(running)
 
     def _down(self, machine: Machine, seconds: float) -> None:
         self._hit[machine.name] = None
         self._later(seconds, lambda: self._revive(machine))
+
+    def _while(self) -> float:
+        """How long a fault lasts: often short, sometimes long."""
+        return self._dice.choose([0.1, 0.5, 2.0, 6.0]) * self._dice.random()
 
     def _later(self, seconds: float, undo: Callable[[], None]) -> None:
         loop = self._world.loop
@@ -114,17 +135,17 @@ class Nemesis:
             if not self._stopped:
                 undo()
 
-        loop.universal_at(loop.now + seconds, unless_healed)
+        loop.universal_at(loop.now + seconds / self._malice.haste, unless_healed)
 
     def kill(self) -> None:
         if (machine := self._victim()) is not None:
             machine.kill()
-            self._down(machine, self._dice.between(0.05, 4.0))
+            self._down(machine, self._while())
 
     def power_off(self) -> None:
         if (machine := self._victim()) is not None:
             machine.lose_power()
-            self._down(machine, self._dice.between(0.2, 5.0))
+            self._down(machine, self._while())
 
     def stop_in_order(self) -> None:
         """A clean stop; whoever takes too long for it is killed."""
@@ -137,19 +158,46 @@ class Nemesis:
     def pause(self) -> None:
         if (machine := self._victim()) is not None:
             machine.pause()
-            self._down(machine, self._dice.between(0.1, 5.0))
+            self._down(machine, self._while())
 
     def outage(self) -> None:
         """Every machine loses power, or its process, at one moment."""
-        if not self._dice.flip(0.3):
-            return
         for machine in self._world.machines.values():
             if not machine.is_dead:
                 if self._malice.power_losses and self._dice.flip(0.5):
                     machine.lose_power()
                 else:
                     machine.kill()
-            self._down(machine, self._dice.between(0.2, 3.0))
+            self._down(machine, self._while())
+
+    def ambush(self) -> None:
+        """Wait for a moment that matters, and strike then."""
+        kind = self._dice.choose(["sync", "ack", "send"])
+        loop = self._world.loop
+
+        def spring(what: str, name: str) -> None:
+            if what == kind and name in self._world.machines and self._dice.flip(0.5):
+                self._world.trap = None
+                self._world.tell("ambush", f"{what} {name}")
+                delay = self._dice.choose([0.0, 0.0, self._dice.between(0, 0.003)])
+                loop.universal_at(loop.now + delay, lambda: self._strike(name))
+
+        self._world.trap = spring
+
+    def _strike(self, name: str) -> None:
+        machine = self._world.machines[name]
+        if self._stopped:
+            return
+        if self._malice.outages and self._dice.flip(0.5):
+            self.outage()
+        elif machine.is_running and len(self._hit) < self._malice.down_max:
+            if self._malice.power_losses and self._dice.flip(0.7):
+                machine.lose_power()
+            else:
+                machine.kill()
+            self._down(machine, self._while())
+            if self._dice.flip(0.5):  # and the next one, before anybody has noticed
+                self._later(self._dice.between(0, 0.1), self._dice.choose([self.kill, self.pause]))
 
     # -- links
 
@@ -183,23 +231,23 @@ class Nemesis:
             for source, target in pairs:
                 net.mend(source, target)
 
-        self._later(self._dice.between(0.2, 6.0), undo)
+        self._later(self._while(), undo)
 
     def storm(self) -> None:
         """Bad weather on all links for a while."""
         net = self._world.net
         self._world.tell("storm")
         net.set_weather(self._dice.choose([BAD_WEATHER, SLOW_LINKS, LONG_DELAYS]))
-        self._later(self._dice.between(0.5, 3.0), lambda: net.set_weather(CALM))
+        self._later(self._dice.between(0.5, 3.0), lambda: net.set_weather(net.climate))
 
     # -- disks and clocks
 
     def slow_disk(self) -> None:
         worker = self._dice.choose(list(self._world.machines.values())).worker
-        worker.slowness = self._dice.choose([10.0, 100.0, 400.0])
+        usual, worker.slowness = worker.slowness, self._dice.choose([10.0, 100.0, 400.0])
 
         def undo() -> None:
-            worker.slowness = 1.0
+            worker.slowness = usual
 
         self._later(self._dice.between(0.5, 3.0), undo)
 

@@ -124,7 +124,9 @@ class SimNet:
     dice: Dice
     trace: Trace
     weather: Weather = CALM
+    climate: Weather = CALM  # the weather between storms
     backlog_max: int = 1 << 20  # bytes that one node takes for another; less than in reality
+    notify: Callable[[str, str], None] = lambda _what, _name: None  # of messages that leave
     clients_at: "dict[tuple[str, int], SimFrameServer]" = field(default_factory=dict)
     peers_at: "dict[tuple[str, int], SimPeers]" = field(default_factory=dict)
     _links: dict[tuple[str, str], Link] = field(default_factory=dict)

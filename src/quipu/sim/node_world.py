@@ -41,10 +41,10 @@ VOTERS_MAX: Final = 3
 READY_SECONDS_MAX: Final = 60.0
 CONVERGE_SECONDS_MAX: Final = 60.0
 QUICK: Final = (  # virtual time is cheap, but every heartbeat is work
-    "broker.heartbeat.interval.ms=150", "broker.session.timeout.ms=1500",
-    "controller.quorum.election.timeout.ms=500", "controller.quorum.heartbeat.interval.ms=100",
-    "chain.heartbeat.interval.ms=100", "chain.cold.start.wait.ms=3000",
-    "peer.request.timeout.ms=1500", "controlled.shutdown.timeout.ms=4000",
+    "broker.heartbeat.interval.ms=150", "broker.session.timeout.ms=900",
+    "controller.quorum.election.timeout.ms=400", "controller.quorum.heartbeat.interval.ms=100",
+    "chain.heartbeat.interval.ms=100", "chain.cold.start.wait.ms=1500",
+    "peer.request.timeout.ms=1000", "controlled.shutdown.timeout.ms=2000",
 )
 
 
@@ -94,9 +94,10 @@ class NodeWorld:
         for index, name in enumerate(self.plan.names):
             self.world.machine(name, partial(RealNode, settings=self._settings(index, name)))
         self.places = [Place(name, CLIENT_PORT) for name in self.plan.names]
-        self.nemesis = Nemesis(self.world, self.plan.malice)
+        self.nemesis = Nemesis(self.world, self.plan.malice, self._leader)
         self.logs = StoredLogs(self._views)
         self.world.checkers.append(self.logs)
+        self.load.history.on_acked = self.logs.acknowledged
 
     def _settings(self, index: int, name: str) -> BrokerSettings:
         names = self.plan.names
@@ -213,9 +214,18 @@ class NodeWorld:
                 serving = () if replicas is None else replicas.serving
                 yield PartitionView(
                     name=str(part.topic_partition), log=log, kept_end=kept, committed=committed,
+                    high_watermark=part.high_watermark,
                     epoch=part.leader_epoch, is_serving=part.is_serving,
                     is_leading=part.is_leading and not part.is_fresh,
                     serving=tuple(names[node_id - 1] for node_id in serving))
+
+    def _leader(self) -> Machine | None:
+        """A node that leads something just now."""
+        for machine in self.world.machines.values():
+            if machine.is_up and machine.is_running and any(
+                    view.is_leading for view in self._views(machine)):
+                return machine
+        return None
 
     def _unsettled(self) -> str:
         """What is still missing until everyone serves the same and has read all; or nothing."""
@@ -260,7 +270,7 @@ def node_of(machine: Machine) -> Node:
 def plan_of(world: World) -> Plan:
     """Everything about a world that is decided before it begins."""
     dice = world.dice.fork("plan")
-    chains = dice.choose([(1,), (2,), (3,), (3,), (3,), (4,), (2, 2)])
+    chains = dice.choose([(1,), (2,), (2,), (3,), (3,), (3,), (4,), (2, 2)])
     is_durable = dice.flip(0.7)
     settings = [
         f"log.flush.interval.messages={1 if is_durable else 1000}",
@@ -270,9 +280,10 @@ def plan_of(world: World) -> Plan:
         f"min.insync.replicas={min(dice.choose([0, 1, 1, 2]), *chains)}",
     ]
     return Plan(
-        chains=chains, partitions=1 + dice.below(2), fault_seconds=dice.between(4, 12),
+        chains=chains, partitions=1 + dice.below(2), fault_seconds=dice.between(3, 7),
         malice=Malice(
-            down_max=dice.choose([1, 1, 2, 3]), power_losses=is_durable, pauses=dice.flip(0.7),
+            down_max=dice.choose([1, 1, 2, 4]), haste=dice.choose([1.0, 2.0, 5.0]),
+            power_losses=is_durable, pauses=dice.flip(0.7),
             cuts=dice.flip(0.7), storms=dice.flip(0.7), slow_disks=dice.flip(0.5),
-            outages=dice.flip(0.3)),
+            outages=dice.flip(0.4)),
         settings=tuple(settings))

@@ -28,7 +28,7 @@ from quipu.sim.loop import Life
 if TYPE_CHECKING:
     from quipu.sim.net import Door
 
-DIAL_SECONDS: Final = 0.05  # before the first attempt, and between the next ones up to ...
+DIAL_SECONDS: Final = 0.004  # before the first attempt, and between the next ones up to ...
 DIAL_SECONDS_MAX: Final = 0.8
 LOST_SECONDS: Final = 0.5  # then what did not arrive no longer counts as under way
 SILENCE_SECONDS: Final = 3.0  # a cut that lasts so long ends a session (E3)
@@ -143,6 +143,7 @@ class SimPeers:
         net.trace.add(net.loop.now, self.identity.name, f"> {session.target.identity.name}",
                       f"{PeerKind(kind).name} {len(data)}")
         session.carry(kind, data)
+        net.notify("send", self.door.host)
         return True
 
     def arrived(self, session: Session, kind: int, data: bytes) -> None:

@@ -31,6 +31,7 @@ from quipu.raft.log import RaftLog
 from quipu.raft.messages import Entry
 from quipu.runtime.peer_net import Identity
 from quipu.sim.nemesis import Malice, Nemesis
+from quipu.sim.net import CALM, Weather
 from quipu.sim.trace import Trace
 from quipu.sim.world import Machine, Violation, World
 from quipu.storage.config import LogConfig
@@ -41,6 +42,8 @@ LOG_NAME: Final = "__cluster-0"
 LOG_ID: Final = UUID(int=1)
 LEADER_SECONDS_MAX: Final = 20.0
 CONVERGE_SECONDS_MAX: Final = 40.0
+ROUGH: Final = Weather(delay_min=0.002, delay_max=0.025)
+WILD: Final = Weather(delay_min=0.001, delay_max=0.04, loss=0.05, duplicate=0.05, reorder=0.1)
 
 
 class Ledger:
@@ -193,8 +196,10 @@ class QuorumProgram:
             self._peers.know(NodeId(other), name, PEER_PORT)
         self.quorum = Quorum(
             self.state, QuorumConfig(
-                node_id=node_id, voters=self._voters, election_timeout_ms=300,
-                heartbeat_interval_ms=60, image_due_size=self._plan.image_due_size,
+                node_id=node_id, voters=self._voters,
+                election_timeout_ms=self._plan.election_timeout_ms,
+                heartbeat_interval_ms=self._plan.election_timeout_ms // 5,
+                image_due_size=self._plan.image_due_size,
                 entries_kept=self._plan.entries_kept),
             log=log, clock=machine.clock, rng=rng, peers=self._peers)
         await self._peers.start()
@@ -219,6 +224,9 @@ class Plan:
     voters: int  # of them, to begin with
     fault_seconds: float
     changes: bool  # voters come and go
+    climate: Weather
+    slowness: tuple[float, ...]  # of the disks
+    election_timeout_ms: int
     image_due_size: int
     entries_kept: int
     malice: Malice
@@ -233,10 +241,13 @@ class RaftWorld:
         self.ledger = Ledger()
         self._goes_on = True
         self._ids = {f"n{number}": number for number in range(1, self.plan.nodes + 1)}
-        for name in self._ids:
-            self.world.machine(name, partial(
+        self.world.net.climate = self.plan.climate
+        self.world.net.set_weather(self.plan.climate)
+        for name, slowness in zip(self._ids, self.plan.slowness, strict=True):
+            machine = self.world.machine(name, partial(
                 QuorumProgram, ids=self._ids, plan=self.plan, ledger=self.ledger))
-        self.nemesis = Nemesis(self.world, self.plan.malice)
+            machine.worker.slowness = slowness
+        self.nemesis = Nemesis(self.world, self.plan.malice, self._leader)
         self.world.checkers.append(RaftLogs(self.ledger))
 
 
@@ -276,7 +287,7 @@ class RaftWorld:
         before = len(self.ledger.acked)
         world.run_until(lambda: len(self.ledger.acked) >= before + 5, CONVERGE_SECONDS_MAX, "led")
         self._goes_on = False
-        world.run_for(2.0)
+        world.run_for(1.0)
         world.run_until(self._converged, CONVERGE_SECONDS_MAX, "converged")
 
     def _leader(self) -> Machine | None:
@@ -315,6 +326,7 @@ class RaftWorld:
         machine.tell("decided", f"{index} {words[0].decode()}")
         for word in words:
             self.ledger.acknowledged(word, index)
+        self.world.happened("ack", machine.name)
 
     async def _ask_barriers(self) -> None:
         dice = self.world.dice.fork("barriers")
@@ -378,10 +390,13 @@ def plan_of(world: World) -> Plan:
     nodes = dice.choose([1, 3, 3, 4, 5, 5])
     voters = nodes if nodes < 4 else dice.choose([3, nodes])
     return Plan(
-        nodes=nodes, voters=voters, fault_seconds=dice.between(4, 9),
-        changes=nodes > 3 and dice.flip(0.6),
+        nodes=nodes, voters=voters, fault_seconds=dice.between(2, 5),
+        changes=nodes > 3 and dice.flip(0.5),
+        climate=dice.choose([CALM, ROUGH, WILD]),
+        slowness=tuple(dice.choose([1.0, 1.0, 10.0]) for _ in range(nodes)),
+        election_timeout_ms=dice.choose([40, 100, 300]),
         image_due_size=dice.choose([200, 1000, 4 << 20]), entries_kept=dice.choose([0, 3, 1000]),
         malice=Malice(
-            down_max=dice.choose([1, 1, 2, nodes]), pause_min=0.05, pause_max=1.2,
-            pauses=dice.flip(0.8), cuts=dice.flip(0.8), storms=dice.flip(0.8),
-            slow_disks=dice.flip(0.5), outages=dice.flip(0.3)))
+            pause_min=0.01, pause_max=0.3, haste=dice.choose([2.0, 5.0, 20.0]),
+            down_max=dice.choose([1, 2, nodes]), pauses=dice.flip(0.7), cuts=dice.flip(0.8),
+            storms=dice.flip(0.8), slow_disks=dice.flip(0.5), outages=dice.flip(0.5)))

@@ -145,6 +145,8 @@ async def _produce(
                            f"{topic}-{index} {Code(part.error_code).name} {part.base_offset}")
     if part.error_code != Code.NONE:
         client.forget_leader(topic, index)
+    elif acks == ALL:
+        client.world.happened("ack", place.host)
     return part.error_code, part.base_offset
 
 

@@ -74,7 +74,8 @@ class Machine:
         self.world = world
         self.dice = world.dice.fork(f"machine/{name}")
         self.disk = SimDisk()
-        self.worker = DiskWorker(world.dice.fork(f"disk/{name}"))
+        self.worker = DiskWorker(world.dice.fork(f"disk/{name}"),
+                                 lambda: world.happened("sync", name))
         self.disk.worker = self.worker
         self.clock = SimClock(world.loop)
         self.boots = 0
@@ -184,6 +185,8 @@ class World:
         self.checkers: list[Checker] = []
         self.processes: list[Process] = []
         self.allowed_errors: tuple[str, ...] = ()  # parts of log lines that faults explain
+        self.trap: Callable[[str, str], None] | None = None  # waits for something to happen
+        self.net.notify = self.happened
         self.outside = Process(self.loop, "outside")  # clients and faults; it never dies
         self.processes.append(self.outside)
         self.loop.after_step = self._after_step
@@ -196,6 +199,11 @@ class World:
 
     def tell(self, what: str, about: object = "") -> None:
         self.trace.add(self.loop.now, "world", what, about)
+
+    def happened(self, what: str, name: str) -> None:
+        """A sync began, a message left, a client was answered: by machine `name`."""
+        if self.trap is not None:
+            self.trap(what, name)
 
     def run(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run something outside of all machines; if it fails, so does the world."""

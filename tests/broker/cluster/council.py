@@ -64,10 +64,15 @@ class Seat:
     def __init__(self, council: Council, node_id: NodeId, machine: StateMachine) -> None:
         self.leader: NodeId | None = None
         self.is_leader = False
+        self.predecessor = None  # nobody asks when the last leader was heard of
         self.applied = RaftIndex(0)
         self._council = council
         self._node_id = node_id
         self._machine = machine
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        return tuple(self._council.machines)
 
     async def start(self) -> None:
         self._council.seats[self._node_id] = self

@@ -115,6 +115,34 @@ def test_a_node_that_is_killed_is_fenced_and_comes_back_at_the_end(rig: Rig) -> 
     assert ("replicas", "t") in rig.program(2).chains.told
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_controller_that_dies_is_missed_no_later_than_any_other_node(seed: int) -> None:
+    """V5, V15: its silence counts from before the new one was elected; `OneSpeaker` looks on."""
+    rig = Rig(seed, with_raft=True)
+    rig.boot()
+    rig.chain()
+    rig.run_for(1.0)
+    victim = rig.controller
+    rig.kill(victim)
+    rig.until(lambda: victim not in rig.serving() != [], "fenced", seconds=SESSION_MS / 1000 + 1)
+    rig.world.end()
+
+
+def test_who_dies_with_the_controller_is_fenced_with_it() -> None:
+    """V14: each of the two may be the one whose disk has kept most."""
+    rig = Rig(names=("a-0", "a-1", "a-2", "a-3", "a-4"), with_raft=True)
+    rig.boot()
+    rig.chain()
+    rig.run_for(1.0)
+    epoch = rig.cluster(1).state.chains["a"].epoch
+    victims = {rig.controller, rig.others[0]}
+    for victim in victims:
+        rig.kill(victim)
+    rig.until(lambda: rig.serving() != [] and not victims & set(rig.serving()), "fenced")
+    assert rig.cluster(rig.controller).state.chains["a"].epoch == epoch + 1
+    rig.world.end()
+
+
 @pytest.mark.parametrize("victim", [1, 2, 3])
 def test_a_node_that_is_cut_off_stops_to_speak_before_others_begin(rig: Rig, victim: int) -> None:
     """V15: `OneSpeaker` looks after every step; and the node takes part again when it is back."""
@@ -176,6 +204,21 @@ def test_a_node_that_stops_in_order_is_replaced_at_once(rig: Rig) -> None:
         assert rig.world.loop.now - began < SESSION_MS / 2000
         rig.boot(victim)
         rig.until(lambda victim=victim: victim in rig.serving(), "whole again")
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (2, 3, 1)])
+def test_nodes_that_stop_one_after_the_other_wait_for_nobody_who_is_gone(
+    order: tuple[int, ...],
+) -> None:
+    """K10: the last one has no controller to ask, and knows it."""
+    rig = Rig(with_raft=True)
+    rig.boot()
+    rig.chain()
+    for node_id in order:
+        began = rig.world.loop.now
+        rig.stop(node_id)
+        assert rig.world.loop.now - began < 1.5
+    rig.world.end()
 
 
 def test_the_last_one_that_serves_leaves_its_chain_as_it_is() -> None:

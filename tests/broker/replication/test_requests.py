@@ -11,14 +11,17 @@ import pytest
 
 from quipu.broker.context import Context
 from quipu.broker.fetch_sessions import FetchSessions
+from quipu.broker.fetching import REFER_SECONDS
 from quipu.broker.handlers import k02_list_offsets, k21_delete_records, k23_offset_for_leader_epoch
 from quipu.broker.handlers.k00_produce import produce
 from quipu.broker.handlers.k01_fetch import fetch
 from quipu.broker.partition import Partition, Waiter
+from quipu.broker.reply import Referrals
 from quipu.broker.stats import Stats
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
+from quipu.runtime.clock import ManualClock
 from quipu.wire.frame import decode_response, encode_request
 from quipu.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from quipu.wire.messages.k02_list_offsets import (
@@ -65,7 +68,8 @@ class OnePartition:
 class Answer:
     """A `Reply` that a test can wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, referrals: Referrals) -> None:
+        self.referrals = referrals
         self.frame: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def send(self, buffers: Sequence[Any]) -> None:
@@ -89,13 +93,14 @@ class Client:
         }
         state = SimpleNamespace(
             topics={"t": topic}, topics_by_id={TOPIC_ID: topic}, brokers=brokers)
+        self.referrals: Referrals = {}  # one connection
         self.broker: Any = SimpleNamespace(
             settings=BrokerSettings(), clock=rig.clock, stats=Stats(), node_id=node.node_id,
             partitions=OnePartition(node), cluster=SimpleNamespace(state=state),
             fetch_sessions=FetchSessions(rig.clock, 10))
 
     def send(self, request: Request, version: int) -> "asyncio.Task[Any]":
-        reply = Answer()
+        reply = Answer(self.referrals)
         frame = encode_request(request, version, correlation_id=7)
         handle = produce if request.KEY == 0 else fetch
         handle(self.broker, reply, memoryview(bytearray(frame[4:])))
@@ -212,7 +217,7 @@ async def test_the_head_sends_consumers_to_the_tail(tmp_path: Path) -> None:
     await head.produce(b"x")
     await rig.settled()
     for version in (11, 12, 13, 16):
-        part, _ = await head.fetch(0, version=version)
+        part, _ = await Client(rig, a).fetch(0, version=version)
         assert (part.error_code, part.preferred_read_replica) == (0, 3)
         assert not part.records
         assert part.high_watermark == 1
@@ -238,13 +243,36 @@ async def test_nobody_is_sent_to_a_tail_that_is_down(tmp_path: Path) -> None:
 
 
 @looped
-async def test_a_session_is_told_of_the_tail_every_time(tmp_path: Path) -> None:
+async def test_who_comes_back_from_the_tail_is_served_by_the_head(tmp_path: Path) -> None:
+    """V3: some clients ignore where they are sent unless they were given a rack, and some cannot
+    reach that node; they are sent again later, or when another node is the tail.
+    """
+    rig = Rig(tmp_path)
+    a, b, _ = await a_chain(rig)
+    head = Client(rig, a)
+    await head.produce(b"x")
+    await rig.settled()
+    head.broker.clock = clock = ManualClock()
+    almost_ms = int(REFER_SECONDS * 1000) - 1
+    for wait_ms, tail in ((0, 3), (0, -1), (almost_ms, -1), (1, 3), (1, -1)):
+        clock.advance_ms(wait_ms)
+        part, _ = await head.fetch(0, version=11)
+        assert (part.preferred_read_replica, bool(part.records)) == (tail, tail < 0)
+    rig.configure(serving=[1, 2], offline=[3])
+    await rig.settled(a, b)
+    part, _ = await head.fetch(0, version=11)
+    assert part.preferred_read_replica == 2
+
+
+@looped
+async def test_a_session_is_told_of_the_tail(tmp_path: Path) -> None:
     """V3: an incremental session does not take the redirection for old news."""
     rig = Rig(tmp_path)
     a, *_ = await a_chain(rig)
     head = Client(rig, a)
     part, answer = await head.fetch(0, session_epoch=0)
     assert part.preferred_read_replica == 3
+    head.referrals.clear()
     request = fetch_request(0, 16, session_id=answer.session_id, session_epoch=1)
     again = await head.send(request, 16)
     assert again.responses[0].partitions[0].preferred_read_replica == 3

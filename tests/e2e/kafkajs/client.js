@@ -187,7 +187,7 @@ const commands = {
 const main = async ([bootstrap, command, options]) => {
   const kafka = new Kafka({
     clientId: 'quipu-tests',
-    brokers: [bootstrap],
+    brokers: bootstrap.split(','),
     logLevel: logLevel.ERROR,
     retry: { initialRetryTime: 50, retries: 8 },
   })

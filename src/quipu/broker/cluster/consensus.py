@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from quipu.broker.quorum.contract import QuorumView
+from quipu.broker.quorum.contract import Predecessor, QuorumView
 from quipu.model.ids import NodeId, RaftIndex
 
 
@@ -18,6 +18,14 @@ class Consensus(Protocol):
     @property
     def is_leader(self) -> bool:
         """Does this node lead, with everything applied that was decided before its reign?"""
+        ...
+
+    @property
+    def predecessor(self) -> Predecessor | None:
+        """Who led before this node, and until when it can have been confirmed, if that is known.
+
+        Whatever any earlier leader confirmed, it was asked before that moment.
+        """
         ...
 
     @property

@@ -343,7 +343,7 @@ class Cluster:
         _log.info("this node is the controller" if is_leader else
                   "this node is not the controller any more")
         if is_leader:
-            self._liveness.begin()
+            self._liveness.begin(self._quorum.predecessor)
         else:
             self._liveness.end()
 

@@ -63,6 +63,19 @@ class ControllerLink:
         raise RequestError(f"the controller did not answer within {timeout_seconds:g} s: {problem}",
                            code=Code.REQUEST_TIMED_OUT, kind=Kind.RETRY)
 
+    @property
+    def is_hopeless(self) -> bool:
+        """Is there no controller, and can this node tell that there will be none for now?
+
+        Too few of those who elect one can be reached from here.
+        """
+        net, quorum = self._net, self._quorum
+        if net is None or quorum.leader == self._node_id or (
+                quorum.leader is not None and net.is_up(quorum.leader)):
+            return False
+        there = sum(net.is_up(voter) for voter in quorum.voters)  # this node itself always is
+        return 2 * there <= len(quorum.voters)
+
     async def _ask_once(self, request: Message, answer: type[Answered]) -> Answered:
         leader = self._quorum.leader
         if leader == self._node_id or self._net is None:

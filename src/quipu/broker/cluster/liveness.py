@@ -3,14 +3,24 @@
 Invariants
     L1  a broker is fenced only if it has not been heard of for the session timeout, or asks for
         it; one that is heard of while it is being fenced is heard of after that, and told so
-    L2  when a controller's reign begins, every broker counts as just heard of: whoever was told
-        by the last controller that it may go on, still may
-        does not mean that it lives: after an outage of all, nobody is fenced before all are
+    L2  when a controller's reign begins, every broker counts as heard of at a moment when the last
+        controller may still have answered it: whoever was told that it may go on, still may.
+        That is now, but for the node that led before, whose silence is why there is a new one:
+        it counts as heard of when a voter of this reign can last have followed anybody (below)
     L3  an answer to a heartbeat is given by a node that surely was the controller when the
         heartbeat came (decisions.py, M4); so L1 and L2 make the broker's lease hold
     L4  a chain whose nodes were all down waits for the last of them no longer than it is told
     L5  who went silent together is fenced together, so that a chain keeps all who served to the
-        end: each of them may be the one whose disk has kept most
+        end: each of them may be the one whose disk has kept most.  Who was not met in this reign
+        may have gone with the one that led before it: the one waits for the others
+
+Why the last leader's silence may be counted from before this reign.  A lease counts from when a
+heartbeat was sent.  Its answer needs a majority of the voters that heard the controller after the
+heartbeat came: by a round of Raft's heartbeats, or by the entry that the decision is (M4, L3).
+One voter of that majority has voted for this node, and it follows nobody older after its vote; so
+the heartbeat was sent before the last moment at which any of this node's voters followed
+(raft/candidate, E4: each says with its vote how long ago that was at least).  After a transfer
+that moment is now, and nothing is counted; after a restart of a voter it is the restart.
 
 Not here: what fencing does to chains (controller/brokers, controller/chains), the broker's side
 (membership.py).
@@ -33,6 +43,7 @@ from quipu.broker.cluster.requests import (
     LeaveClusterAnswer,
     RegisterBroker,
 )
+from quipu.broker.quorum.contract import Predecessor
 from quipu.controller import brokers, chains, reassignment
 from quipu.controller.decision import Decision
 from quipu.controller.members import BrokerState
@@ -48,6 +59,7 @@ _log = logging.getLogger(__name__)
 
 SWEEPS_PER_SESSION: Final = 10
 SWEEP_SECONDS_MAX: Final = 0.5
+GRACE_RATIO: Final = 1 / 3  # of a session: so long at least has the last leader to be heard of
 
 
 class Liveness:
@@ -69,10 +81,13 @@ class Liveness:
 
     # -- the reign
 
-    def begin(self) -> None:
-        """This node is the controller from now on."""
+    def begin(self, predecessor: Predecessor | None = None) -> None:
+        """This node is the controller from now on, and `predecessor` is not any more."""
         now = self._clock.monotonic()
         self._heard = dict.fromkeys(self._state.brokers, now)  # L2
+        if predecessor is not None and predecessor.node_id in self._heard:
+            lately = now - (1 - GRACE_RATIO) * self._session_ms / 1000
+            self._heard[predecessor.node_id] = min(now, max(predecessor.led_until, lately))
         self._met.clear()
         self._cold_since.clear()
         self._arrivals = Arrivals()
@@ -101,7 +116,7 @@ class Liveness:
         """Fence who is silent, and see that every chain is as it should be."""
         self._note_cold()
         silent = self._silent()
-        if silent and self._is_about_to_be_silent():
+        if silent and (self._is_about_to_be_silent() or self._is_someone_presumed()):
             return  # L5
         for node_id in silent:
             _log.warning("node %d has not been heard of for %d ms: it is fenced",
@@ -219,6 +234,11 @@ class Liveness:
         """Will someone's session be over within two heartbeats, unless it is heard of?"""
         soon = self._session_ms - 2 * self._machine.settings.broker_heartbeat_interval_ms
         return any(soon < self._silence(node_id) <= self._session_ms
+                   for node_id in self._state.up())
+
+    def _is_someone_presumed(self) -> bool:
+        """Does someone count as up who was not met in this reign, and still may be?"""
+        return any(node_id not in self._met and self._silence(node_id) <= self._session_ms
                    for node_id in self._state.up())
 
     def _is_gone(self, sender: NodeId, node_id: NodeId) -> bool:

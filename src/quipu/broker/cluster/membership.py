@@ -40,6 +40,8 @@ LEASE_RATIO: Final = 0.9  # of the session; the rest is for clocks that differ i
 PAUSE_SECONDS_MIN: Final = 0.02  # between two heartbeats, however much there is to tell
 REFUSED_PAUSE_SECONDS: Final = 0.2
 REGISTER_SECONDS: Final = 5.0  # for one attempt
+HOPELESS_PAUSE_SECONDS: Final = 0.05  # between two looks at whether there can be a controller
+HOPELESS_MAX: Final = 5  # looks without hope until this node stops on its own
 REFUSED_SESSIONS_MAX: Final = 3  # that a process before this one may linger
 
 
@@ -100,15 +102,27 @@ class Membership:
         self._wake.set()
 
     async def leave(self) -> None:
-        """Let others take this node's parts before it stops; a best effort within its time."""
+        """Let others take this node's parts before it stops; a best effort within its time.
+
+        Where too few nodes are left to have a controller, there is nobody to wait for.
+        """
         self.give_up_lease()
         timeout_ms = self._settings.controlled_shutdown_timeout_ms
         if not self._settings.controlled_shutdown_enable or timeout_ms == 0:
             return
+        asking = spawn(self._ask_leave(timeout_ms / 1000), "leave")
+        hopeless = 0
+        while not asking.done() and hopeless < HOPELESS_MAX:
+            await asyncio.wait([asking], timeout=HOPELESS_PAUSE_SECONDS)
+            hopeless = hopeless + 1 if self._link.is_hopeless else 0
+        if asking.cancel():
+            _log.warning("stopping without the controller's leave: too few nodes are left for one")
+
+    async def _ask_leave(self, timeout_seconds: float) -> None:
         request = LeaveCluster(node_id=self._settings.own_id, broker_epoch=self.broker_epoch,
                                incarnation=self.incarnation)
         try:
-            await self._link.ask(request, LeaveClusterAnswer, timeout_seconds=timeout_ms / 1000)
+            await self._link.ask(request, LeaveClusterAnswer, timeout_seconds=timeout_seconds)
         except QuipuError as error:
             _log.warning("stopping without the controller's leave: %s", error)
 

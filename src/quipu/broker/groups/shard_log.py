@@ -5,7 +5,8 @@ Invariants
         has read the log, and counts on being its only writer
     H2  what is kept is committed; on a node that is alone it is durable as well
     H3  a write waits for a while if the partition cannot take it now, as when its chain begins a
-        new epoch or is short of nodes
+        new epoch or is short of nodes; loading waits for as long as this node leads, also while
+        its lease has run out
 
 Not here: the order of writes and when snapshots are due (group_log.py).
 """
@@ -27,6 +28,7 @@ RETRY_SECONDS: Final = 0.05
 BATCHES_PER_TURN: Final = 64  # that are read before others get their turn
 RETRIES_MAX: Final = int(COMMIT_TIMEOUT_MS / 1000 / RETRY_SECONDS)
 _FOR_NOW: Final = frozenset({Code.NOT_LEADER_OR_FOLLOWER, Code.NOT_ENOUGH_REPLICAS})
+_WAITED_FOR: Final = _FOR_NOW | {Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
 
 
 class _NotNow(RequestError):
@@ -78,7 +80,14 @@ class ShardLog:
         for number, _ in enumerate(self._state_log.replaying(apply)):
             if number % BATCHES_PER_TURN == 0:
                 await asyncio.sleep(0)
-        await self._partition.committed(self._partition.log.log_end)
+        log_end = self._partition.log.log_end
+        while True:
+            try:
+                return await self._partition.committed(log_end)
+            except QuipuError as error:
+                if error.code not in _WAITED_FOR or self._keeper.is_closed:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)  # H3
 
     async def append(self, commands: Sequence[bytes]) -> None:
         """Keep `commands`.  If this raises they may be in the log all the same."""

@@ -73,6 +73,13 @@ class QuorumConfig:
             heartbeat_interval_ms=settings.controller_quorum_heartbeat_interval_ms)
 
 
+class Predecessor(NamedTuple):
+    """Who led before, and since when no majority can have confirmed anybody but this node."""
+
+    node_id: NodeId
+    led_until: float  # in the clock's monotonic seconds, at the latest
+
+
 class ReplicaView(NamedTuple):
     """One node that holds the log, as far as the one who tells knows; -1 where it does not."""
 

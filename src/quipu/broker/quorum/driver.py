@@ -26,6 +26,7 @@ from typing import Final
 from quipu.broker.quorum.contract import (
     NotController,
     Peers,
+    Predecessor,
     QuorumConfig,
     QuorumView,
     StateMachine,
@@ -141,6 +142,14 @@ class Quorum:
     def is_leader(self) -> bool:
         """Does this node lead, with everything applied that was decided before its term (Q3)?"""
         return self._reign is not None
+
+    @property
+    def predecessor(self) -> Predecessor | None:
+        """Who led before this node; None if it does not lead, or does not know."""
+        role = self._raft.role
+        if not isinstance(role, Leader) or role.predecessor in (None, self._config.node_id):
+            return None
+        return Predecessor(role.predecessor, (role.others_led_ms + 1) / 1000)  # rounded down there
 
     @property
     def voters(self) -> tuple[NodeId, ...]:
