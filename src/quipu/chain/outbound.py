@@ -235,8 +235,7 @@ class Outbound:
 
     def _durable(self) -> Mark:
         standing = self._standing
-        durable, upstream = standing.durable, standing.upstream
-        return durable if durable <= upstream else upstream
+        return min(standing.durable, standing.upstream)
 
     def _prev_epoch(self) -> Epoch:
         log = self._standing.log
