@@ -42,6 +42,7 @@ class Window:
     warmup_seconds: float = 0.3
     size_max: int = 1 << 62  # bytes after which the window ends early
     server_pid: int | None = None
+    other_pids: tuple[int, ...] = ()  # of the nodes that work with the server
 
 
 @dataclass(slots=True)
@@ -381,4 +382,8 @@ def _receive(sock: socket.socket, into: memoryview) -> int:
 
 
 def _server(window: Window) -> tuple[float, int] | None:
-    return None if window.server_pid is None else cost_of(window.server_pid)
+    """CPU of the server and of the nodes that work with it, and the server's memory."""
+    if window.server_pid is None:
+        return None
+    cpu, resident = cost_of(window.server_pid)
+    return cpu + sum(cost_of(pid).cpu_seconds for pid in window.other_pids), resident

@@ -84,12 +84,12 @@ class Session:
         return Window(
             seconds=load.seconds if seconds is None else seconds,
             warmup_seconds=min(0.5, load.seconds / 5), size_max=load.size_max,
-            server_pid=self.target.pid,
+            server_pid=self.target.pid, other_pids=self.target.other_pids,
         )
 
     def limit_window(self) -> Window:
         return replace(
-            self.window(min(LIMIT_SECONDS_MAX, self.load.seconds)), server_pid=None
+            self.window(min(LIMIT_SECONDS_MAX, self.load.seconds)), server_pid=None, other_pids=()
         )
 
     def produce_frame(self, partition: int = 0) -> ProduceFrame:

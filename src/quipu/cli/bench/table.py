@@ -253,6 +253,9 @@ def p8(target: Target, _directory: str) -> Line:
     return Line(f"chain of {CHAIN_LENGTH}, acks=all, 64 KiB batches", chained, alone, [
         Ratio(number="P8", about="chain of 3, acks=all / a single node's third", aim=0.8,
               value=ratio(chained.megabytes, alone.megabytes / CHAIN_LENGTH)),
+        Ratio(number="", about="the same by CPU per GB: three single nodes / the chain",
+              value=ratio(CHAIN_LENGTH * (alone.cpu_per_gigabyte or 0.0),
+                          chained.cpu_per_gigabyte)),
         Ratio(number="", about="the same / one batch in flight at a time",
               value=ratio(chained.megabytes, waiting.megabytes)),
         Ratio(number="", about="latency that each further node adds / that of a single node",

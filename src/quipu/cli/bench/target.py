@@ -32,6 +32,7 @@ class Target(NamedTuple):
     pid: int | None  # None for a broker whose process cannot be seen from here
     directory: str | None  # where it keeps its data, if that is known
     is_temporary: bool
+    other_pids: tuple[int, ...] = ()  # of the chain's other nodes
 
 
 @contextlib.contextmanager
@@ -79,7 +80,8 @@ def temporary_chain(count: int) -> Iterator[Target]:
             subprocess.run(  # noqa: S603 ours
                 [sys.executable, "-m", "quipu", "chain", "create", "bench", *names, "--wait", "30",
                  "--bootstrap", str(head)], check=True, stdout=subprocess.DEVNULL)
-            yield Target(head, nodes[0].pid, parent, is_temporary=True)
+            yield Target(head, nodes[0].pid, parent, is_temporary=True,
+                         other_pids=tuple(node.pid for node in nodes[1:]))
         finally:
             for node in nodes:
                 _stop(node)
