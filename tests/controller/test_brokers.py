@@ -8,6 +8,7 @@ import pytest
 from quipu.controller import brokers, chains
 from quipu.controller.brokers import Registration
 from quipu.controller.records import BrokerRegistered
+from quipu.controller.state import ClusterState
 from quipu.model.errors import Code, RequestError
 from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId
 from tests.controller.states import (
@@ -137,6 +138,45 @@ def test_a_node_that_stops_in_order_leaves_its_chain() -> None:
     assert brokers.stop(state, NodeId(1), broker.epoch).records == []
     start(state, 1, "a-0", life=2)
     assert shape(state) == "2 ~1"
+
+
+def step_back(state: ClusterState, node: int) -> None:
+    carry_out(state, brokers.step_back(state, NodeId(node), state.brokers[NodeId(node)].epoch))
+
+
+def test_a_node_whose_log_has_failed_goes_while_another_serves() -> None:
+    """V10, V21: it stays away until it is another process; the last one that serves stays."""
+    state = state_with(a=3)
+    for _ in range(2):
+        step_back(state, 2)
+        assert shape(state) == "1 3 !2"
+    step_back(state, 1)
+    assert shape(state) == "3 !1 !2"
+    step_back(state, 3)
+    assert (shape(state), state.leader_of(state.chains["a"])) == ("3 !1 !2", 3)
+
+    start(state, 2, "a-1", life=2)
+
+    assert shape(state) == "3 ~2 !1"
+    step_back(state, 2)
+    assert shape(state) == "3 !2 !1"
+
+
+def test_a_node_whose_log_has_failed_serves_what_it_can_where_nobody_else_does() -> None:
+    """V14: also if it was away; but one that does not serve is no help."""
+    state = state_with(a=2)
+    step_back(state, 1)
+    stop(state, 2)
+    step_back(state, 1)
+    assert (shape(state), state.brokers[NodeId(1)].fenced) == ("2 !1", True)
+
+    step_back(state, 2)
+
+    assert (shape(state), state.leader_of(state.chains["a"])) == ("2 !1", 2)
+    alone = nodes_with(["a-0"])
+    stop(alone, 1)
+    step_back(alone, 1)
+    assert not alone.brokers[NodeId(1)].fenced
 
 
 def test_the_last_one_that_stops_leaves_its_chain_as_it_is() -> None:

@@ -116,6 +116,12 @@ class ClusterMachine(RuleBasedStateMachine):
             self.decide(brokers.unfence(self.state, broker.node_id, broker.epoch))
 
     @rule(node=NODES)
+    def step_back(self, node: int) -> None:
+        broker = self.state.brokers[NodeId(node)]
+        if self.runs(node, broker.incarnation):
+            self.decide(brokers.step_back(self.state, broker.node_id, broker.epoch))
+
+    @rule(node=NODES)
     def shut_down(self, node: int) -> None:
         broker = self.state.brokers[NodeId(node)]
         if self.runs(node, broker.incarnation):

@@ -11,6 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+import quipu
 from quipu.model.settings_sources import broker_settings, from_environment, from_properties
 from tests.harness.command import run_quipu
 
@@ -168,3 +169,9 @@ def test_values_that_cannot_be_are_refused(values: dict[str, Any], message: str)
     """V18: before anything is installed, with what is wrong."""
     with pytest.raises(helm_python.HelmError, match=message):
         render(values)
+
+
+def test_the_chart_runs_the_version_that_it_comes_with() -> None:
+    """V18: chart, image and program have one version."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == quipu.__version__

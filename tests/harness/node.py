@@ -65,6 +65,8 @@ class RunningNode:
         self.log_path = self.directory.with_name(f"{self.directory.name}.stderr")
         self.settings = {"metrics.listener": "127.0.0.1:0", **(settings or {})}
         self.arguments = list(arguments)
+        self.program = ["-m", "quipu"]  # what Python is told to run
+        self.environment: dict[str, str] = {}  # besides that of this process
         self.host = "127.0.0.1"
         self.port = 0  # 0 until the first start; restarts keep the port
         self.start_seconds = 0.0  # from exec to the ready line, of the last start
@@ -100,7 +102,7 @@ class RunningNode:
 
     def command(self) -> list[str]:
         """What `start` runs."""
-        words = [sys.executable, "-m", "quipu", "start", "--dir", str(self.directory)]
+        words = [sys.executable, *self.program, "start", "--dir", str(self.directory)]
         words += ["--listen", f"{self.host}:{self.port}"]
         for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]
@@ -118,7 +120,8 @@ class RunningNode:
         self._started = time.monotonic()
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), stdout=subprocess.PIPE, stderr=log, env=environment()
+                self.command(), stdout=subprocess.PIPE, stderr=log,
+                env={**environment(), **self.environment}
             )
         return self
 

@@ -4,7 +4,7 @@ A mutation patches the real code while a world runs.  The rules are those that t
 docstrings state; the names say what would be wrong.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -42,7 +42,13 @@ class Mutation(NamedTuple):
     part: str
     world: str
     patch: Callable[[pytest.MonkeyPatch], None]
-    seeds_max: int = 40
+    seed: int = 0  # that finds it, the last time that somebody looked
+    seeds_max: int = 150
+
+    def seeds(self) -> Iterator[int]:
+        """That one first, then the others."""
+        yield self.seed
+        yield from (seed for seed in range(self.seeds_max) if seed != self.seed)
 
 
 # -- chain

@@ -12,7 +12,7 @@ from tests.sim.mutations import MUTATIONS, Mutation
 def test_a_planted_bug_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     """V22: a world that cannot fail shows nothing; each rule that is broken shows somewhere."""
     mutation.patch(monkeypatch)
-    for seed in range(mutation.seeds_max):
+    for seed in mutation.seeds():
         try:
             simulate(mutation.world, seed)
         except Broken as broken:

@@ -11,7 +11,7 @@ from quipu.sim.runs import Broken, simulate
 from tools.sim import commit
 
 HERE = Path(__file__).parent
-SEEDS = {"node": range(40)}
+SEEDS = {"raft": range(80), "chain": range(100), "node": range(60)}
 
 
 def found() -> list[tuple[str, int]]:

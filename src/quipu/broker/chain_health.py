@@ -18,5 +18,8 @@ def chain_trouble(cluster: Cluster) -> str | None:
         return None
     if member.state is MemberState.SERVING and state.is_part(node_id, cluster.incarnation):
         return None
+    if cluster.why_stepped_back is not None:
+        return (f"this node has stepped back from chain {chain.name} and must be restarted, or its "
+                f"disk looked at: {cluster.why_stepped_back}")
     return (f"this node does not serve in chain {chain.name} yet: it is "
             f"{member.state.name.lower()} and has to catch up")

@@ -107,6 +107,7 @@ class Sources:
     groups: Callable[[], Iterable[GroupSample]] = tuple
     lags: Callable[[], Iterable[LagSample]] = tuple
     ready: Callable[[], bool] = lambda: False
+    stepped_back: Callable[[], bool] = lambda: False
 
 
 class _Family(NamedTuple):
@@ -195,6 +196,9 @@ _REQUEST_ERRORS: Final = _Family(
 )
 _FLUSHES: Final = _Family("quipu_flush_seconds", "histogram", "Time of one flush to disk.")
 _READY: Final = _Family("quipu_ready", "gauge", "1 while `/health/ready` answers 200.")
+_STEPPED_BACK: Final = _Family(
+    "quipu_stepped_back", "gauge", "1 while others serve in this node's place: a log of it failed."
+)
 _BUILD: Final = _Family("quipu_build_info", "gauge", "Always 1.", "version, python")
 _PARTITIONS: Final = _Family("quipu_partitions", "gauge", "Partitions of this node.")
 _FAILED: Final = _Family(
@@ -268,6 +272,7 @@ _FAMILIES: Final = (
     _REQUEST_ERRORS,
     _FLUSHES,
     _READY,
+    _STEPPED_BACK,
     _BUILD,
     _PARTITIONS,
     _FAILED,
@@ -323,6 +328,7 @@ def _process(sources: Sources) -> str:
         (
             *_family(_BUILD, [(build, 1)]),
             _single(_READY, int(sources.ready())),
+            _single(_STEPPED_BACK, int(sources.stepped_back())),
             _single(_CPU, usage.cpu_seconds),
             _single(_RESIDENT, usage.resident_bytes),
             _single(_OPEN_FILES, usage.open_files),

@@ -228,6 +228,8 @@ class Node:
             chains=lambda: self._samples(chain_samples),
             groups=lambda: self._samples(group_samples), lags=lambda: self._samples(lag_samples),
             ready=lambda: self.health.ready,
+            stepped_back=lambda: (self._cluster is not None
+                                  and self._cluster.why_stepped_back is not None),
         )
         self._http = http.HttpServer(http.routes(self.health, sources))
         host, port = await self._http.start(

@@ -311,6 +311,9 @@ class Partition:
             return
 
         def flushed(error: Exception | None) -> None:
+            if error is None and acks == ACKS_ALL and not self.is_alone:  # others joined meanwhile
+                self.commits.wait(end, self._deadline(timeout_ms), done)
+                return
             if error is None and self._waiters and self.is_alone:
                 self._advanced(size)
             done(error)
@@ -327,7 +330,13 @@ class Partition:
         if not self.is_alone:
             self.commits.wait_log(log_end, self._deadline(timeout_ms), done)
         elif self.log.is_durable:
-            self.log.when_log_flushed(log_end, done)
+            def flushed(error: Exception | None) -> None:
+                if error is None and not self.is_alone:  # others joined meanwhile
+                    self.commits.wait_log(log_end, self._deadline(timeout_ms), done)
+                else:
+                    done(error)
+
+            self.log.when_log_flushed(log_end, flushed)
         else:
             done(None)
 

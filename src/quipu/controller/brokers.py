@@ -102,6 +102,28 @@ def unfence(
                      *chains.follow(state, up, Numbers(state), cold_wait_over)], [broker])
 
 
+def step_back(
+    state: ClusterState,
+    node_id: NodeId,
+    epoch: int,
+    cold_wait_over: AbstractSet[str] = NONE_COLD,
+) -> Decision[BrokerState]:
+    """A broker that cannot do all of its part, for a log of it has failed, until it is restarted.
+
+    It is not counted on while another process serves in its chain.  One that is the only one that
+    serves is, for the sake of all that it still can do.
+    """
+    broker = current(state, node_id, epoch)
+    chain = state.chain_of(node_id)
+    serving = () if chain is None else chain.serving
+    if any(member.node_id != node_id and state.is_live(member) for member in serving):
+        decision = fence(state, [node_id], cold_wait_over)
+        return Decision(decision.records, [dataclasses.replace(broker, fenced=True)])
+    if any(member.node_id == node_id for member in serving) or chain is None:
+        return unfence(state, node_id, epoch, cold_wait_over)
+    return Decision([], [broker])
+
+
 def stop(state: ClusterState, node_id: NodeId, epoch: int) -> Decision[BrokerState]:
     """Controlled shutdown: a broker leaves its chain, and may go when this is applied.
 

@@ -191,7 +191,7 @@ class StoredLogs:
         members = [(name, self._seen.get((name, view.name))) for name in view.serving]
         for name, seen in members:
             kept = seen.kept_end if seen is not None else 0
-            if kept < view.committed and seen is not None and seen.epoch <= view.epoch:
+            if kept < view.committed and seen is not None and seen.epoch == view.epoch:
                 raise Violation(f"in-flight: {view.name}: {machine.name} takes {view.committed} "
                                 f"for committed in {view.epoch}, {name} has kept {kept}")
         together = [(name, seen) for name, seen in members

@@ -7,6 +7,10 @@ Chance alone rarely hits the moment that matters, so there are ambushes: a fault
 sync to be under way, for an acknowledgement to arrive at a client, or for a message to leave, and
 strikes then.  And half of the faults that hit one machine hit the one that the world says matters
 most just now: whoever leads.
+
+A mishap is a loss that is promised to be borne by one machine at a time: of what was acknowledged
+and not flushed, or of a whole disk.  It happens only while the world is whole, and until it is
+whole again no other machine is touched.
 """
 
 import asyncio
@@ -45,6 +49,8 @@ class Malice:
     clock_steps: bool = True
     ambushes: bool = True
     outages: bool = False  # everything at once
+    mishaps: bool = False  # power losses where nothing is flushed
+    lost_disks: bool = False
 
 
 class Nemesis:
@@ -53,9 +59,13 @@ class Nemesis:
     def __init__(
         self, world: World, malice: Malice,
         favourite: Callable[[], Machine | None] = lambda: None,
+        is_whole: Callable[[], bool] = lambda: False,
     ) -> None:
         self.count = 0
         self._favourite = favourite  # the machine that matters most just now
+        self._is_whole = is_whole  # does every machine serve, and could any of them be lost?
+        self._is_guarded = False  # a mishap is being overcome
+        self._cut_count = 0  # cuts that last
         self._world = world
         self._malice = malice
         self._dice: Dice = world.dice.fork("nemesis")
@@ -71,6 +81,8 @@ class Nemesis:
             (malice.ambushes, self.ambush), (malice.ambushes, self.ambush),
         ]
         self._faults = [fault for is_on, fault in faults if is_on]
+        has_mishaps = malice.mishaps or malice.lost_disks
+        self._faults += [self.mishap] * (len(self._faults) // 3 if has_mishaps else 0)
 
     async def run(self) -> None:
         """One fault after another, until `heal`."""
@@ -79,6 +91,8 @@ class Nemesis:
             await asyncio.sleep(dice.between(malice.pause_min, malice.pause_max))
             if not self._stopped:
                 self.count += 1
+                if self._is_guarded and not self._hit and self._is_whole():
+                    self._is_guarded = False
                 dice.choose(self._faults)()
 
     def heal(self) -> None:
@@ -113,7 +127,7 @@ class Nemesis:
         """A machine that runs, unless enough are down already."""
         running = [each for each in self._world.machines.values()
                    if each.is_running and each.name not in self._hit]
-        if not running or len(self._hit) >= self._malice.down_max:
+        if not running or self._is_guarded or len(self._hit) >= self._malice.down_max:
             return None
         favourite = self._favourite()
         if favourite in running and self._dice.flip(0.5):
@@ -162,6 +176,8 @@ class Nemesis:
 
     def outage(self) -> None:
         """Every machine loses power, or its process, at one moment."""
+        if self._is_guarded:
+            return
         for machine in self._world.machines.values():
             if not machine.is_dead:
                 if self._malice.power_losses and self._dice.flip(0.5):
@@ -186,7 +202,7 @@ class Nemesis:
 
     def _strike(self, name: str) -> None:
         machine = self._world.machines[name]
-        if self._stopped:
+        if self._stopped or self._is_guarded:
             return
         if self._malice.outages and self._dice.flip(0.5):
             self.outage()
@@ -198,6 +214,19 @@ class Nemesis:
             self._down(machine, self._while())
             if self._dice.flip(0.5):  # and the next one, before anybody has noticed
                 self._later(self._dice.between(0, 0.1), self._dice.choose([self.kill, self.pause]))
+
+    def mishap(self) -> None:
+        """One machine loses what it had not flushed, or its whole disk; the others have it all."""
+        if self._is_guarded or self._hit or self._cut_count or not self._is_whole():
+            return
+        self._is_guarded = True
+        self._world.trap = None
+        machine = self._dice.choose(list(self._world.machines.values()))
+        if self._malice.lost_disks and (not self._malice.mishaps or self._dice.flip(0.5)):
+            machine.lose_disk()
+        else:
+            machine.lose_power()
+        self._down(machine, self._while())
 
     # -- links
 
@@ -223,11 +252,15 @@ class Nemesis:
         self._cut([pair for other in others for pair in ((alone, other), (other, alone))])
 
     def _cut(self, pairs: list[tuple[str, str]]) -> None:
+        if self._is_guarded:
+            return
         net = self._world.net
+        self._cut_count += 1
         for source, target in pairs:
             net.cut(source, target)
 
         def undo() -> None:
+            self._cut_count -= 1
             for source, target in pairs:
                 net.mend(source, target)
 

@@ -94,7 +94,7 @@ class NodeWorld:
         for index, name in enumerate(self.plan.names):
             self.world.machine(name, partial(RealNode, settings=self._settings(index, name)))
         self.places = [Place(name, CLIENT_PORT) for name in self.plan.names]
-        self.nemesis = Nemesis(self.world, self.plan.malice, self._leader)
+        self.nemesis = Nemesis(self.world, self.plan.malice, self._leader, self._is_whole)
         self.logs = StoredLogs(self._views)
         self.world.checkers.append(self.logs)
         self.load.history.on_acked = self.logs.acknowledged
@@ -227,6 +227,19 @@ class NodeWorld:
                 return machine
         return None
 
+    def _is_whole(self) -> bool:
+        """Does every node serve, in the very process that runs, and does everybody know?"""
+        machines = self.world.machines.values()
+        if not all(machine.is_up and machine.is_running for machine in machines):
+            return False
+        lives = {node.settings.own_id: node.broker.cluster.incarnation
+                 for node in map(node_of, machines)}
+        return all(
+            member.state is MemberState.SERVING and lives[member.node_id] == member.incarnation
+            for machine in machines
+            for chain in node_of(machine).broker.cluster.state.chains.values()
+            for member in chain.members)
+
     def _unsettled(self) -> str:
         """What is still missing until everyone serves the same and has read all; or nothing."""
         machines = self.world.machines.values()
@@ -285,5 +298,6 @@ def plan_of(world: World) -> Plan:
             down_max=dice.choose([1, 1, 2, 4]), haste=dice.choose([1.0, 2.0, 5.0]),
             power_losses=is_durable, pauses=dice.flip(0.7),
             cuts=dice.flip(0.7), storms=dice.flip(0.7), slow_disks=dice.flip(0.5),
-            outages=dice.flip(0.4)),
+            outages=dice.flip(0.4), mishaps=not is_durable and min(chains) > 1 and dice.flip(0.7),
+            lost_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4)),
         settings=tuple(settings))

@@ -42,7 +42,7 @@ LOG_NAME: Final = "__cluster-0"
 LOG_ID: Final = UUID(int=1)
 LEADER_SECONDS_MAX: Final = 20.0
 CONVERGE_SECONDS_MAX: Final = 40.0
-ROUGH: Final = Weather(delay_min=0.002, delay_max=0.025)
+ROUGH: Final = Weather(delay_min=0.002, delay_max=0.02)
 WILD: Final = Weather(delay_min=0.001, delay_max=0.04, loss=0.05, duplicate=0.05, reorder=0.1)
 
 
@@ -241,8 +241,6 @@ class RaftWorld:
         self.ledger = Ledger()
         self._goes_on = True
         self._ids = {f"n{number}": number for number in range(1, self.plan.nodes + 1)}
-        self.world.net.climate = self.plan.climate
-        self.world.net.set_weather(self.plan.climate)
         for name, slowness in zip(self._ids, self.plan.slowness, strict=True):
             machine = self.world.machine(name, partial(
                 QuorumProgram, ids=self._ids, plan=self.plan, ledger=self.ledger))
@@ -276,6 +274,8 @@ class RaftWorld:
         for machine in world.machines.values():
             machine.boot()
         world.run_until(lambda: self._leader() is not None, LEADER_SECONDS_MAX, "led")
+        world.net.climate = self.plan.climate
+        world.net.set_weather(self.plan.climate)
         for number in range(3):
             world.run(self._propose(f"p{number}"), f"p{number}")
         world.run(self._ask_barriers(), "barriers")
@@ -394,7 +394,7 @@ def plan_of(world: World) -> Plan:
         changes=nodes > 3 and dice.flip(0.5),
         climate=dice.choose([CALM, ROUGH, WILD]),
         slowness=tuple(dice.choose([1.0, 1.0, 10.0]) for _ in range(nodes)),
-        election_timeout_ms=dice.choose([40, 100, 300]),
+        election_timeout_ms=dice.choose([60, 120, 300]),
         image_due_size=dice.choose([200, 1000, 4 << 20]), entries_kept=dice.choose([0, 3, 1000]),
         malice=Malice(
             pause_min=0.01, pause_max=0.3, haste=dice.choose([2.0, 5.0, 20.0]),

@@ -148,6 +148,12 @@ class Machine:
         self._end("power off")
         self.disk.crash(self.dice)
 
+    def lose_disk(self) -> None:
+        """The process is gone, and so is everything that it ever wrote."""
+        self._end("lost disk")
+        self.disk = SimDisk()
+        self.disk.worker = self.worker
+
     def _end(self, how: str) -> None:
         assert self.process is not None
         if self.process.life is not Life.DEAD:

@@ -5,11 +5,12 @@ from uuid import UUID
 
 import pytest
 
+from quipu.broker.chain_health import chain_trouble
 from quipu.broker.cluster.requests import BrokerRegistration, RegisterBroker
 from quipu.broker.quorum.contract import NotController
 from quipu.controller.topics import NewTopic
 from quipu.model.errors import Code, QuipuError
-from quipu.model.ids import NodeId
+from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.topics import CONSUMER_OFFSETS
 from tests.broker.cluster.rig import SESSION_MS, Rig
 
@@ -204,6 +205,56 @@ def test_a_node_that_stops_in_order_is_replaced_at_once(rig: Rig) -> None:
         assert rig.world.loop.now - began < SESSION_MS / 2000
         rig.boot(victim)
         rig.until(lambda victim=victim: victim in rig.serving(), "whole again")
+
+
+@pytest.mark.parametrize("victim", [1, 2, 3])
+def test_a_node_whose_log_fails_steps_back_until_it_is_restarted(rig: Rig, victim: int) -> None:
+    """V10, V15, V16: controller or not; the others go on at once."""
+    create(rig, 1, "t")
+    sick = rig.cluster(victim)
+    sick.report_failure(TopicPartition("t", 0), "broken for a test")
+    assert sick.why_stepped_back is None
+
+    rig.until(lambda: victim not in rig.serving(), "shortened", seconds=1.0)
+    rig.until(lambda: sick.why_stepped_back is not None, "told", seconds=1.0)
+
+    assert sick.why_stepped_back == "t-0: broken for a test"
+    assert sick.is_out_of_touch
+    assert "broken for a test" in str(chain_trouble(sick))
+    rig.run_for(2 * SESSION_MS / 1000)
+    assert victim not in rig.serving()
+    rig.stop(victim)
+    rig.boot(victim)
+    rig.until(lambda: len(rig.serving()) == 3, "whole again")
+    assert chain_trouble(rig.cluster(victim)) is None
+
+
+def test_a_node_that_starts_with_a_failed_log_starts(rig: Rig) -> None:
+    """V16: it is not counted on, and does not wait for that."""
+    rig.kill(2)
+    rig.until(lambda: 2 not in rig.serving() != [], "shortened")
+    machine = rig.machines[NodeId(2)]
+    machine.boot()
+    rig.world.run_for(0)
+    rig.cluster(2).report_failure(TopicPartition("t", 0), "broken for a test")
+
+    rig.until(lambda: machine.is_up, "started")
+
+    assert rig.cluster(2).state.brokers[NodeId(2)].fenced
+    rig.until(lambda: "broken" in str(chain_trouble(rig.cluster(2))), "told")
+
+
+def test_the_only_node_that_serves_stays_although_a_log_of_it_fails() -> None:
+    """V14: for the sake of all its other partitions."""
+    rig = Rig(names=("a-0", "b-0", "b-1"))
+    rig.boot()
+    rig.chain()
+    rig.cluster(1).report_failure(TopicPartition("t", 0), "broken for a test")
+    rig.run_for(2 * SESSION_MS / 1000)
+    assert rig.serving() == [1]
+    assert not rig.cluster(1).is_out_of_touch
+    assert chain_trouble(rig.cluster(1)) is None
+    rig.world.end()
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (2, 3, 1)])

@@ -245,6 +245,7 @@ class Rig:
         self.peers: dict[NodeId, PeerNet] = {}  # instead of those in memory
         self.in_sync: deque[tuple[NodeId, int]] = deque(maxlen=100)
         self.all_serve: list[int] = []
+        self.failures: list[str] = []
 
     def nodes(self, count: int) -> list[ANode]:
         for number in range(1, count + 1):
@@ -272,6 +273,10 @@ class Rig:
     def report_serving(self, topic_id: UUID, partition: int, *, version: int) -> None:
         assert (topic_id, partition) == (TOPIC_ID, 0)
         self.all_serve.append(version)
+
+    def report_failure(self, topic_partition: TopicPartition, why: str) -> None:
+        assert topic_partition == NAME
+        self.failures.append(why)
 
     def configure(
         self, *, serving: Sequence[int], syncing: Sequence[int] = (), offline: Sequence[int] = (),

@@ -216,6 +216,33 @@ async def test_a_failed_log_stops_leading(tmp_path: Path) -> None:
     assert a.leads[-1][0] == "ended"
     with pytest.raises(CorruptLog):
         a.append(b"y")
+    assert rig.failures[0] == "broken for a test"
+
+
+@looped
+async def test_a_replica_whose_log_fails_says_so_and_the_others_go_on_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V10, V21: what waits for it is committed when it is off the chain."""
+    rig = Rig(tmp_path)
+    a, b, c = await a_chain(rig, 3)
+    log = b.partition.log
+
+    def broken(stored: memoryview, now_ms: int) -> None:
+        del stored, now_ms
+        error = CorruptLog("the device is gone")
+        log.fail(error)
+        raise error
+
+    monkeypatch.setattr(log, "append_stored", broken)
+    waiting = a.append(b"x")
+    await rig.until(lambda: rig.failures)
+    assert rig.failures[0] == "the device is gone"
+    assert (b.partition.is_serving, waiting.done()) == (False, False)
+    rig.configure(serving=[1, 3], offline=[2])
+    assert await asyncio.wait_for(waiting, 5) == 0
+    await rig.settled(a, c)
+    rig.check_identical(a, c)
 
 
 @looped

@@ -44,7 +44,7 @@ from quipu.broker.quorum.driver import CHANGE_TIMEOUT_SECONDS
 from quipu.broker.topic_views import TopicViews
 from quipu.controller import configs, describe, topics
 from quipu.controller.state import ClusterState, Topic
-from quipu.model.ids import NO_NODE, NodeId, ProducerId
+from quipu.model.ids import NO_NODE, NodeId, ProducerId, TopicPartition
 from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
 from quipu.model.topics import is_internal
 from quipu.runtime.clock import Clock
@@ -325,6 +325,17 @@ class Cluster:
         Said by the head of a partition that moves between chains.
         """
         self.report_in_sync(topic_id, partition, NO_NODE, version=version)
+
+    def report_failure(self, topic_partition: TopicPartition, why: str) -> None:
+        """A log of this node cannot be used: it steps back where others serve in its place."""
+        if self._net is not None:
+            self._membership.step_back(f"{topic_partition}: {why}")
+
+    @property
+    def why_stepped_back(self) -> str | None:
+        """The trouble of its own for which the cluster goes on without this node, if it does."""
+        membership = self._membership
+        return membership.trouble if membership.is_fenced and membership.trouble else None
 
     # -- within
 

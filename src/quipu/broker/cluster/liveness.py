@@ -2,7 +2,8 @@
 
 Invariants
     L1  a broker is fenced only if it has not been heard of for the session timeout, or asks for
-        it; one that is heard of while it is being fenced is heard of after that, and told so
+        it (it stops, or a log of it has failed); one that is heard of while it is being fenced is
+        heard of after that, and told so
     L2  when a controller's reign begins, every broker counts as heard of at a moment when the last
         controller may still have answered it: whoever was told that it may go on, still may.
         That is now, but for the node that led before, whose silence is why there is a new one:
@@ -172,6 +173,8 @@ class Liveness:
             self._hear(node_id)
             if not request.is_ready:
                 return Decision([], [broker])
+            if request.trouble:
+                return self._step_back(node_id, request)
             return brokers.unfence(
                 self._state, node_id, request.broker_epoch, self._waited())
 
@@ -183,6 +186,14 @@ class Liveness:
             await self._decisions.carry_out(
                 lambda: reassignment.advance(self._state, arrived), confirm=False)
         return BrokerHeartbeatAnswer(is_fenced=broker.fenced, session_ms=self._session_ms)
+
+    def _step_back(self, node_id: NodeId, request: BrokerHeartbeat) -> Decision[BrokerState]:
+        decision = brokers.step_back(
+            self._state, node_id, request.broker_epoch, self._waited())
+        if decision.records and decision.answers[0].fenced:
+            _log.warning("node %d steps back, and others serve in its place: %s", node_id,
+                         request.trouble)
+        return decision
 
     async def leave(self, sender: NodeId, request: LeaveCluster) -> LeaveClusterAnswer:
         """A broker is about to stop; when this is answered, others have its parts."""

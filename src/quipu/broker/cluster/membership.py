@@ -6,6 +6,8 @@ Invariants
     B2  a lease is taken only with the metadata that the answering controller had: a node that was
         away does not act on what it knew before
     B3  a node that is fenced, or leaves, has no lease
+    B4  a node one of whose logs has failed asks to be taken off its chain, until it is restarted:
+        the partition would stand still with it.  The controller does so where others serve
 
 Not here: the controller's side (liveness.py), what a lease is needed for (broker/lease).
 """
@@ -39,6 +41,7 @@ OVER: Final = float("-inf")
 LEASE_RATIO: Final = 0.9  # of the session; the rest is for clocks that differ in speed (B1)
 PAUSE_SECONDS_MIN: Final = 0.02  # between two heartbeats, however much there is to tell
 REFUSED_PAUSE_SECONDS: Final = 0.2
+TROUBLE_SIZE_MAX: Final = 1000  # characters
 REGISTER_SECONDS: Final = 5.0  # for one attempt
 HOPELESS_PAUSE_SECONDS: Final = 0.05  # between two looks at whether there can be a controller
 HOPELESS_MAX: Final = 5  # looks without hope until this node stops on its own
@@ -70,6 +73,7 @@ class Membership:
         self.broker_epoch = -1
         self.lease_until = OVER  # in the clock's monotonic seconds
         self.is_fenced = True
+        self.trouble = ""  # B4: the first
         self.reports = Reports(settings.own_id)
         self._settings = settings
         self._link = link
@@ -92,7 +96,7 @@ class Membership:
         self._beating = spawn(self._beat_on(), "heartbeats")
 
     async def serve(self) -> None:
-        """Ask to be counted on; returns when this node is."""
+        """Ask to be counted on; returns when this node is, or cannot be as long as it runs."""
         self._is_ready = True
         self._wake.set()
         await self._unfenced.wait()
@@ -100,6 +104,14 @@ class Membership:
     def tell_soon(self) -> None:
         """Have the next heartbeat sent without delay."""
         self._wake.set()
+
+    def step_back(self, trouble: str) -> None:
+        """Ask that others serve in this node's place (B4)."""
+        if not self.trouble:
+            _log.error("this node steps back, if others serve in its place, until it is restarted: "
+                       "%s", trouble)
+            self.trouble = trouble
+            self._wake.set()
 
     async def leave(self) -> None:
         """Let others take this node's parts before it stops; a best effort within its time.
@@ -197,6 +209,7 @@ class Membership:
         request = BrokerHeartbeat(
             node_id=self._settings.own_id, broker_epoch=self.broker_epoch,
             incarnation=self.incarnation, is_ready=self._is_ready and not self._is_leaving,
+            trouble=self.trouble[:TROUBLE_SIZE_MAX],
             caught_up_chains=self.reports.caught_up_chains(state),
             caught_up_partitions=self.reports.caught_up_partitions(state))
         answer = await self._link.ask(  # B2: it waits for the metadata
@@ -205,6 +218,8 @@ class Membership:
         self.is_fenced = answer.is_fenced
         if answer.is_fenced or self._is_leaving:
             self.lease_until = OVER  # B3
+            if request.is_ready and request.trouble:
+                self._unfenced.set()  # it will not be: there is nothing to wait for (B4)
         else:
             self.lease_until = sent + LEASE_RATIO * answer.session_ms / 1000  # B1
             self._unfenced.set()

@@ -78,6 +78,7 @@ class BrokerHeartbeat(Message, key=2, versions="0", flexible="0+"):
     is_ready: bool = boolean()  # it can serve, and wants to
     caught_up_chains: list[CaughtUpChain] = array(CaughtUpChain)
     caught_up_partitions: list[CaughtUpPartition] = array(CaughtUpPartition)
+    trouble: str = string("0+", tag=0)  # why others should serve in its place, if they can
 
 
 class BrokerHeartbeatAnswer(Message, key=2, versions="0", flexible="0+"):

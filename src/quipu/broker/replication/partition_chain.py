@@ -124,7 +124,7 @@ class PartitionChain:
     def tick(self) -> None:
         self.tell(TICK)
         if self.partition.log.failure is not None and self.partition.is_serving:
-            self._stand()
+            self._stand()  # it failed in other hands
         self.partition.commits.expire(self._node.monotonic())
         self.partition.check_lease()
 
@@ -349,8 +349,11 @@ class PartitionChain:
         self._report_serving(replica.committed)
 
     def _stand_aside(self, replica_set: ReplicaSet) -> None:
-        self.partition.stand(replica_set, serving=False, leading=False, alone=False, fresh=False)
+        """The log has failed: this node has no more part in it, and says so."""
+        partition = self.partition
+        partition.stand(replica_set, serving=False, leading=False, alone=False, fresh=False)
         self._node.stood(self)
+        self._node.reporter.report_failure(partition.topic_partition, str(partition.log.failure))
 
     def _halt(self, reason: str) -> None:
         partition = self.partition
@@ -365,3 +368,5 @@ class PartitionChain:
         if str(error) != self._failure:
             self._failure = str(error)
             _log.error("%s: replication: %s", self.partition.topic_partition, error)
+        if self.partition.log.failure is not None and self.replica_set is not None:
+            self._stand_aside(self.replica_set)

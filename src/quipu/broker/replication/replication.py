@@ -25,7 +25,7 @@ from quipu.chain.codec import decode_all
 from quipu.chain.events import Drained, PeerDown, PeerUp
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import MalformedBytes
-from quipu.model.ids import NodeId, TimestampMs
+from quipu.model.ids import NodeId, TimestampMs, TopicPartition
 from quipu.runtime.clock import Clock
 from quipu.runtime.connection import Buffer
 from quipu.runtime.peer_net import PeerKind, PeerNet
@@ -61,6 +61,10 @@ class Reporter(Protocol):
 
     def report_serving(self, topic_id: UUID, partition: int, *, version: int) -> None:
         """All who serve in the replica set of `version` have its configuration."""
+        ...
+
+    def report_failure(self, topic_partition: TopicPartition, why: str) -> None:
+        """The log of a partition that this node has a part in has failed; said at least once."""
         ...
 
 
