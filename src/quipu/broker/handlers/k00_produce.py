@@ -17,15 +17,15 @@ Versions
     v10   who leads, where this node does not     v13  topics by id
 """
 
-from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from quipu.broker.context import Broker
 from quipu.broker.partition import ACKS_ALL
+from quipu.broker.producing import NOT_LEADER, Call, OneCall, Result, by_topic
 from quipu.broker.reply import Reply
-from quipu.broker.routing import endpoints, find_leaders, why_absent
+from quipu.broker.routing import why_absent
 from quipu.model.errors import Code, MalformedBytes, QuipuError
 from quipu.model.ids import TimestampMs
 from quipu.wire.fast import encode_one_part, parse_produce
@@ -33,14 +33,9 @@ from quipu.wire.produce_codec import ProducedPart, body_position, encode_produce
 
 VERSION_MIN: Final = 3
 VERSION_MAX: Final = 13
-VERSION_LEADERS: Final = 10  # answers name the leader from here on
 
-NOT_LEADER: Final = int(Code.NOT_LEADER_OR_FOLLOWER)
 _HEAD: Final = Struct(">hhi")
 _NO_TRANSACTION: Final = b"\xff\xff"
-
-Kept = Callable[[Exception | None], None]
-Topics = list[tuple[str | bytes, list[ProducedPart]]]
 
 
 def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
@@ -53,7 +48,7 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if not -1 <= acks <= 1 or transactional_id is not None:
         code = (Code.INVALID_REQUIRED_ACKS if transactional_id is None
                 else Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        topics = _by_topic([_Result(part[0], ProducedPart(part[1], code)) for part in parts])
+        topics = by_topic([Result(part[0], ProducedPart(part[1], code)) for part in parts])
         reply.send([encode_produce_response(correlation_id, version, topics)])
         return
     stamps = broker.clock.now_ms(), acks, timeout_ms
@@ -61,7 +56,7 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
         topic, index, start, end = parts[0]
         result = _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps)
         if result.waits is not None:
-            result.waits(_One(broker, reply, (version, correlation_id, acks), result))
+            result.waits(OneCall(broker, reply, (version, correlation_id, acks), result))
             return
         if result.part.error_code != NOT_LEADER:
             reply.send([encode_one_part(correlation_id, version, topic, result.part)])
@@ -72,15 +67,7 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
             _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps)
             for topic, index, start, end in parts
         ]
-    _Call(broker, reply, (version, correlation_id, acks), results).start()
-
-
-class _Result(NamedTuple):
-    """What became of one batch so far, and how to hear that it is kept if that must be awaited."""
-
-    topic: str | bytes
-    part: ProducedPart
-    waits: Callable[[Kept], None] | None = None
+    Call(broker, reply, (version, correlation_id, acks), results).start()
 
 
 def _append(
@@ -89,20 +76,20 @@ def _append(
     index: int,
     batch: memoryview | None,
     stamps: tuple[TimestampMs, int, int],
-) -> _Result:
+) -> Result:
     """Append a batch that came at a time with acks and timeout; final unless it `waits`."""
     partition = broker.partitions.find_for_wire(topic, index)
     if partition is None:
-        return _Result(topic, ProducedPart(index, why_absent(broker, topic, index)))
+        return Result(topic, ProducedPart(index, why_absent(broker, topic, index)))
     if batch is None:
-        return _Result(topic, ProducedPart(
+        return Result(topic, ProducedPart(
             index, Code.INVALID_RECORD, error_message="no records: send one batch"))
     now_ms, acks, timeout_ms = stamps
     try:
         appended = partition.append(batch, now_ms, acks)
     except QuipuError as error:
         broker.stats.request_errors[0, error.code] += 1
-        return _Result(topic, ProducedPart(index, error.code, error_message=str(error)))
+        return Result(topic, ProducedPart(index, error.code, error_message=str(error)))
     stats = broker.stats
     if appended.duplicate:
         stats.duplicate_batches += 1
@@ -114,104 +101,9 @@ def _append(
         index, 0, appended.base_offset, now_ms if partition.rules.append_time else -1,
         partition.log.log_start_offset)
     if not partition.acks_wait or (acks != ACKS_ALL and not partition.log.is_durable):
-        return _Result(topic, part)
-    return _Result(topic, part, partial(
+        return Result(topic, part)
+    return Result(topic, part, partial(
         partition.when_kept, appended, len(batch), acks=acks, timeout_ms=timeout_ms))
-
-
-class _One:
-    """Answers a request of one batch, once that is kept."""
-
-    __slots__ = ("_broker", "_head", "_reply", "_result")
-
-    def __init__(
-        self, broker: Broker, reply: Reply, head: tuple[int, int, int], result: _Result
-    ) -> None:
-        self._broker = broker
-        self._reply = reply
-        self._head = head  # version, correlation id, acks
-        self._result = result
-
-    def __call__(self, error: Exception | None) -> None:
-        result = self._result
-        if error is None:
-            version, correlation_id, _ = self._head
-            self._reply.send([
-                encode_one_part(correlation_id, version, result.topic, result.part)])
-        else:
-            _Call(self._broker, self._reply, self._head, [_lost(result, error)]).start()
-
-
-def _lost(result: _Result, error: Exception) -> _Result:
-    """What to answer for a batch that was appended, and is not kept."""
-    code = error.code if isinstance(error, QuipuError) else Code.KAFKA_STORAGE_ERROR
-    return _Result(result.topic, ProducedPart(
-        result.part.partition, code, error_message=str(error)))
-
-
-class _Call:
-    """One request whose batches were appended, until all of them are kept."""
-
-    __slots__ = ("_broker", "_head", "_reply", "_results", "_waiting")
-
-    def __init__(
-        self, broker: Broker, reply: Reply, head: tuple[int, int, int], results: list[_Result]
-    ) -> None:
-        self._broker = broker
-        self._reply = reply
-        self._head = head  # version, correlation id, acks
-        self._results = results
-        self._waiting = 1  # for `start`, and for every batch that is not kept yet
-
-    def start(self) -> None:
-        """Answer as soon as every batch is kept."""
-        for place, result in enumerate(self._results):
-            if result.waits is not None:
-                self._wait(place, result.waits)
-        self._done()
-
-    def _done(self) -> None:
-        self._waiting -= 1
-        if self._waiting == 0:
-            self._answer()
-
-    def _wait(self, place: int, when_kept: Callable[[Kept], None]) -> None:
-        def kept(error: Exception | None) -> None:
-            if error is not None:
-                self._results[place] = _lost(self._results[place], error)
-            self._done()
-
-        self._waiting += 1
-        when_kept(kept)
-
-    def _answer(self) -> None:
-        results = self._results
-        version, correlation_id, acks = self._head
-        if acks == 0:
-            refused = [result.part for result in results if result.part.error_code]
-            if refused:
-                self._reply.close(f"produce with acks=0 was refused: {refused[0]}")
-            else:
-                self._reply.send([])
-            return
-        moved = [(result.topic, result.part.partition) for result in results
-                 if result.part.error_code == NOT_LEADER and version >= VERSION_LEADERS]
-        if len(results) == 1 and not moved:
-            topic, part, _ = results[0]
-            self._reply.send([encode_one_part(correlation_id, version, topic, part)])
-        else:
-            leaders = find_leaders(self._broker, moved)
-            self._reply.send([encode_produce_response(
-                correlation_id, version, _by_topic(results), leaders=leaders,
-                endpoints=endpoints(self._broker, leaders.values()))])
-
-
-def _by_topic(results: list[_Result]) -> Topics:
-    """Group answers as the request grouped its batches."""
-    topics: dict[str | bytes, list[ProducedPart]] = {}
-    for result in results:
-        topics.setdefault(result.topic, []).append(result.part)
-    return list(topics.items())
 
 
 def _refuse_version(reply: Reply, frame: memoryview, version: int, correlation_id: int) -> None:
@@ -225,6 +117,6 @@ def _refuse_version(reply: Reply, frame: memoryview, version: int, correlation_i
     if acks == 0:
         reply.close(f"Produce v{version} is not served")
         return
-    topics = _by_topic([
-        _Result(part[0], ProducedPart(part[1], Code.UNSUPPORTED_VERSION)) for part in parts])
+    topics = by_topic([
+        Result(part[0], ProducedPart(part[1], Code.UNSUPPORTED_VERSION)) for part in parts])
     reply.send([encode_produce_response(correlation_id, version, topics)])
