@@ -69,6 +69,9 @@ BAD = [
      "set advertised.listeners"),
     ("an address nobody reaches",
      lambda: broker_settings(from_assignments(["advertised.listeners=:9092"])), "cannot connect"),
+    ("voters that cannot be found", lambda: broker_settings(from_assignments(
+        ["node.id=1", "peer.listener=h:1", "controller.quorum.voters=1,2@h:2,3"])),
+     "set peer.discovery, or write ID@HOST:PORT"),
     ("bounds the wrong way round",
      lambda: broker_settings(from_assignments(["group.max.session.timeout.ms=5"])), "is more than"),
 ]

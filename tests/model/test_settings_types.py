@@ -8,6 +8,7 @@ from quipu.model.settings_types import (
     Address,
     SettingType,
     Value,
+    Voter,
     attribute_name,
     render,
     setting_name,
@@ -22,6 +23,7 @@ ACCEPTED: list[tuple[str, str, Value]] = [
     ("log.message.timestamp.type", "LogAppendTime", "LogAppendTime"),
     ("broker.rack", "eu-1a", "eu-1a"),
     ("listeners", "PLAINTEXT://[::1]:0", Address("::1", 0)),
+    ("controller.quorum.voters", "1@a:1,2", (Voter(1, Address("a", 1)), Voter(2))),
 ]
 REFUSED = [
     ("more than 32 bits", "log.segment.bytes", "2147483648"),
@@ -36,6 +38,9 @@ REFUSED = [
     ("wrong case", "log.message.timestamp.type", "logappendtime"),
     ("recompression, which this broker does not do", "compression.type", "zstd"),
     ("an empty rack", "broker.rack", ""),
+    ("a voter without a place after its @", "controller.quorum.voters", "1@"),
+    ("a voter twice", "controller.quorum.voters", "1,1@a:1"),
+    ("a voter without a number", "controller.quorum.voters", "1,,2"),
 ]
 ADDRESSES_REFUSED = ["localhost", "host:", "host:70000", "::1:9092", "a:1,b:2", "SSL://a:1", "a:-1",
                      "a:\N{SUPERSCRIPT TWO}", "a b:1", ":999999999999999999999"]

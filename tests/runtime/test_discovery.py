@@ -1,15 +1,8 @@
 """Finding nodes by name, against a real, tiny DNS server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import cast
+from collections.abc import Callable
 
-import dns.flags
-import dns.message
-import dns.rcode
-import dns.rdatatype
-import dns.rrset
 import pytest
 
 from quipu.model.chains import member_key
@@ -17,48 +10,8 @@ from quipu.model.errors import SettingError
 from quipu.model.settings_types import Address
 from quipu.runtime import discovery
 from quipu.runtime.discovery import Discovery, NotFound, Source, parse_source
+from tests.harness.names import Records, name_server
 from tests.looped import looped
-
-Records = dict[tuple[str, str], list[str]]  # name and type: what it says
-
-
-class NameServer(asyncio.DatagramProtocol):
-    """Answers from a table; names that are not in it do not exist."""
-
-    def __init__(self, records: Records) -> None:
-        self.records = records
-        self.asked: list[tuple[str, str]] = []
-        self.is_mute = False
-        self._transport: asyncio.DatagramTransport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.DatagramTransport", transport)
-
-    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        query = dns.message.from_wire(data)
-        (question,) = query.question
-        name, kind = str(question.name), dns.rdatatype.to_text(question.rdtype)
-        self.asked.append((name, kind))
-        answer = dns.message.make_response(query)
-        answer.flags |= dns.flags.RA
-        texts = self.records.get((name, kind))
-        if texts:
-            answer.answer.append(dns.rrset.from_text(name, 5, "IN", kind, *texts))
-        elif not any(known == name for known, _ in self.records):
-            answer.set_rcode(dns.rcode.NXDOMAIN)
-        if not self.is_mute:
-            self._transport.sendto(answer.to_wire(), addr)
-
-
-@asynccontextmanager
-async def name_server(records: Records) -> AsyncIterator[tuple[NameServer, Address]]:
-    loop = asyncio.get_running_loop()
-    transport, server = await loop.create_datagram_endpoint(
-        lambda: NameServer(records), local_addr=("127.0.0.1", 0))
-    try:
-        yield server, Address(*transport.get_extra_info("sockname"))
-    finally:
-        transport.close()
 
 
 def looking(where: str, at: Address, meet: Callable[[str, int], None] = print) -> Discovery:

@@ -179,12 +179,13 @@ class Node:
             return "", 0
         await self._peers.start()
         for node_id, address in self.settings.controller_quorum_voters:
-            if node_id != self.settings.own_id:
+            if node_id != self.settings.own_id and address is not None:
                 self._peers.know(NodeId(node_id), *address)
         if self.settings.peer_discovery is not None:
             discovery = Discovery(
                 self.settings.peer_discovery, self._peers.meet,
-                interval_seconds=self.settings.peer_discovery_interval_ms / 1000)
+                interval_seconds=self.settings.peer_discovery_interval_ms / 1000,
+                nameserver=self.settings.peer_discovery_nameserver)
             self._tasks.append(spawn(discovery.run(), "discovery"))
         assert self._peers.address is not None
         return self._peers.address

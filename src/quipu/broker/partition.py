@@ -110,7 +110,7 @@ class Partition:
         self._gate = True  # must an append be looked at more closely?
         # Why there are too few nodes for a write with acks=all, and for any other; None: enough.
         self._shortages: tuple[str | None, str | None] = None, None
-        self._waiters: set[Waiter] = set()
+        self._waiters: dict[Waiter, None] = {}  # in the order in which they came
         self._unread_size = 0  # bytes appended that the waiters have not been told of
         self._told_ms = 0  # when the disk's refusal was last logged
 
@@ -408,11 +408,11 @@ class Partition:
 
     def wait(self, waiter: Waiter) -> None:
         """Tell `waiter` of every advance, until `leave` (P3)."""
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
 
     def leave(self, waiter: Waiter) -> None:
         """Forget `waiter`."""
-        self._waiters.discard(waiter)
+        self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
         """Let everyone who waits look again: the partition failed, moved or was deleted."""

@@ -73,7 +73,7 @@ class Partitions:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._ids: set[bytes] = set()
-        self.waiting: set[Waiter] = set()  # fetches, so that a stop can end their waits
+        self.waiting: dict[Waiter, None] = {}  # fetches, so that a stop can end their waits
         self._ready: list[Waiter] = []  # of them, whose wait ends with this turn of the loop
 
     def __len__(self) -> int:

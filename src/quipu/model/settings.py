@@ -87,6 +87,8 @@ class BrokerSettings:
     peer_discovery: str | None = optional_text(
         "Where other nodes are looked for besides controller.quorum.voters: srv:NAME or "
         "a:NAME:PORT in DNS, or static:HOST:PORT,HOST:PORT.")
+    peer_discovery_nameserver: Address | None = optional_address(
+        "Name server that peer.discovery asks, by its number; if not set, those of the system.")
     peer_discovery_interval_ms: int = int64(5000, "How often peer.discovery is asked.", low=100)
     peer_request_timeout_ms: int = int32(
         10_000, "How long one node waits for another's answer.", low=1)
@@ -100,7 +102,8 @@ class BrokerSettings:
     controller_quorum_voters: tuple[Voter, ...] = voters(
         "Nodes that keep the cluster's metadata and elect the controller among them, the same "
         "list on every node; empty: this node alone. It counts when the cluster is first "
-        "started; later the list that the nodes have agreed on does.")
+        "started; later the list that the nodes have agreed on does. Voters whose addresses are "
+        "left out are found by peer.discovery.")
     controller_quorum_election_timeout_ms: int = int32(
         1000, "A voter that hears of no controller for this long asks to become it.", low=10)
     controller_quorum_heartbeat_interval_ms: int = int32(

@@ -107,6 +107,12 @@ def _check_peers(settings: BrokerSettings) -> None:
         raise SettingError(
             "controller.quorum.voters names other nodes, so they must be able to reach this one: "
             "set peer.listener to a HOST:PORT")
+    nowhere = [voter for voter in settings.controller_quorum_voters
+               if voter.address is None and voter.node_id != settings.own_id]
+    if nowhere and settings.peer_discovery is None:
+        raise SettingError(
+            f"controller.quorum.voters has voters without an address ({nowhere[0]}), so they have "
+            "to be found: set peer.discovery, or write ID@HOST:PORT")
     told = advertised or listener
     if told is not None and told.host in _EVERY_HOST:
         raise SettingError(

@@ -48,13 +48,16 @@ class Address(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """A node that elects the controller: its number, and where other nodes reach it."""
+    """A node that elects the controller: its number, and where other nodes reach it.
+
+    Without an address it has to be found (peer.discovery).
+    """
 
     node_id: int
-    address: Address
+    address: Address | None = None
 
     def __str__(self) -> str:
-        return f"{self.node_id}@{self.address}"
+        return str(self.node_id) if self.address is None else f"{self.node_id}@{self.address}"
 
 
 Value = int | float | bool | str | tuple[str, ...] | tuple[Voter, ...] | Address | None
@@ -289,13 +292,13 @@ def _parse_address(value: str) -> Address:
 
 
 def _parse_voters(value: str) -> tuple[Voter, ...]:
-    """`1@host:port,2@host:port`, as Kafka writes it; nothing means this node alone."""
+    """`1@host:port,2@host:port`, as Kafka writes it, or `1,2`; nothing means this node alone."""
     found = []
     for item in value.split(",") if value else []:
         number, at, where = item.strip().partition("@")
-        if not at or not number.isascii() or not number.isdigit() or int(number[:10]) > INT_MAX:
+        if not number.isascii() or not number.isdigit() or int(number[:10]) > INT_MAX:
             raise ValueError
-        found.append(Voter(int(number[:10]), _parse_address(where)))
+        found.append(Voter(int(number[:10]), _parse_address(where) if at else None))
     if len({voter.node_id for voter in found}) < len(found) or len(found) > VOTERS_MAX:
         raise ValueError
     return tuple(found)
@@ -317,7 +320,7 @@ ADDRESS: Final = Kind(
     "one HOST:PORT (or PLAINTEXT://HOST:PORT) with a port from 0 to 65535")
 VOTERS: Final = Kind(
     SettingType.LIST, _parse_voters,
-    f"a comma list of ID@HOST:PORT, each id once, {VOTERS_MAX} at most")
+    f"a comma list of ID@HOST:PORT, or of IDs alone, each id once, {VOTERS_MAX} at most")
 MEMBER_NAME: Final = Kind(
     SettingType.STRING, _parse_member_name,
     "CHAIN-N: lower-case letters, digits and dashes, then a dash and a number, such as a-0")

@@ -53,7 +53,7 @@ class OnePartition:
 
     def __init__(self, node: ANode) -> None:
         self._node = node
-        self.waiting: set[Waiter] = set()
+        self.waiting: dict[Waiter, None] = {}
 
     def find(self, topic: str, partition: int) -> Partition | None:
         return self._node.partition if (topic, partition) == ("t", 0) else None

@@ -95,7 +95,7 @@ class _Answer:
             if partition is not None:
                 self._waits_for.append(partition)
                 partition.wait(self)
-        broker.partitions.waiting.add(self)
+        broker.partitions.waiting[self] = None
         broker.stats.fetch_waiters += 1
         self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
             min(self._call.max_wait, WAIT_MS_MAX) / 1000, self.finish)
@@ -116,7 +116,7 @@ class _Answer:
         for partition in self._waits_for:
             partition.leave(self)
         broker = self._broker
-        broker.partitions.waiting.discard(self)
+        broker.partitions.waiting.pop(self, None)
         broker.stats.fetch_waiters -= 1
         self.send(read(broker, self._session, self._head[1]))
 
