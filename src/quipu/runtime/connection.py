@@ -192,33 +192,39 @@ class Connection:
             self._start_reading()  # without room, `_retry_room` goes on
 
     def _on_readable(self) -> None:
+        if self._read():
+            self._read()  # the end of a frame was read, and most likely more came with it
+
+    def _read(self) -> bool:
+        """Read once and hand over what is whole; true if that was the end of one frame alone."""
         if self._paused:
             self._stop_reading()
-            return
+            return False
         server = self._server
         view = self._view
         if view is None and self._partial is not None:
             self._go_on()  # bytes held back by a pause come before those that wait in the socket
-            return
+            return False
         try:
             if view is None:
                 size = self._socket.recv_into(server.buffer)
             else:
                 size = self._socket.recv_into(view)
         except (BlockingIOError, InterruptedError):
-            return
+            return False
         except OSError:
             self._close()
-            return
+            return False
         if size == 0:
             self._close()
-            return
+            return False
         server.stats.received_size += size
         self._last_active = server.loop.time()
         if view is None:
             self._consume(server.view, size)
-        else:
-            self._continue_partial(size)
+            return False
+        self._continue_partial(size)
+        return self._partial is None and not self._closed
 
     def _consume(self, view: memoryview, filled: int) -> None:
         """Hand over every whole frame in view[:filled]; keep the rest."""
