@@ -12,7 +12,6 @@ import pytest
 
 from quipu.broker.commits import Commits
 from quipu.broker.partition import Partition
-from quipu.broker.quorum.driver import Quorum
 from quipu.broker.quorum.wal import Wal
 from quipu.chain.effects import Effect, ReportInSync
 from quipu.chain.flow import Flow
@@ -24,11 +23,10 @@ from quipu.controller.decision import Numbers
 from quipu.controller.members import Chain, ChainMember
 from quipu.model.chains import MemberState
 from quipu.model.errors import QuipuError
-from quipu.model.ids import NO_NODE, NodeId, Offset
-from quipu.raft import candidate, core
-from quipu.raft.core import Raft, Ready
+from quipu.model.ids import NodeId, Offset
 from quipu.raft.log import RaftLog
-from quipu.raft.messages import HardState, Vote
+from quipu.raft.membership import Configuration
+from quipu.raft.messages import Entry, HardState
 from quipu.storage.flush import Flusher
 from quipu.storage.producers import ProducerStates
 from quipu.storage.segment import Segment
@@ -43,7 +41,7 @@ class Mutation(NamedTuple):
     world: str
     patch: Callable[[pytest.MonkeyPatch], None]
     seed: int = 0  # that finds it, the last time that somebody looked
-    seeds_max: int = 150
+    seeds_max: int = 40
 
     def seeds(self) -> Iterator[int]:
         """That one first, then the others."""
@@ -91,16 +89,10 @@ def no_fencing(patch: pytest.MonkeyPatch) -> None:
 # -- raft
 
 
-def votes_twice(patch: pytest.MonkeyPatch) -> None:
-    """R1: a voter forgets to whom it gave its vote of this term."""
-    consider = candidate.consider
-
-    def mutant(raft: Raft, sender: NodeId, vote: Vote) -> None:
-        if raft.vote != raft.node_id:
-            raft.vote = NO_NODE
-        consider(raft, sender, vote)
-
-    patch.setattr(core, "consider", mutant)
+def half_is_most(patch: pytest.MonkeyPatch) -> None:
+    """Half of the voters are taken for a majority."""
+    patch.setattr(Configuration, "majority", property(
+        lambda self: max(1, len(self.voters) // 2)))
 
 
 def stale_candidate_wins(patch: pytest.MonkeyPatch) -> None:
@@ -111,26 +103,24 @@ def stale_candidate_wins(patch: pytest.MonkeyPatch) -> None:
 # -- the quorum's driver and its log
 
 
-def promises_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Q1: votes and acknowledgements leave before what they promise is durable."""
-    write = Quorum._write
-
-    def mutant(self: Quorum, ready: Ready) -> None:
-        self._send(ready.after)
-        write(self, ready._replace(after=[]))
-
-    patch.setattr(Quorum, "_write", mutant)
-
-
-def votes_unwritten(patch: pytest.MonkeyPatch) -> None:
-    """A restart forgets the vote of the term."""
+def without(patch: pytest.MonkeyPatch, kind: type) -> None:
+    """What is of `kind` never gets to the disk."""
     add = Wal.add
 
     def mutant(self: Wal, items: Sequence[Any]) -> None:
-        add(self, [item._replace(vote=NO_NODE) if isinstance(item, HardState) else item
-                   for item in items])
+        add(self, [item for item in items if not isinstance(item, kind)])
 
     patch.setattr(Wal, "add", mutant)
+
+
+def terms_unwritten(patch: pytest.MonkeyPatch) -> None:
+    """R1: a restart forgets the term, and the vote that was given in it."""
+    without(patch, HardState)
+
+
+def entries_unwritten(patch: pytest.MonkeyPatch) -> None:
+    """Q1: what was said to be durable is lost by a restart."""
+    without(patch, Entry)
 
 
 # -- storage
@@ -225,10 +215,10 @@ MUTATIONS = [
     Mutation("a node acknowledges alone", "chain", "chain", acks_alone),
     Mutation("a syncing member is reported early", "chain", "chain", reports_early),
     Mutation("epochs do not fence", "chain", "chain", no_fencing),
-    Mutation("a voter votes twice", "raft", "raft", votes_twice),
+    Mutation("half is taken for a majority", "raft", "raft", half_is_most),
     Mutation("a candidate with a stale log wins", "raft", "raft", stale_candidate_wins),
-    Mutation("promises leave before they are durable", "quorum", "raft", promises_at_once),
-    Mutation("votes are not written", "quorum", "raft", votes_unwritten),
+    Mutation("entries are not written", "quorum", "raft", entries_unwritten),
+    Mutation("terms and votes are not written", "quorum", "raft", terms_unwritten),
     Mutation("a flush syncs nothing", "storage", "node", syncs_nothing),
     Mutation("a flush covers too much", "storage", "node", flushed_too_far),
     Mutation("a producer's copies are stored", "storage", "node", copies_unnoticed),

@@ -17,7 +17,6 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from quipu.model.errors import Code
-from quipu.wire.messages.k80_add_raft_voter import AddRaftVoterRequest
 from tests.fixtures.make_single_node import (
     ALTERED,
     BATCHES,
@@ -167,10 +166,17 @@ def await_serving(node: RunningNode, count: int) -> None:
         assert time.monotonic() < deadline, states
 
 
-def add_voter(node: RunningNode, voter: int) -> None:
-    with RawConnection(node.host, node.port, timeout=WAIT_SECONDS_MAX) as raw:
-        told: Any = raw.ask(AddRaftVoterRequest(voter_id=voter, timeout=20_000), 0)
-    assert told.error_code == Code.NONE, told.error_message
+def quorum(node: RunningNode, *words: str) -> str:
+    """`quipu quorum`; gives what it prints."""
+    done = run_quipu("quorum", *words, "--bootstrap", node.bootstrap)
+    assert done.code == 0, done.err
+    return done.out
+
+
+def roles(node: RunningNode) -> dict[int, str]:
+    """Who votes; the leader is one of the voters."""
+    listed = map(json.loads, quorum(node, "list", "--json").splitlines())
+    return {each["id"]: each["role"].replace("leader", "voter") for each in listed}
 
 
 @pytest.mark.timeout(180)
@@ -193,8 +199,9 @@ def test_a_node_of_the_previous_version_becomes_one_of_three(tmp_path: Path, how
         for each in words:
             done = run_quipu("chain", *each, "--wait", "30", "--bootstrap", nodes[0].bootstrap)
             assert done.code == 0, done.err + "".join(node.log_text()[-3000:] for node in nodes)
-        add_voter(nodes[0], 2)
-        add_voter(nodes[1], 3)
+        quorum(nodes[0], "add", "2")
+        quorum(nodes[1], "add", "3")
+        assert roles(nodes[2]) == dict.fromkeys((1, 2, 3), "voter")
         assert_all_there(nodes[2].bootstrap, expected)
         nodes[0].kill()
         assert_all_there(f"{nodes[1].bootstrap},{nodes[2].bootstrap}", expected)
@@ -210,6 +217,8 @@ def test_a_node_of_the_previous_version_becomes_one_of_three(tmp_path: Path, how
         await_serving(nodes[2], 3)
         read_all(nodes[2].bootstrap, PARTITIONS * RECORDS + PER_BATCH)
         assert_goes_on(nodes[1], expected, partition=1)
+        quorum(nodes[2], "remove", "1")
+        assert roles(nodes[0]) == {1: "observer", 2: "voter", 3: "voter"}
     finally:
         for node in nodes:
             node.kill()

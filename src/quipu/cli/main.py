@@ -17,6 +17,7 @@ COMMANDS: Final = {  # in the order of the help text; each module has an `app`
     "start": "quipu.cli.start_command",
     "dev": "quipu.cli.dev",
     "chain": "quipu.cli.chain",
+    "quorum": "quipu.cli.quorum",
     "topic": "quipu.cli.topic",
     "group": "quipu.cli.group",
     "produce": "quipu.cli.produce",

@@ -150,6 +150,10 @@ class SimDisk:
         inode.data[position] ^= mask
         inode.durable = bytes(inode.data)
 
+    def files(self) -> Sequence[str]:
+        """Every file that has anything in it."""
+        return sorted(path for path, inode in self._names.items() if inode and inode.data)
+
     def set_data(self, path: str, data: bytes) -> None:
         """Replace what is stored in a file, which may be new."""
         inode = self._names.get(path) or _Inode()

@@ -86,7 +86,7 @@ class StoredLogs:
         self._heads: dict[tuple[str, int], tuple[str, int]] = {}
 
     def look(self, machine: Machine | None) -> None:
-        if machine is None or machine.is_dead:
+        if machine is None or machine.is_dead or machine.is_corrupt:
             return
         for view in self._views(machine):
             key = (machine.name, view.name)

@@ -9,8 +9,8 @@ strikes then.  And half of the faults that hit one machine hit the one that the 
 most just now: whoever leads.
 
 A mishap is a loss that is promised to be borne by one machine at a time: of what was acknowledged
-and not flushed, or of a whole disk.  It happens only while the world is whole, and until it is
-whole again no other machine is touched.
+and not flushed, of a whole disk, or of a bit of it, until somebody replaces the disk.  It happens
+only while the world is whole, and until it is whole again no other machine is touched.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class Nemesis:
             await asyncio.sleep(dice.between(malice.pause_min, malice.pause_max))
             if not self._stopped:
                 self.count += 1
-                if self._is_guarded and not self._hit and self._is_whole():
+                if self._is_guarded and not self._hit and self._is_sound() and self._is_whole():
                     self._is_guarded = False
                 dice.choose(self._faults)()
 
@@ -106,6 +106,8 @@ class Nemesis:
         world.net.set_weather(CALM)
         for machine in world.machines.values():
             machine.worker.slowness = 1.0
+            if machine.is_corrupt:
+                machine.lose_disk()
             if machine.disk.capacity is not None:
                 machine.disk.capacity = None
                 if not machine.is_dead:
@@ -223,10 +225,22 @@ class Nemesis:
         self._world.trap = None
         machine = self._dice.choose(list(self._world.machines.values()))
         if self._malice.lost_disks and (not self._malice.mishaps or self._dice.flip(0.5)):
-            machine.lose_disk()
+            if self._dice.flip(0.5):
+                machine.lose_disk()
+            else:
+                machine.kill()
+                machine.corrupt()
+                self._later(self._dice.between(0.5, 4.0), lambda: self._replace_disk(machine))
         else:
             machine.lose_power()
         self._down(machine, self._while())
+
+    def _is_sound(self) -> bool:
+        return not any(machine.is_corrupt for machine in self._world.machines.values())
+
+    def _replace_disk(self, machine: Machine) -> None:
+        machine.lose_disk()
+        self._revive(machine)
 
     # -- links
 

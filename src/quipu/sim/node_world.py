@@ -298,6 +298,7 @@ def plan_of(world: World) -> Plan:
             down_max=dice.choose([1, 1, 2, 4]), haste=dice.choose([1.0, 2.0, 5.0]),
             power_losses=is_durable, pauses=dice.flip(0.7),
             cuts=dice.flip(0.7), storms=dice.flip(0.7), slow_disks=dice.flip(0.5),
+            full_disks=dice.flip(0.25),
             outages=dice.flip(0.4), mishaps=not is_durable and min(chains) > 1 and dice.flip(0.7),
             lost_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4)),
         settings=tuple(settings))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from quipu.model.errors import Code
+from quipu.model.errors import Code, QuipuError
 from quipu.sim.client import Client, Place
 from quipu.sim.frames import Disconnected
 from quipu.sim.history import History, TopicPartition
@@ -45,6 +45,10 @@ RETRIED: Final = NOT_TAKEN | {
     Code.BROKER_NOT_AVAILABLE, Code.NOT_CONTROLLER, Code.NETWORK_EXCEPTION,
     Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS,
 }
+
+
+class CorruptBatch(QuipuError):
+    """What every client checks: the bytes are not those that a producer sent."""
 
 
 @dataclass(slots=True, eq=False)
@@ -184,6 +188,10 @@ class Consumer:
                 code = await self._poll()
             except Disconnected:
                 code = Code.NETWORK_EXCEPTION
+            except CorruptBatch:
+                if not any(each.is_corrupt for each in self.client.world.machines.values()):
+                    raise
+                code = Code.CORRUPT_MESSAGE
             if code != Code.NONE:
                 self._tell(f"{Code(code).name} at {self.position}")
                 self.read_from = None
@@ -244,7 +252,7 @@ def records_of(data: memoryview) -> Iterator[Record]:
         batch = data[position : position + header_size]
         header = parse_header(batch)
         if body_crc(batch) != header.crc:
-            raise Violation(f"a batch at offset {header.base_offset} was served with a wrong CRC")
+            raise CorruptBatch(f"a batch at offset {header.base_offset} has a wrong CRC")
         yield from decode_records(batch, size_max=RECORD_SIZE_MAX)
         position += header_size
 

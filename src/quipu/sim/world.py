@@ -81,6 +81,7 @@ class Machine:
         self.boots = 0
         self.is_up = False  # its program has started
         self.is_stopping = False
+        self.is_corrupt = False  # what is on its disk is not what was written
         self.process: Process | None = None
         self.program: Program | None = None
         self.start_error: QuipuError | None = None  # why it did not start, if the disk refused
@@ -153,6 +154,16 @@ class Machine:
         self._end("lost disk")
         self.disk = SimDisk()
         self.disk.worker = self.worker
+        self.is_corrupt = False
+
+    def corrupt(self) -> None:
+        """While it is off: a bit of what is stored flips."""
+        assert self.is_dead, self.name
+        path = self.dice.choose(self.disk.files())
+        position = self.dice.below(self.disk.size(path))
+        self.tell("flip", f"{path} at {position}")
+        self.disk.flip(path, position, 1 << self.dice.below(8))
+        self.is_corrupt = True
 
     def _end(self, how: str) -> None:
         assert self.process is not None
@@ -278,6 +289,9 @@ class World:
         self.trace.add(self.loop.now, owner.name, record.levelname.lower(), text)
         error = record.exc_info[1] if record.exc_info else None
         told = f"{text} {error!r}"
+        machine = self.machines.get(owner.name)
+        if machine is not None and machine.is_corrupt:
+            return  # it may say what it likes, and must not serve what it has
         if record.levelno >= logging.ERROR and not any(
                 each in told for each in self.allowed_errors):
             self._failure = self._failure or Violation(f"{owner.name} logged: {text}: {error!r}")

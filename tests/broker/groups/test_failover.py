@@ -280,6 +280,25 @@ async def test_groups_that_are_being_read_are_not_served_yet() -> None:
 
 
 @looped
+async def test_who_joins_while_groups_are_read_waits_for_a_moment() -> None:
+    """K3: a group's first member comes when its partition has just been made: that is no error."""
+    broker = await a_group_broker()
+    client = Client(broker)
+    await client.enter()
+    late = LateLog()
+    assert isinstance(broker.log, GroupMemoryLog)
+    late.commands = broker.log.commands
+    broker.groups = again = Groups(cast("Broker", broker), lambda _: late)
+    again.leading_began(cast("LedPartition", SimpleNamespace(
+        topic_partition=PARTITION, is_current=True)))
+    joining = await begun(client.join())
+    assert not joining.done()
+    late.gate.set()
+    assert await joining == Code.NONE
+    await again.stop()
+
+
+@looped
 async def test_a_shard_can_be_lost_while_it_is_read() -> None:
     """K3: nothing of it is served, and nothing goes on in the background."""
     broker = await a_group_broker()

@@ -126,7 +126,9 @@ const commands = {
           found.push(describe(partition, message))
           if (found.length >= count) resolve()
         }
-        consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error))
+        consumer.on(consumer.events.CRASH, ({ payload }) => {
+          if (!payload.restart) reject(payload.error) // else it was told to try again, and does
+        })
         consumer.run({ eachMessage }).catch(reject)
       })
       return found.slice(0, count)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # it holds the groups too
 
 _log = logging.getLogger(__name__)
 
-LOAD_SECONDS_MAX: Final = 1.0  # that someone who looks for a coordinator is kept waiting
+LOAD_SECONDS_MAX: Final = 1.0  # that someone who looks for a coordinator, or joins, is kept waiting
 # Nothing of the group log is deleted by age or size: snapshots keep it bounded.  It is written for
 # as long as anybody serves: who reads what is left of a chain needs a group for that.
 LOG_SETTINGS: Final = (("cleanup.policy", "compact"), ("min.insync.replicas", "1"))
@@ -179,6 +179,13 @@ class Groups:
             return None, led.shard.unavailable
         return led.shard, Code.NONE
 
+    async def _loaded(self, group_id: str) -> None:
+        """Wait for the shard of a group, for a moment."""
+        topic = self._broker.cluster.state.topics[CONSUMER_OFFSETS]
+        led = self._led.get(shard_number(group_id, len(topic.partitions)))
+        if led is not None:
+            await led.shard.loaded(LOAD_SECONDS_MAX)
+
     @property
     def unavailable(self) -> Code:
         """Why this node cannot tell of all groups that are its own; NONE if it can."""
@@ -206,8 +213,14 @@ class Groups:
         return Ticket(next(self._tickets))
 
     async def join(self, group_id: str, join: Join) -> Joined:
-        """Be part of the next generation; returns when it begins."""
+        """Be part of the next generation; returns when it begins.
+
+        Who joins waits anyway: while groups are loading, for that as well.
+        """
         shard, code = self.shard_of(group_id)
+        if code is Code.COORDINATOR_LOAD_IN_PROGRESS:
+            await self._loaded(group_id)
+            shard, code = self.shard_of(group_id)
         if shard is None:
             return Joined(code, join.member_id)
         return await shard.join(group_id, join)
