@@ -337,7 +337,7 @@ def test_topics_of_an_older_program_join_the_chain_of_their_node() -> None:
 
 
 def test_a_topic_of_two_older_nodes_joins_their_chains_one_by_one() -> None:
-    """T7, S5: also a snapshot in between says the same."""
+    """T7: also a snapshot in between says the same."""
     state = old_state()
     state.apply(BrokerRegistered(node_id=2, host="h", port=9093))
     state.apply(TopicCreated(name="u", topic_id=UUID(int=3), partitions=[

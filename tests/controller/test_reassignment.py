@@ -181,7 +181,7 @@ def test_a_partition_served_by_both_chains_follows_both() -> None:
 
 
 def test_a_partition_being_copied_does_not_mind_what_serves_at_its_target() -> None:
-    """H3: its epoch stays, its version grows."""
+    """K6: its epoch stays, its version grows."""
     state = a_state()
     move(state, 0, to=B)
     before = state.replica_set("t", 0)
@@ -195,7 +195,7 @@ def test_a_partition_being_copied_does_not_mind_what_serves_at_its_target() -> N
 
 
 def test_a_partition_without_a_head_has_no_leader_on_its_way() -> None:
-    """D2: the chain that it leaves leads it until it has left."""
+    """K6: the chain that it leaves leads it until it has left."""
     state = a_state()
     move(state, 0, to=B)
     stop(state, 2)

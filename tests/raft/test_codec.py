@@ -72,7 +72,7 @@ def test_what_is_sent_arrives(message: object) -> None:
 def test_bytes_that_are_cut_or_changed_are_refused_or_are_a_message(
     message: object, data: st.DataObject
 ) -> None:
-    """B4: whatever comes, it is a message or it is refused, with one kind of error."""
+    """K8: whatever comes, it is a message or it is refused, with one kind of error."""
     body = bytearray(encode(message))  # type: ignore[arg-type]  # any of them
     body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     for size in {len(body), data.draw(st.integers(0, len(body)))}:
@@ -110,7 +110,7 @@ CASES = [
 
 @pytest.mark.parametrize("body", [case[1] for case in CASES], ids=[case[0] for case in CASES])
 def test_what_cannot_be_is_refused(body: bytes) -> None:
-    """B4: T6: entries of one known type each, in order."""
+    """K8, T6: entries of one known type each, in order."""
     with pytest.raises(MalformedBytes):
         decode(memoryview(body))
 

@@ -87,7 +87,7 @@ def test_the_worlds_are_not_idle() -> None:
 
 
 def test_the_same_seed_gives_the_same_world() -> None:
-    """B6: one seed, one history."""
+    """V22: one seed, one history."""
     histories = []
     for _ in range(2):
         world = World(7, 5, observers=1)

@@ -55,6 +55,6 @@ def test_a_configuration_is_read_as_it_was_written(voters: AbstractSet[int]) -> 
     b"", b"\x01", b"\x02\x00\x01\x00\x00\x00\x01", b"\x01\x00\x00", b"\x01\x00\x02\x00\x00\x00\x01",
     b"\x01\x00\x02\x00\x00\x00\x02\x00\x00\x00\x01", b"\x01\xff\xff" + bytes(4 * 0xFFFF)])
 def test_a_configuration_that_cannot_be_is_refused(data: bytes) -> None:
-    """B4: foreign bytes."""
+    """K8: foreign bytes."""
     with pytest.raises(MalformedBytes):
         Configuration.decode(data)

@@ -273,7 +273,7 @@ def test_a_client_notices_that_a_server_is_gone() -> None:
 
 
 def test_frames_wait_while_a_handler_pauses() -> None:
-    """Q3: a node reads no more requests than it wants to."""
+    """K8: a node reads no more requests than it wants to."""
     town = Town()
     handlers: list[Any] = []
 

@@ -394,7 +394,7 @@ async def test_a_disk_that_cannot_sync_silences_its_node_alone() -> None:
 
 @looped
 async def test_bytes_that_are_no_message_are_dropped() -> None:
-    """B4: another node's bytes are foreign bytes."""
+    """K8: another node's bytes are foreign bytes."""
     nodes = await started()
     for body in (b"", b"\xff", b"\x02" + b"\xff" * 60, b"\x00" * 7):
         nodes[1].switch.nets[nodes[1].node_id].receive(NodeId(1), 1, body)
