@@ -43,6 +43,7 @@ class PartitionView(NamedTuple):
     serving: tuple[str, ...]  # machines, in the order of the chain
 
 
+# Those that may have changed since they were last asked for.
 Views = Callable[[Machine], Iterable[PartitionView]]
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from quipu.broker.node import Node
+from quipu.broker.partition import Partition
 from quipu.model.chains import MemberState
 from quipu.model.errors import Code
 from quipu.model.settings import BrokerSettings
@@ -95,7 +96,9 @@ class NodeWorld:
             self.world.machine(name, partial(RealNode, settings=self._settings(index, name)))
         self.places = [Place(name, CLIENT_PORT) for name in self.plan.names]
         self.nemesis = Nemesis(self.world, self.plan.malice, self._leader, self._is_whole)
-        self.logs = StoredLogs(self._views)
+        self._names = self.plan.names
+        self._marks: dict[str, dict[Partition, object]] = {name: {} for name in self._names}
+        self.logs = StoredLogs(self._changed)
         self.world.checkers.append(self.logs)
         self.load.history.on_acked = self.logs.acknowledged
 
@@ -201,29 +204,34 @@ class NodeWorld:
 
     # -- what nodes have
 
-    def _views(self, machine: Machine) -> Iterable[PartitionView]:
-        """The partitions of a node, as soon as it has any."""
-        names = self.plan.names
-        if machine.program is None or not hasattr(node_of(machine), "broker"):
-            return
-        for part in node_of(machine).broker.partitions.all():
-            if part.failed is None and part.log.is_open:
-                log, replicas = part.log, part.replica_set
-                kept = log.flushed_end if log.config.is_durable else log.log_end
-                committed = kept if part.is_alone else part.commits.committed_log
-                serving = () if replicas is None else replicas.serving
-                yield PartitionView(
-                    name=str(part.topic_partition), log=log, kept_end=kept, committed=committed,
-                    high_watermark=part.high_watermark,
-                    epoch=part.leader_epoch, is_serving=part.is_serving,
-                    is_leading=part.is_leading and not part.is_fresh,
-                    serving=tuple(names[node_id - 1] for node_id in serving))
+    def _changed(self, machine: Machine) -> Iterable[PartitionView]:
+        """The partitions of which anything is not as it was when this was last asked."""
+        marks = self._marks[machine.name]
+        for part in partitions_of(machine):
+            log = part.log
+            mark = (log.log_end, log.flushed_end, part.commits.committed_log, part.leader_epoch,
+                    part.is_serving, part.is_leading, part.is_alone, part.is_fresh)
+            if marks.get(part) != mark:
+                marks[part] = mark
+                if part.failed is None and log.is_open:
+                    yield self._view(part)
+
+    def _view(self, part: Partition) -> PartitionView:
+        log, replicas = part.log, part.replica_set
+        kept = log.flushed_end if log.is_durable else log.log_end
+        serving = () if replicas is None else replicas.serving
+        return PartitionView(
+            name=str(part.topic_partition), log=log, kept_end=kept,
+            committed=kept if part.is_alone else part.commits.committed_log,
+            high_watermark=part.high_watermark, epoch=part.leader_epoch,
+            is_serving=part.is_serving, is_leading=part.is_leading and not part.is_fresh,
+            serving=tuple(self._names[node_id - 1] for node_id in serving))
 
     def _leader(self) -> Machine | None:
         """A node that leads something just now."""
         for machine in self.world.machines.values():
             if machine.is_up and machine.is_running and any(
-                    view.is_leading for view in self._views(machine)):
+                    part.is_leading for part in partitions_of(machine)):
                 return machine
         return None
 
@@ -258,10 +266,10 @@ class NodeWorld:
             for chain in node_of(machine).broker.cluster.state.chains.values():
                 if any(member.state is not MemberState.SERVING for member in chain.members):
                     return f"{machine.name} sees {chain}"
-            for part in node_of(machine).broker.partitions.all():
+            for part in partitions_of(machine):
                 if part.failed is not None:
                     return f"{machine.name} {part.topic_partition}: {part.failed}"
-            for view in self._views(machine):
+                view = self._view(part)
                 ends.setdefault(view.name, {})[machine.name] = (
                     int(view.log.log_end), view.committed)
         for name, marks in ends.items():
@@ -278,6 +286,13 @@ def node_of(machine: Machine) -> Node:
     program = machine.program
     assert isinstance(program, RealNode)
     return program.node
+
+
+def partitions_of(machine: Machine) -> Iterable[Partition]:
+    """Those of the process that runs now, as soon as it has any."""
+    if machine.program is None or not hasattr(node_of(machine), "broker"):
+        return ()
+    return node_of(machine).broker.partitions.all()
 
 
 def plan_of(world: World) -> Plan:
