@@ -115,6 +115,7 @@ class Raft:
         self.log = RaftLog(stored.image_index, stored.image_term,
                            stored.configuration or self.first_voters, stored.entries)
         self.chance = chance
+        self.met: set[NodeId] = set()  # that could be reached at some time
         self.led_ms = now_ms  # when this node last followed or led, or may have (E4)
         self._predecessor: NodeId | None = None  # the last leader that is known
         self._hard_state = HardState(self.term, self.vote, stored.hard_state.is_blank)
@@ -243,6 +244,7 @@ class Raft:
 
     def peer_up(self, node_id: NodeId) -> None:
         """Messages to `node_id` arrive again: those before may be lost."""
+        self.met.add(node_id)
         self.role.peer_up(node_id)
 
     # --- out --------------------------------------------------------------------------------

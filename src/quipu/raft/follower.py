@@ -168,7 +168,9 @@ class Follower:
             raft.send(source, Observe(raft.term))
 
     def _sources(self) -> list[NodeId]:
-        """Who may lead: those who vote now, as far as is known, and those who did first."""
+        """Who may lead: those who vote now, as far as is known, those who did first, and whoever
+        was met: the voters may have changed while this node was away.
+        """
         raft = self._raft
-        known = {*raft.configuration.voters, *raft.first_voters.voters} - {raft.node_id}
-        return sorted(known)
+        known = {*raft.configuration.voters, *raft.first_voters.voters, *raft.met}
+        return sorted(known - {raft.node_id})

@@ -288,7 +288,10 @@ class RaftWorld:
         world.run_until(lambda: len(self.ledger.acked) >= before + 5, CONVERGE_SECONDS_MAX, "led")
         self._goes_on = False
         world.run_for(1.0)
-        world.run_until(self._converged, CONVERGE_SECONDS_MAX, "converged")
+        try:
+            world.run_until(self._converged, CONVERGE_SECONDS_MAX, "converged")
+        except Violation as error:
+            raise Violation(f"{error}: {self._describe()}") from error
 
     def _leader(self) -> Machine | None:
         for machine in self.world.machines.values():
@@ -300,6 +303,13 @@ class RaftWorld:
         machines = self.world.machines.values()
         return all(machine.is_up for machine in machines) and all(
             words_of(machine) == self.ledger.words for machine in machines)
+
+    def _describe(self) -> str:
+        """Where everybody is, for people."""
+        return f"{len(self.ledger.words)} words; " + "; ".join(
+            f"{machine.name} has {len(words_of(machine))}, follows {quorum_of(machine).leader} in "
+            f"{quorum_of(machine).term} of {quorum_of(machine).voters}"
+            for machine in self.world.machines.values() if machine.is_up)
 
     # -- clients
 
