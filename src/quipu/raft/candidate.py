@@ -19,7 +19,7 @@ Invariants
 from typing import TYPE_CHECKING
 
 from quipu.model.ids import NO_NODE, NodeId, Term
-from quipu.raft.messages import Message, Vote, VoteReply
+from quipu.raft.messages import Message, Observe, Vote, VoteReply
 
 if TYPE_CHECKING:
     from quipu.raft.core import Raft
@@ -40,9 +40,13 @@ class Candidate:
         self._deadline_ms = raft.now_ms + election_pause_ms(raft) // 2  # nobody leads: be quick
 
     def start(self) -> None:
-        """Ask every voter."""
-        for voter in self._raft.configuration.voters:
+        """Ask every voter; in a trial, ask the others too whether one of them leads."""
+        raft = self._raft
+        for voter in raft.configuration.voters:
             self._ask(voter)
+        if self.is_trial:  # this node may have been removed, and not have heard so
+            for node_id in sorted(raft.met.difference(raft.configuration.voters)):
+                raft.send(node_id, Observe(raft.term))
         self._count()
 
     def tick(self) -> None:
