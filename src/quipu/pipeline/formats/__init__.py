@@ -1,0 +1,1 @@
+"""Formats: bytes of keys and values to Arrow columns, a column at a time."""

@@ -1,0 +1,1 @@
+"""From statements to planned sources and views: every mistake is found here."""

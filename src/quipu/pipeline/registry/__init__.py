@@ -1,0 +1,1 @@
+"""A schema registry's client, and a small registry of our own."""

@@ -1,0 +1,1 @@
+"""The only room that knows Spark: data sources, sessions, streaming queries, sinks."""

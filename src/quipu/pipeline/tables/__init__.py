@@ -1,0 +1,1 @@
+"""Tables by key: versioned, in buckets of sorted Arrow files, changed a batch at a time."""
