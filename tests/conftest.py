@@ -6,12 +6,16 @@ state machines many more runs than a test has time for.
 """
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 SIM_EXAMPLES = 1_500
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
+
+# A shell's background job ignores Ctrl-C, and so would every program that a test starts from it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "default", derandomize=True, deadline=None, print_blob=True,

@@ -11,6 +11,7 @@ from tests.harness.cluster import RunningCluster
 
 pytestmark = ON_CHAIN
 
+ATTEMPTS = 3
 SERVED_BY_HEAD = "aiokafka"  # it ignores where it is sent unless it is given a rack
 _FETCHED = re.compile(r"^quipu_fetched_bytes_total (\d+)", re.MULTILINE)
 
@@ -32,20 +33,31 @@ def test_consumers_are_served_by_the_tail(
 ) -> None:
     """V3: every byte comes from the last node of the chain; a client that does not go there when
     it is told to gets what is committed from the head.
+
+    A tail whose lease has run out, as happens where a busy machine lets nodes wait for a second,
+    sends its readers back to the head: such a try shows nothing, and there is another.
     """
-    cluster.await_serving("a")
+    for attempt in range(ATTEMPTS):
+        cluster.await_serving("a")
+        served, size = _bytes_served(cluster, f"{topic}-{attempt}", name)
+        head, *_, tail = cluster.states("a")
+        server = head if name == SERVED_BY_HEAD else tail
+        assert served[server] > size
+        if served == {**dict.fromkeys(served, 0), server: served[server]}:
+            return
+    raise AssertionError(f"{server} should have sent everything: {served}")
+
+
+def _bytes_served(cluster: RunningCluster, topic: str, name: str) -> tuple[dict[str, int], int]:
+    """What each node sends while a client reads a new topic, and the size of its values."""
     cluster.create_topic(topic, partitions=PARTITIONS)
     client = MAKE[name](cluster.bootstrap)
     written = messages("by the tail")
     client.produce(topic, written, compression="none", idempotent=False)
-    head, *_, tail = cluster.states("a")
     before = fetched_bytes(cluster)
 
     assert_same(client.consume(topic, len(written)), written)
 
     after = fetched_bytes(cluster)
     size = sum(len(message.value) for message in written)
-    server = head if name == SERVED_BY_HEAD else tail
-    assert after[server] - before[server] > size
-    assert {each: after[each] - before[each] for each in after if each != server} == dict.fromkeys(
-        set(after) - {server}, 0)
+    return {each: after[each] - before[each] for each in after}, size
