@@ -2,6 +2,15 @@
 
 `plan` makes one from a statement; it is plain data, so it travels to executors and into the
 catalog.  Names of columns are final here, clashes are gone, the schema registry was asked.
+
+`key_columns` and `value_columns` are the formats' columns in the formats' order under the names
+that the source shows.  Envelopes that wrap the row look into the value by the format's own names:
+
+    DEBEZIUM, DEBEZIUM UPSERT   `after` and, where the schema has it, `before`: a record with the
+                                fields of `value_columns`, in order; `op`; `source` (`ts_ms`,
+                                `table`): the fields that INCLUDE DEBEZIUM … shows
+    MATERIALIZE                 `updates`, a list of record(data record(…), time bigint, diff
+                                bigint): `data` has the fields of `value_columns`, in order
 """
 
 from collections.abc import Mapping
@@ -91,6 +100,7 @@ class Source:
     key: FormatSpec | None = None
     key_columns: tuple[Column, ...] = ()  # as shown; with RECORD one struct, with HIDDEN none
     key_shape: KeyShape = KeyShape.HIDDEN
+    identity: tuple[str, ...] = ()  # PRIMARY KEY: value columns that tell rows apart, if no `key`
     envelope: EnvelopeKind = EnvelopeKind.NONE
     order_by: ItemKind | None = None  # TIMESTAMP: by event time, the offset breaks ties
     items: tuple[Item, ...] = ()

@@ -26,6 +26,7 @@ class Json:
 
     columns: tuple[Column, ...] = ()
     name: str = "data"
+    payload: bool = False  # of {"schema": …, "payload": …}, as Kafka Connect writes, the payload
 
 
 @dataclass(frozen=True)
