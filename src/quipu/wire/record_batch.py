@@ -266,7 +266,12 @@ def decode_records(batch: memoryview, *, size_max: int) -> Iterator[Record]:
     if header.compression > Compression.ZSTD:
         raise MalformedBytes(f"compression codec {header.compression} is unknown")
     codec = Compression(header.compression)
-    data = memoryview(decompress(codec, batch[HEADER_SIZE:], size_max=size_max))
+    yield from decode_body(
+        memoryview(decompress(codec, batch[HEADER_SIZE:], size_max=size_max)), header)
+
+
+def decode_body(data: memoryview, header: BatchHeader) -> Iterator[Record]:
+    """The records of the batch with this header, from its bytes after decompression (R3)."""
     if not 0 <= header.count * RECORD_SIZE_MIN <= len(data):
         raise MalformedBytes(f"{header.count} records cannot lie in {len(data)} bytes")
     position = 0

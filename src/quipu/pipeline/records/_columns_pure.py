@@ -1,0 +1,106 @@
+"""A chunk of a run of batches as Arrow columns: the plain twin and oracle of `_columns.pyx`.
+
+Batches that lie before the span, or are hidden by their transaction, are passed over unread.  A
+chunk ends before the first batch that is cut short or lies after the span, and before one that is
+corrupt, if there is anything before it; a corrupt batch at the start raises `CorruptRecords`.  So
+whatever is whole in front of damage is read, and the damage is named.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from quipu.model.errors import MalformedBytes
+from quipu.pipeline.records.batches import (
+    NO_TIMESTAMP,
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    Chunk,
+    CorruptRecords,
+    Span,
+    Wanted,
+    body_of,
+    check_crc,
+    whole_batch,
+)
+from quipu.pipeline.records.transactions import Transactions
+from quipu.wire.record_batch import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Record,
+    decode_body,
+)
+
+_Row = tuple[Record, int]  # and its timestamp type
+
+
+def gather(
+    data: memoryview, position: int, span: Span, wanted: Wanted, transactions: Transactions
+) -> Chunk:
+    """The chunk that begins at `position`."""
+    start = position
+    next_offset = span.first
+    size = 0
+    rows: list[_Row] = []
+    while size < span.size_max:
+        try:
+            header = whole_batch(data, position)
+            if header is None:
+                break
+            if header.base_offset >= span.end:
+                next_offset = span.end
+                break
+            batch = data[position : position + header.size]
+            body = seen_body(batch, header, span, transactions)
+            records = list(records_of(body, header)) if body else []
+        except CorruptRecords:
+            if position == start:
+                raise
+            break
+        kind = int(header.timestamp_type)
+        rows += ((record, kind) for record in records if span.first <= record.offset < span.end)
+        size += len(body)
+        next_offset = max(next_offset, header.last_offset + 1)
+        position += header.size
+    return Chunk(position, next_offset, _arrays(rows, wanted))
+
+
+def seen_body(
+    batch: memoryview, header: BatchHeader, span: Span, transactions: Transactions
+) -> memoryview:
+    """The bytes of a batch's records; none if its reader has no business with them."""
+    check_crc(batch, header)
+    is_transactional = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)
+    if (is_transactional and transactions.hide(batch)) or header.last_offset < span.first:
+        return memoryview(b"")
+    return body_of(batch, header)
+
+
+def records_of(body: memoryview, header: BatchHeader) -> Iterator[Record]:
+    """All records of a batch, every byte of it checked."""
+    try:
+        yield from decode_body(body, header)
+    except MalformedBytes as error:
+        raise CorruptRecords(header.base_offset, str(error)) from error
+
+
+def _arrays(rows: list[_Row], wanted: Wanted) -> list[pa.Array]:
+    values = (
+        (record.key for record, _ in rows),
+        (record.value for record, _ in rows),
+        (record.offset for record, _ in rows),
+        (_microseconds(record.timestamp) for record, _ in rows),
+        (kind for _, kind in rows),
+        ([{"key": name, "value": value} for name, value in record.headers] for record, _ in rows),
+    )
+    columns = [column for column, is_wanted in zip(values, wanted, strict=True) if is_wanted]
+    return [pa.array(column, field.type)
+            for column, field in zip(columns, wanted.schema, strict=True)]
+
+
+def _microseconds(timestamp: int) -> int | None:
+    """Null where nobody set a time, or one that no calendar has."""
+    if timestamp == NO_TIMESTAMP or not TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
+        return None
+    return timestamp * 1000

@@ -1,0 +1,145 @@
+"""What both readers of record batches agree on: what is asked, what comes back, what is corrupt.
+
+A run of batches is read a chunk at a time.  A chunk ends when it holds `size_max` bytes of
+records, so it never has more than that and one batch; with the limit on a batch, no Arrow array
+comes near the 2 GiB that its offsets can count, whatever the batches say about themselves.
+"""
+
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from quipu.model.errors import Code, Kind, MalformedBytes, QuipuError
+from quipu.pipeline.types import TIMESTAMPTZ
+from quipu.wire.compression import Compression, decompress
+from quipu.wire.record_batch import (
+    BATCH_LENGTH_MIN,
+    HEADER_SIZE,
+    LENGTH_START,
+    MAGIC,
+    RECORD_SIZE_MIN,
+    BatchHeader,
+    body_crc,
+    parse_header,
+)
+
+BATCH_SIZE_MAX: Final = 256 << 20  # of one batch's records, decompressed
+CHUNK_SIZE_MAX: Final = 1 << 30
+CHUNK_SIZE: Final = 64 << 20
+OFFSET_MAX: Final = 1 << 62  # far from where sums overflow in C
+NO_TIMESTAMP: Final = -1
+TIMESTAMP_MIN: Final = -62_135_596_800_000  # milliseconds: 0001-01-01, the first day SQL can show
+TIMESTAMP_MAX: Final = 253_402_300_799_999  # 9999-12-31, the last one
+
+HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string(), nullable=False),
+                                pa.field("value", pa.binary())])
+HEADERS_TYPE: Final = pa.list_(pa.field("item", HEADER_TYPE, nullable=False))
+
+
+class CorruptRecords(QuipuError):
+    """Stored bytes that are no records; `offset` is that of the batch, -1 if it has none."""
+
+    kind = Kind.CORRUPT
+    code = Code.CORRUPT_MESSAGE
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"the batch at offset {offset} is corrupt: {reason}")
+        self.offset = offset
+
+
+class Wanted(NamedTuple):
+    """The columns to make; the others cost nothing."""
+
+    key: bool = True
+    value: bool = True
+    offset: bool = True
+    timestamp: bool = True
+    timestamp_type: bool = False
+    headers: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the batches that are made: the wanted fields, in this order."""
+        return pa.schema([field for field, wanted in zip(_FIELDS, self, strict=True) if wanted])
+
+
+_FIELDS: Final = (
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", TIMESTAMPTZ),
+    pa.field("timestamp_type", pa.int32(), nullable=False),  # 0: the producer's, 1: the broker's
+    pa.field("headers", HEADERS_TYPE, nullable=False),  # empty where there are none
+)
+
+
+class Span(NamedTuple):
+    """The offsets to read, and how much of them at once."""
+
+    first: int
+    end: int  # exclusive
+    size_max: int = CHUNK_SIZE
+
+
+class Chunk(NamedTuple):
+    """Some of a run's records as columns."""
+
+    position: int  # in the run, after the last batch that was read
+    next_offset: int  # after all that was read or passed over
+    arrays: list[pa.Array]  # of the wanted columns
+
+
+def whole_batch(data: memoryview, position: int) -> BatchHeader | None:
+    """The header of the batch at `position`, None if the run ends before the batch does."""
+    if len(data) - position < HEADER_SIZE:
+        return None
+    header = parse_header(data, position)
+    if header.magic != MAGIC:
+        raise CorruptRecords(header.base_offset, f"message format {header.magic}, "
+                             f"where only {MAGIC} is known (Kafka's since 0.11)")
+    if header.batch_length < BATCH_LENGTH_MIN:
+        raise CorruptRecords(header.base_offset, f"a length of {header.batch_length} bytes")
+    if header.size > len(data) - position:
+        return None
+    if not 0 <= header.base_offset <= OFFSET_MAX or header.last_offset_delta < 0:
+        raise CorruptRecords(header.base_offset, "its offsets are out of range: last offset delta "
+                             f"{header.last_offset_delta}")
+    return header
+
+
+def check_crc(batch: memoryview, header: BatchHeader) -> None:
+    """Raise if the bytes of a batch are not those that its producer signed."""
+    if (found := body_crc(batch)) != header.crc:
+        raise CorruptRecords(header.base_offset, f"its checksum is {found:#010x}, "
+                             f"the header says {header.crc:#010x}")
+
+
+def body_of(batch: memoryview, header: BatchHeader) -> memoryview:
+    """The bytes of a batch's records, decompressed, with room for as many as it says it has."""
+    if header.compression > Compression.ZSTD:
+        raise CorruptRecords(header.base_offset,
+                             f"compression codec {header.compression} is unknown")
+    codec = Compression(header.compression)
+    if header.count == 0:  # compaction may leave a batch without records
+        return memoryview(b"")
+    try:
+        body = memoryview(decompress(codec, batch[HEADER_SIZE:], size_max=BATCH_SIZE_MAX))
+    except MalformedBytes as error:
+        raise CorruptRecords(header.base_offset, str(error)) from error
+    if not 0 <= header.count * RECORD_SIZE_MIN <= len(body):
+        raise CorruptRecords(header.base_offset,
+                             f"{header.count} records cannot lie in {len(body)} bytes")
+    return body
+
+
+def texts_of(data: pa.BinaryArray) -> pa.StringArray:
+    """Bytes as text; where they are no UTF-8, with replacement characters, as Java reads them."""
+    try:
+        return data.cast(pa.string())  # shares the buffers, after one look at all of them
+    except pa.ArrowInvalid:
+        return pa.array([None if one is None else one.decode(errors="replace")
+                         for one in data.to_pylist()], pa.string())
+
+
+assert LENGTH_START + BATCH_LENGTH_MIN == HEADER_SIZE
+assert CHUNK_SIZE_MAX + BATCH_SIZE_MAX < 1 << 31
