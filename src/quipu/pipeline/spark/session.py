@@ -7,11 +7,13 @@ A setting that the caller gives wins over ours.  `tuned` makes, from anybody's s
 shares its Spark and has the settings that our streaming queries want.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 import quipu
@@ -71,6 +73,7 @@ def session(
     builder = SparkSession.builder.master(master)
     for name, value in chosen.items():
         builder = builder.config(name, value)
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # says all twice
     spark = builder.getOrCreate()
     if "spark.sql.shuffle.partitions" not in given:
         _set_partitions(spark)

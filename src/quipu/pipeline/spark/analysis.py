@@ -1,0 +1,143 @@
+"""What a SELECT asks of the relations that it names, as Spark's own planner understands it.
+
+    analysis = analyzed(bench, "SELECT a.x FROM a JOIN b USING (id)", {"a": schema, "b": schema})
+    analysis.needed     {"a": {"id", "x"}, "b": {"id"}}     the rest is never fetched nor decoded
+    analysis.is_linear  False: rows of one relation meet rows of another
+
+Relations are shown to Spark as empty ones whose columns are marked in their metadata.  A column is
+needed if anything in the optimized plan looks at it.  A SELECT is linear if it treats every row on
+its own: projections, filters, UNION ALL, generators.  Then what it makes of a change is a change
+of what it makes of the whole, and nothing needs to be kept to follow it.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+_MARK = "quipu.relation"
+_ROW_BY_ROW = {"Project", "Filter", "SubqueryAlias", "View", "Generate", "Union"}
+# Nodes that hand every column on, needed or not, are those that do not name what they use.
+_NAMES_WHAT_IT_USES = {
+    "Project", "Filter", "Join", "Aggregate", "Sort", "GlobalLimit", "LocalLimit", "Window",
+    "Generate", "SubqueryAlias", "View", "Offset",
+}
+_CLOCK = re.compile(r"\b(current_timestamp|current_date|localtimestamp|now)\(", re.IGNORECASE)
+
+
+class Analysis(NamedTuple):
+    """See above."""
+
+    schema: StructType
+    needed: Mapping[str, frozenset[str]]  # every relation that is used, and its columns
+    is_linear: bool
+    is_repeatable: bool  # neither chance nor the clock has a say
+
+
+class Bench:
+    """A session of our own where names stand for DataFrames while one SELECT is planned."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._lock = threading.RLock()  # names are the session's; a plan, once made, has none
+
+    def frame(self, select: str, relations: Mapping[str, DataFrame]) -> DataFrame:
+        """The SELECT over these relations."""
+        with self._lock:
+            try:
+                for name, relation in relations.items():
+                    relation.createOrReplaceTempView(quoted(name))
+                return self.spark.sql(select)
+            finally:
+                for name in relations:
+                    self.spark.catalog.dropTempView(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """A name as Spark reads it whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The types under which Spark shows Arrow's."""
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def blank(bench: Bench, name: str, schema: StructType) -> DataFrame:
+    """An empty relation that `analyzed` recognizes."""
+    marked = StructType([
+        StructField(field.name, field.dataType, field.nullable, {_MARK: name})
+        for field in schema.fields
+    ])
+    return bench.spark.createDataFrame(bench.spark.sparkContext.emptyRDD(), marked)
+
+
+def analyzed(frame: DataFrame) -> Analysis:
+    """What a SELECT over `blank` relations needs."""
+    execution = frame._jdf.queryExecution()  # noqa: SLF001 the only way to Spark's plans
+    plan = execution.analyzed()
+    leaves = [_marks(node) for node in _nodes(plan) if node.children().isEmpty()]
+    needed: dict[str, set[str]] = {name: set() for leaf in leaves for name, _ in leaf.values()}
+    optimized = execution.optimizedPlan()
+    used = _used(optimized)
+    for node in _nodes(optimized):
+        for number, (name, column) in _marks(node).items():
+            if number in used:
+                needed[name].add(column)
+    repeatable = bool(plan.deterministic()) and not _CLOCK.search(plan.toString())
+    linear = _is_row_by_row(plan) or _is_row_by_row(optimized)  # either form says it for both
+    return Analysis(
+        frame.schema, {name: frozenset(columns) for name, columns in needed.items()},
+        is_linear=linear and repeatable, is_repeatable=repeatable,
+    )
+
+
+def _is_row_by_row(plan: Any) -> bool:  # noqa: ANN401 the JVM's objects have no types here
+    return all(
+        _marks(node) if node.children().isEmpty()
+        else str(node.nodeName()) in _ROW_BY_ROW and node.subqueries().isEmpty()
+        for node in _nodes(plan)
+    )
+
+
+def _nodes(plan: Any) -> Iterator[Any]:  # noqa: ANN401
+    yield plan
+    for group in (plan.children(), plan.subqueries()):
+        for index in range(group.size()):
+            yield from _nodes(group.apply(index))
+
+
+def _marks(node: Any) -> dict[int, tuple[str, str]]:  # noqa: ANN401
+    """Of one of our relations, its columns by Spark's number; of anything else, nothing."""
+    if not node.children().isEmpty():
+        return {}
+    found = {}
+    output = node.output()
+    for index in range(output.size()):
+        attribute = output.apply(index)
+        if mark := json.loads(attribute.metadata().json()).get(_MARK):
+            found[int(attribute.exprId().id())] = (str(mark), str(attribute.name()))
+    return found
+
+
+def _used(plan: Any) -> set[int]:  # noqa: ANN401
+    """The numbers of all columns that some node looks at, or that come out at the top."""
+    used = _numbers(plan.outputSet())
+    for node in _nodes(plan):
+        used |= _numbers(node.references())
+        if str(node.nodeName()) not in _NAMES_WHAT_IT_USES:
+            children = node.children()
+            for index in range(children.size()):
+                used |= _numbers(children.apply(index).outputSet())
+    return used
+
+
+def _numbers(attributes: Any) -> set[int]:  # noqa: ANN401
+    listed = attributes.toSeq()
+    return {int(listed.apply(index).exprId().id()) for index in range(listed.size())}
