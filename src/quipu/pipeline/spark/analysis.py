@@ -56,7 +56,7 @@ class Bench:
                 return self.spark.sql(select)
             finally:
                 for name in relations:
-                    self.spark.catalog.dropTempView(quoted(name))
+                    self.spark.catalog.dropTempView(name)
 
 
 def quoted(name: str) -> str:

@@ -1,0 +1,89 @@
+"""What a SELECT needs of its relations, found out by Spark's own planner."""
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from quipu.pipeline.spark.analysis import Analysis, Bench, analyzed, blank, spark_schema
+
+A = pa.schema([("id", pa.int64()), ("x", pa.string()), ("y", pa.string()), ("z", pa.string())])
+B = pa.schema([("id", pa.int64()), ("u", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+
+
+@pytest.fixture(scope="module")
+def bench(spark: SparkSession) -> Bench:
+    return Bench(spark.newSession())
+
+
+def analysis(bench: Bench, select: str) -> Analysis:
+    relations = {"a": A, "b": B}
+    return analyzed(bench.frame(select, {
+        name: blank(bench, name, spark_schema(schema)) for name, schema in relations.items()
+    }))
+
+
+NEEDED = [
+    ("SELECT x FROM a WHERE y = '1'", {"a": "x y"}),
+    ("SELECT * FROM b", {"b": "id u at"}),
+    ("SELECT count(*) FROM a", {"a": ""}),
+    ("SELECT a.x, b.u FROM a JOIN b ON a.id = b.id WHERE b.at > '2020-01-01'",
+     {"a": "id x", "b": "id u at"}),
+    ("SELECT x FROM a UNION ALL SELECT u FROM b", {"a": "x", "b": "u"}),
+    ("SELECT id, u, at FROM b UNION ALL SELECT * FROM b", {"b": "id u at"}),
+    ("SELECT x, (SELECT max(u) FROM b) FROM a WHERE id IN (SELECT id FROM b)",
+     {"a": "id x", "b": "id u"}),
+    ("SELECT p.x FROM a p JOIN a q ON p.id = q.id AND q.z = p.x", {"a": "id x z"}),
+    ("SELECT id FROM a EXCEPT SELECT id FROM b", {"a": "id", "b": "id"}),
+    ("SELECT x FROM a WHERE false", {"a": "x"}),
+]
+
+
+@pytest.mark.parametrize(("select", "needed"), NEEDED, ids=[case[0] for case in NEEDED])
+def test_only_what_is_looked_at_is_needed(
+    bench: Bench, select: str, needed: dict[str, str]
+) -> None:
+    """I4: a column that a SELECT does not look at costs nothing."""
+    found = analysis(bench, select).needed
+    wanted = {name: frozenset(columns.split()) for name, columns in needed.items()}
+    if "false" in select:  # nothing is looked at; more would do no harm
+        assert set(found) == set(wanted)
+        assert found["a"] <= wanted["a"]
+    else:
+        assert found == wanted
+
+
+LINEAR = [
+    ("SELECT upper(x) FROM a WHERE y = '1'", True),
+    ("SELECT x FROM a UNION ALL SELECT u FROM b", True),
+    ("WITH t AS (SELECT * FROM a) SELECT x FROM t", True),
+    ("SELECT explode(split(x, ',')) FROM a", True),
+    ("SELECT x FROM a UNION ALL SELECT 'once'", False),
+    ("SELECT x FROM a UNION SELECT u FROM b", False),
+    ("SELECT DISTINCT x FROM a", False),
+    ("SELECT x FROM a LIMIT 1", False),
+    ("SELECT x FROM a WHERE id IN (SELECT id FROM b)", False),
+    ("SELECT count(*) FROM a", False),
+    ("SELECT x, row_number() OVER (ORDER BY y) FROM a", False),
+    ("SELECT x, rand() FROM a", False),
+    ("SELECT x, now() FROM a", False),
+]
+
+
+@pytest.mark.parametrize(("select", "linear"), LINEAR, ids=[case[0] for case in LINEAR])
+def test_what_treats_every_row_on_its_own_is_linear(
+    bench: Bench, select: str, linear: bool
+) -> None:
+    """I13: such a view is its source's table, read through the SELECT."""
+    found = analysis(bench, select)
+
+    assert found.is_linear is linear
+    assert found.is_repeatable is not any(word in select for word in ("rand", "now"))
+
+
+def test_names_are_known_only_while_one_select_is_planned(bench: Bench) -> None:
+    """I13: a dropped source is gone."""
+    analysis(bench, "SELECT x FROM a")
+
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        bench.frame("SELECT x FROM a", {})
