@@ -1,0 +1,291 @@
+"""Walking over the tokens of one statement, and saying what was expected where it ends.
+
+Every question the grammar asks (`accept`, `expect`, `name`, …) is remembered for the token it was
+asked about.  So an error can suggest any word that would have been right there, and completion
+needs no grammar of its own: it parses what is written so far and looks at what was wanted next.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from quipu.pipeline.sql.errors import SqlError
+from quipu.pipeline.sql.lexer import Kind, Piece, Token
+from quipu.pipeline.sql.secrecy import Secret, is_secret, option_name
+from quipu.pipeline.sql.statements import Name, ObjectKind, Option, Value
+from quipu.pipeline.sql.text import Span, nearest, one_of
+
+# Words that are not taken for names, so that a forgotten name is noticed where it is missing.
+RESERVED = frozenset({
+    "AS", "CREATE", "DROP", "ENVELOPE", "EXISTS", "EXPLAIN", "FORMAT", "FROM", "IF", "INCLUDE",
+    "INTO", "NOT", "PRIMARY", "SELECT", "SHOW", "SUBSCRIBE", "VALUES", "WITH"})
+NAME_LENGTH_MAX = 255
+LIST_LENGTH_MAX = 100_000
+_SYMBOLS = {"(": "left parenthesis", ")": "right parenthesis", "[": "left bracket",
+            "]": "right bracket", ",": "comma", "=": "equals sign", ";": "semicolon"}
+
+
+@dataclass
+class Wanted:
+    """What would have been right at the token where parsing stopped."""
+
+    words: dict[str, None] = field(default_factory=dict)
+    names: set[ObjectKind] = field(default_factory=set)
+
+
+class Cursor:
+    """The tokens of a statement, and where we are."""
+
+    def __init__(self, text: str, piece: Piece) -> None:
+        self.text = text
+        self.piece = piece
+        self.index = 0
+        self.known: set[str] = set()  # words that the grammar has asked for anywhere
+        self._wanted = Wanted()
+        self._wanted_index = 0
+
+    # -- looking
+
+    @property
+    def token(self) -> Token:
+        return self.piece.tokens[self.index]
+
+    @property
+    def at_end(self) -> bool:
+        return self.token.kind is Kind.END
+
+    def span_from(self, start: Span) -> Span:
+        """Everything from `start` to the last token taken."""
+        return start.to(self.piece.tokens[max(0, self.index - 1)].span)
+
+    def sees(self, *words: str) -> bool:
+        """Are these the next words?  Nothing is taken."""
+        tokens = self.piece.tokens[self.index:self.index + len(words)]
+        return len(tokens) == len(words) and all(
+            token.is_word(word) for token, word in zip(tokens, words, strict=True))
+
+    def sees_symbol(self, symbol: str) -> bool:
+        return self.token.is_symbol(symbol)
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the grammar has asked for at this token."""
+        return self._wanted if self._wanted_index == self.index else Wanted()
+
+    # -- taking
+
+    def take(self) -> Token:
+        token = self.token
+        if token.kind is Kind.BAD:
+            raise self.unexpected()
+        self.index = min(self.index + 1, len(self.piece.tokens) - 1)
+        return token
+
+    def accept(self, word: str, *more: str) -> bool:
+        """Take a word if it is next; then the words that belong to it must follow."""
+        self._want(word)
+        if not self.token.is_word(word):
+            return False
+        self.take()
+        for each in more:
+            self.expect(each)
+        return True
+
+    def expect(self, *words: str) -> None:
+        for word in words:
+            if not self.accept(word):
+                raise self.unexpected(word)
+
+    def choose(self, *words: str) -> str:
+        """Take one of several words."""
+        for word in words:
+            if self.accept(word):
+                return word
+        raise self.unexpected(*words)
+
+    def accept_symbol(self, symbol: str) -> bool:
+        if not self.token.is_symbol(symbol):
+            return False
+        self.take()
+        return True
+
+    def expect_symbol(self, symbol: str) -> None:
+        if not self.accept_symbol(symbol):
+            raise self.unexpected(_SYMBOLS[symbol], hint=f"write {symbol} here")
+
+    def expect_end(self) -> None:
+        if not self.at_end:
+            raise self.unexpected("end of statement")
+
+    def name(self, what: str = "a name", *kinds: ObjectKind) -> Name:
+        """A name: unquoted ones fold to lower case, quoted ones stay (I3)."""
+        self._want(kinds=kinds)
+        token = self.token
+        if token.kind is Kind.WORD and token.value.upper() not in RESERVED:
+            folded = token.value.lower()
+        elif token.kind is Kind.QUOTED:
+            folded = token.value
+        else:
+            hint = ""
+            if token.kind is Kind.WORD:
+                hint = f'write "{token.value.lower()}" in double quotes if that is the name'
+            raise self.unexpected(what, hint=hint)
+        if not 0 < len(folded) <= NAME_LENGTH_MAX or "\0" in folded:
+            raise SqlError(f"A name has 1 to {NAME_LENGTH_MAX} characters", token.span,
+                           hint="choose another name")
+        self.take()
+        return Name(folded, token.span)
+
+    def names(self, what: str) -> tuple[Name, ...]:
+        """Names in parentheses, at least one."""
+        self.expect_symbol("(")
+        names = [self.name(what)]
+        while self.accept_symbol(","):
+            names.append(self.name(what))
+        self.expect_symbol(")")
+        return tuple(names)
+
+    def string(self, what: str) -> str:
+        """A string; of what it is, in quotes."""
+        if self.token.kind is not Kind.STRING:
+            raise self.unexpected(what, hint=f"write {what} in single quotes")
+        return self.take().value
+
+    def integer(self, what: str, *, maximum: int) -> int:
+        token = self.token
+        if token.kind is not Kind.NUMBER or not token.value.isdigit():
+            raise self.unexpected(what)
+        if int(token.value) > maximum:
+            raise SqlError(f"{token.value} is too much: {what} is at most {maximum}", token.span,
+                           hint=f"write a number up to {maximum}")
+        return int(self.take().value)
+
+    # -- options
+
+    def options(self) -> tuple[Option, ...]:
+        """`( name [=] value, … )`."""
+        self.expect_symbol("(")
+        options = [self._option()]
+        while self.accept_symbol(","):
+            options.append(self._option())
+        self.expect_symbol(")")
+        return tuple(options)
+
+    def _option(self) -> Option:
+        start = self.token.span
+        words: list[Token] = []
+        while self.token.kind in (Kind.WORD, Kind.QUOTED):
+            words.append(self.take())
+        if not words:
+            raise self.unexpected("an option")
+        if self.accept_symbol("=") or self._sees_value():
+            value_start = self.token.span
+            value = self.value()
+        elif len(words) > 1:  # SECURITY PROTOCOL SASL_SSL: the last word is the value
+            last = words.pop()
+            value_start, value = last.span, _word_value(last)
+        else:
+            value_start, value = words[0].span, True
+        name = option_name(" ".join(token.value for token in words))
+        if is_secret(name):
+            value = Secret(str(value))
+        return Option(name, value, start.to(words[-1].span), self.span_from(value_start))
+
+    def _sees_value(self) -> bool:
+        token = self.token
+        return (token.kind in (Kind.STRING, Kind.NUMBER, Kind.BAD)
+                or (token.kind is Kind.SYMBOL and token.value in "([-+"))
+
+    def value(self, depth: int = 0) -> Value:
+        """A string, a number, a word (which is a string, TRUE or FALSE), or a list of values."""
+        token = self.token
+        if token.kind is Kind.STRING:
+            return self.take().value
+        if token.kind is Kind.WORD:
+            return _word_value(self.take())
+        for opening, closing in ("()", "[]"):
+            if depth == 0 and self.accept_symbol(opening):
+                return self._values(closing)
+        sign = -1 if self.accept_symbol("-") else 1
+        if sign == 1:
+            self.accept_symbol("+")
+        if self.token.kind is not Kind.NUMBER:
+            raise self.unexpected("a value")
+        return sign * self._number()
+
+    def _values(self, closing: str) -> tuple[Value, ...]:
+        values: list[Value] = []
+        while not self.accept_symbol(closing):
+            if values:
+                self.expect_symbol(",")
+            values.append(self.value(depth=1))
+            if len(values) > LIST_LENGTH_MAX:
+                raise SqlError(f"A list has at most {LIST_LENGTH_MAX} values", self.token.span)
+        return tuple(values)
+
+    def _number(self) -> int | float:
+        token = self.take()
+        number = int(token.value) if token.value.isdigit() else float(token.value)
+        if not math.isfinite(number):
+            raise SqlError("This number is too large", token.span, hint="write a smaller number")
+        return number
+
+    # -- complaining
+
+    def unexpected(self, *expected: str, hint: str = "") -> SqlError:
+        """The error that something else was expected here."""
+        token = self.token
+        if token.kind is Kind.BAD:
+            return SqlError(token.value, token.span, hint=_BAD_HINTS.get(token.value, ""))
+        message = f"Expected {one_of(expected)}, found {self._found()}"
+        return SqlError(message, token.span, hint=self._hint(expected, hint))
+
+    def _found(self) -> str:
+        token = self.token
+        match token.kind:
+            case Kind.END:
+                return "end of statement"
+            case Kind.WORD:
+                word = token.value.upper()
+                return word if word in self.known | RESERVED else f'identifier "{token.value}"'
+            case Kind.QUOTED:
+                return f'identifier "{token.value}"'
+            case Kind.STRING:
+                return "a string"  # never its text: it may be a password
+            case Kind.NUMBER:
+                return f"number {token.value}"
+            case _:
+                return _SYMBOLS.get(token.value, f'"{token.value}"')
+
+    def _hint(self, expected: tuple[str, ...], hint: str) -> str:
+        asked = (word for word in expected if word.isupper())
+        words = list(dict.fromkeys([*asked, *self.wanted.words]))
+        if self.token.kind is Kind.WORD and (near := nearest(self.token.value, words)):
+            return f"did you mean {near}?"
+        if hint:
+            return hint
+        if expected == ("end of statement",):
+            follow = f"; here may follow {one_of(words)}" if words else ""
+            return f"end the statement with a semicolon{follow}"
+        return f"write {one_of(words or expected)} here"
+
+    def _want(self, word: str | None = None, *, kinds: tuple[ObjectKind, ...] = ()) -> None:
+        if self._wanted_index != self.index:
+            self._wanted, self._wanted_index = Wanted(), self.index
+        self._wanted.names.update(kinds)
+        if word is not None:
+            self._wanted.words[word] = None
+            self.known.add(word)
+
+
+def _word_value(token: Token) -> Value:
+    if token.kind is Kind.WORD and token.value.upper() in ("TRUE", "FALSE"):
+        return token.value.upper() == "TRUE"
+    return token.value
+
+
+_BAD_HINTS = {
+    "This string has no end": "close it with a single quote; a quote inside is written twice",
+    "This quoted name has no end": "close it with the quote that it began with",
+    "This comment has no end": "close it with */",
+    "This number is too long": "write fewer digits",
+}

@@ -1,0 +1,107 @@
+"""What is wrong with a statement: one error, the place, the text underlined, what to write instead.
+
+    line 4, column 13: Expected NONE, DEBEZIUM, UPSERT, or MATERIALIZE, found identifier "upset"
+        ENVELOPE UPSET
+                 ^^^^^
+    hint: did you mean UPSERT?
+
+Whoever finds the mistake knows the span; whoever holds the text adds it with `located`.  Passwords
+in the line that is shown are masked, see `secrecy`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from quipu.model.errors import QuipuError
+from quipu.pipeline.sql.secrecy import MASK, mask_message, secret_spans
+from quipu.pipeline.sql.text import NOWHERE, Span, line_and_column
+
+SHOWN_WIDTH_MAX = 100  # of a longer line, what surrounds the mistake is shown
+INDENT = "    "
+
+
+class SqlError(QuipuError):
+    """A statement that cannot be understood or carried out."""
+
+    def __init__(self, message: str, span: Span = NOWHERE, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.hint = hint
+        self.text: str | None = None
+
+    def located(self, text: str) -> Self:
+        """The same error, which now knows the text that its span is about."""
+        if self.text is None:
+            self.text = text
+        return self
+
+    @property
+    def line(self) -> int:
+        """The line where the mistake begins, from one."""
+        return line_and_column(self.text or "", self.span.start)[0]
+
+    @property
+    def column(self) -> int:
+        """The column where the mistake begins, from one."""
+        return line_and_column(self.text or "", self.span.start)[1]
+
+    @property
+    def length(self) -> int:
+        """How many characters are underlined: at least one, and none past the line."""
+        text = self.text or ""
+        newline = text.find("\n", self.span.start)
+        line_end = len(text) if newline < 0 else newline
+        return max(1, min(self.span.end, line_end) - self.span.start)
+
+    def __str__(self) -> str:
+        hint = f"\nhint: {mask_message(self.hint)}" if self.hint else ""
+        if self.text is None:
+            return f"{mask_message(self.message)}{hint}"
+        line, underline = _underlined(self.text, self.span.start, self.length)
+        return (f"line {self.line}, column {self.column}: {mask_message(self.message)}\n"
+                f"{INDENT}{line}\n{INDENT}{underline}{hint}")
+
+
+@contextmanager
+def located(text: str) -> Iterator[None]:
+    """Errors raised within are about this text."""
+    try:
+        yield
+    except SqlError as error:
+        raise error.located(text) from error.__cause__
+
+
+def _underlined(text: str, start: int, length: int) -> tuple[str, str]:
+    """The line with the mistake, and the line below it that points there."""
+    line_start = text.rfind("\n", 0, start) + 1
+    newline = text.find("\n", line_start)
+    line_end = len(text) if newline < 0 else newline
+    shown, first, end = "", 0, 0
+    position = line_start
+    stops = [span for span in secret_spans(text)
+             if span.start < line_end and span.end > line_start]
+    for stop in [*stops, Span(line_end, line_end)]:
+        for at in range(position, min(stop.start, line_end)):
+            first = len(shown) if at == start else first
+            shown += text[at] if text[at].isprintable() else " "
+            end = len(shown) if at < start + length else end
+        position = max(position, stop.end)
+        if stop.start < stop.end:
+            first = len(shown) if stop.start <= start < stop.end else first
+            shown += MASK
+            end = len(shown) if stop.start < start + length else end
+    if start >= line_end and not any(stop.start <= start < stop.end for stop in stops):
+        first = end = len(shown)
+    return _cropped(shown, first, max(end, first + 1))
+
+
+def _cropped(line: str, first: int, end: int) -> tuple[str, str]:
+    if len(line) <= SHOWN_WIDTH_MAX:
+        return line, " " * first + "^" * (end - first)
+    left = max(0, min(first - SHOWN_WIDTH_MAX // 3, len(line) - SHOWN_WIDTH_MAX))
+    before, after = "…" if left else "", "…" if left + SHOWN_WIDTH_MAX < len(line) else ""
+    width = min(end - first, SHOWN_WIDTH_MAX - (first - left))
+    return (f"{before}{line[left:left + SHOWN_WIDTH_MAX]}{after}",
+            " " * (len(before) + first - left) + "^" * max(1, width))

@@ -1,0 +1,226 @@
+"""Text to statements.
+
+`parse` reads a whole script, `parse_piece` one statement of it, so that a shell can carry out the
+first before it looks at the second.  Errors point into the whole text.
+"""
+
+from quipu.pipeline.sql.cursor import Cursor
+from quipu.pipeline.sql.errors import SqlError, located
+from quipu.pipeline.sql.lexer import Kind, Piece, split
+from quipu.pipeline.sql.sources import parse_create_source, parse_place
+from quipu.pipeline.sql.statements import (
+    CreateConnection,
+    CreateSink,
+    CreateView,
+    Drop,
+    Explain,
+    KafkaPlace,
+    Name,
+    ObjectKind,
+    Option,
+    Query,
+    Show,
+    ShowColumns,
+    ShowCreate,
+    ShowKind,
+    SinkKind,
+    Statement,
+    Subscribe,
+)
+from quipu.pipeline.sql.text import Span
+
+TEXT_SIZE_MAX = 16 * 1024 * 1024  # schemas in statements are large; scripts are not larger
+STATEMENTS = ("CREATE", "DROP", "SHOW", "EXPLAIN", "SELECT", "WITH", "VALUES", "SUBSCRIBE")
+_READABLE = (ObjectKind.SOURCE, ObjectKind.VIEW)
+
+
+def parse(text: str) -> tuple[Statement, ...]:
+    """Every statement of a script."""
+    return tuple(parse_piece(text, piece) for piece in pieces(text))
+
+
+def parse_one(text: str) -> Statement:
+    """The one statement that a text holds."""
+    found = pieces(text)
+    with located(text):
+        if not found:
+            raise SqlError("There is no statement here", Span(0, 0),
+                           hint="write CREATE SOURCE …, SELECT … or SHOW SOURCES")
+        if len(found) > 1:
+            raise SqlError("There is more than one statement here", found[1].span,
+                           hint="give one at a time")
+    return parse_piece(text, found[0])
+
+
+def pieces(text: str) -> tuple[Piece, ...]:
+    """The statements of a script, not yet understood."""
+    if len(text) > TEXT_SIZE_MAX:
+        raise SqlError(f"The text has {len(text)} characters, at most {TEXT_SIZE_MAX}",
+                       hint="give it in parts, or put schemas into files")
+    return split(text)
+
+
+def parse_piece(text: str, piece: Piece) -> Statement:
+    """One statement."""
+    with located(text):
+        return parse_cursor(Cursor(text, piece))
+
+
+def parse_cursor(cursor: Cursor) -> Statement:
+    """One statement, to its end; completion asks the cursor what it wanted last."""
+    statement = _statement(cursor)
+    cursor.expect_end()
+    return statement
+
+
+def _statement(cursor: Cursor, *, explained: bool = False) -> Statement:
+    start = cursor.token.span
+    if cursor.index == cursor.piece.query_start:
+        return _query(cursor)
+    words = [word for word in STATEMENTS if not (explained and word == "EXPLAIN")]
+    match cursor.choose(*words):
+        case "CREATE":
+            return _create(cursor, start)
+        case "DROP":
+            return _drop(cursor, start)
+        case "SHOW":
+            return _show(cursor, start)
+        case "SUBSCRIBE":
+            cursor.accept("TO")
+            name = cursor.name("a source or view", *_READABLE)
+            options = cursor.options() if cursor.accept("WITH") else ()
+            return Subscribe(name, options, cursor.span_from(start))
+        case "EXPLAIN":
+            return Explain(_explained(cursor), cursor.span_from(start))
+        case _:
+            raise AssertionError("the lexer finds queries")
+
+
+def _query(cursor: Cursor) -> Query:
+    start = cursor.token.span
+    text, span = _rest(cursor)
+    return Query(text, start.to(span))
+
+
+def _rest(cursor: Cursor) -> tuple[str, Span]:
+    """The rest of the statement, as written."""
+    start, first = cursor.token.span, cursor.index
+    while not cursor.at_end:
+        cursor.take()
+    if cursor.index == first:
+        raise cursor.unexpected("SELECT", "WITH", "VALUES")
+    span = cursor.span_from(start)
+    return cursor.text[span.start:span.end], span
+
+
+def _explained(cursor: Cursor) -> Statement | Name:
+    is_query = cursor.index == cursor.piece.query_start
+    if is_query or any(cursor.sees(word) for word in STATEMENTS):
+        return _statement(cursor, explained=True)
+    kind_given = any(cursor.sees(kind.value) for kind in ObjectKind)
+    if kind_given and cursor.piece.tokens[cursor.index + 1].kind is not Kind.END:
+        cursor.take()
+    return cursor.name("a statement or a name", *ObjectKind)
+
+
+# -- CREATE
+
+
+def _create(cursor: Cursor, start: Span) -> Statement:
+    or_replace = cursor.accept("OR", "REPLACE")
+    materialized = cursor.accept("MATERIALIZED")
+    choices = ["VIEW"] if or_replace else ["SOURCE", "VIEW"]
+    if not (materialized or or_replace):
+        choices += ["SINK", "CONNECTION"]
+    match cursor.choose(*choices):
+        case "SOURCE":
+            return parse_create_source(cursor, start, materialized=materialized)
+        case "VIEW":
+            return _create_view(cursor, start, materialized=materialized, or_replace=or_replace)
+        case "SINK":
+            return _create_sink(cursor, start)
+        case _:
+            return _create_connection(cursor, start)
+
+
+def _create_view(cursor: Cursor, start: Span, *, materialized: bool,
+                 or_replace: bool) -> CreateView:
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    if if_not_exists and or_replace:
+        raise SqlError("OR REPLACE and IF NOT EXISTS contradict each other",
+                       cursor.span_from(start), hint="leave one of them out")
+    name = cursor.name("a name for the view")
+    cursor.expect("AS")
+    query, span = _rest(cursor)
+    return CreateView(name, query, materialized, or_replace, if_not_exists, span,
+                      cursor.span_from(start))
+
+
+def _create_connection(cursor: Cursor, start: Span) -> CreateConnection:
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.name("a name for the connection")
+    cursor.expect("TO")
+    is_registry = cursor.choose("KAFKA", "CONFLUENT") == "CONFLUENT"
+    if is_registry:
+        cursor.expect("SCHEMA", "REGISTRY")
+    options = cursor.options()
+    if cursor.accept("WITH"):
+        options += cursor.options()
+    return CreateConnection(name, is_registry, options, if_not_exists, cursor.span_from(start))
+
+
+def _create_sink(cursor: Cursor, start: Span) -> CreateSink:
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.name("a name for the sink")
+    cursor.expect("FROM")
+    view = cursor.name("a source or view", *_READABLE)
+    cursor.expect("INTO")
+    kind = SinkKind(cursor.choose(*(kind.value for kind in SinkKind)))
+    path, place = "", None
+    key: tuple[Name, ...] = ()
+    options: tuple[Option, ...] = ()
+    if kind in (SinkKind.PARQUET, SinkKind.DELTA):
+        path = cursor.string("a path")
+    elif kind is SinkKind.KAFKA:
+        place, options = _sink_place(cursor)
+        if cursor.accept("KEY"):
+            key = cursor.names("a column")
+        cursor.expect("FORMAT", "JSON")
+    if cursor.accept("WITH"):
+        options += cursor.options()
+    return CreateSink(name, view, kind, path, place, key, options, if_not_exists,
+                      cursor.span_from(start))
+
+
+def _sink_place(cursor: Cursor) -> tuple[KafkaPlace, tuple[Option, ...]]:
+    place, options = parse_place(cursor)
+    if len(place.topics) != 1:
+        raise SqlError("A sink writes to one topic", place.topics_span, hint="write TOPIC 't'")
+    return place, options
+
+
+# -- DROP, SHOW
+
+
+def _drop(cursor: Cursor, start: Span) -> Drop:
+    materialized = cursor.accept("MATERIALIZED")
+    kinds = [ObjectKind.VIEW] if materialized else list(ObjectKind)
+    kind = ObjectKind(cursor.choose(*(kind.value for kind in kinds)))
+    if_exists = cursor.accept("IF", "EXISTS")
+    name = cursor.name(f"a {kind.value.lower()}", kind)
+    cascade = cursor.accept("CASCADE")
+    return Drop(kind, name, materialized, if_exists, cascade, cursor.span_from(start))
+
+
+def _show(cursor: Cursor, start: Span) -> Statement:
+    word = cursor.choose(*(kind.value for kind in ShowKind), "COLUMNS", "CREATE")
+    if word == "COLUMNS":
+        cursor.expect("FROM")
+        name = cursor.name("a source or view", *_READABLE)
+        return ShowColumns(name, cursor.span_from(start))
+    if word == "CREATE":
+        cursor.accept("MATERIALIZED")
+        kind = ObjectKind(cursor.choose(*(kind.value for kind in ObjectKind)))
+        name = cursor.name(f"a {kind.value.lower()}", kind)
+        return ShowCreate(kind, name, cursor.span_from(start))
+    return Show(ShowKind(word), cursor.span_from(start))

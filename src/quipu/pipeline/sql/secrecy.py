@@ -1,0 +1,126 @@
+"""Passwords are never shown: not by SHOW, not by EXPLAIN, not in the line that an error underlines.
+
+Parsed statements hold them as `Secret`, which prints as a mask.  In raw text, which may be broken
+in any way, `secret_spans` finds them by the words in front.  It would rather mask too much: in
+CREATE CONNECTION every value is a secret unless the option in front is known to be public, so a
+misspelled PASSWORD does not give its value away.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from quipu.pipeline.sql.lexer import Kind, Token, split
+from quipu.pipeline.sql.text import Span, nearest
+
+MASK = "'***'"
+_SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "passphrase", "jaas",
+                 "credentials")
+_SECRET_NAMES = ("ssl key", "ssl key pem", "key pem", "private key", "basic auth user info")
+_PUBLIC_NAMES = ("broker", "brokers", "url", "username", "user", "sasl username", "sasl mechanism",
+                 "sasl mechanisms", "security protocol", "ssl certificate authority",
+                 "ssl ca location", "ssl key location", "ssl certificate location",
+                 "ssl certificate", "client id", "validate")
+_USER_INFO = re.compile(r"(?<=://)[^/@\s']*:[^@\s']*@")
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A value that is not to be seen; `value` is the only way to it."""
+
+    value: str
+
+    def __repr__(self) -> str:
+        return f"Secret({MASK})"
+
+
+def option_name(text: str) -> str:
+    """How options are compared: `start_offset` is START OFFSET, `sasl.password` SASL PASSWORD."""
+    return re.sub(r"[\s_.-]+", " ", text).strip().lower()
+
+
+def is_secret(name: str) -> bool:
+    """Does an option of this name hold something to be kept quiet?"""
+    folded = option_name(name)
+    if folded in _SECRET_NAMES:
+        return True
+    if folded in _PUBLIC_NAMES:
+        return False
+    return any(nearest(word, _SECRET_WORDS, cutoff=0.75) for word in folded.split())
+
+
+def mask_url(url: str) -> str:
+    """An address without the user and password in it."""
+    return _USER_INFO.sub("***@", url)
+
+
+def mask_message(message: str) -> str:
+    """A message without the passwords of addresses that it quotes."""
+    return _USER_INFO.sub("***@", message)
+
+
+def mask_text(text: str) -> str:
+    """A script with every secret masked."""
+    shown, position = [], 0
+    for span in secret_spans(text):
+        shown += [text[position:span.start], MASK]
+        position = span.end
+    return "".join([*shown, text[position:]])
+
+
+def secret_spans(text: str) -> list[Span]:
+    """Where the secrets of a script are, in order; they do not overlap."""
+    found: set[Span] = set()
+    for piece in split(text):
+        tokens = piece.tokens[:-1]
+        if [token.value.upper() for token in tokens[:2]] == ["CREATE", "CONNECTION"]:
+            found.update(_values_of_connection(tokens))
+        found.update(_values_after_secret_names(tokens))
+        found.update(token.span for token in tokens
+                     if token.kind in (Kind.STRING, Kind.BAD)
+                     and _USER_INFO.search(text[token.span.start:token.span.end]))
+    return sorted(found)
+
+
+def _values_after_secret_names(tokens: Sequence[Token]) -> Iterator[Span]:
+    for index, token in enumerate(tokens):
+        named = token.kind in (Kind.WORD, Kind.QUOTED)
+        if not (named and (is_secret(token.value) or _names_key(tokens, index))):
+            continue
+        value = index + 1
+        assigned = value < len(tokens) and tokens[value].is_symbol("=")
+        value += assigned
+        if value < len(tokens) and (assigned or tokens[value].kind in (Kind.STRING, Kind.BAD)):
+            yield tokens[value].span
+
+
+def _names_key(tokens: Sequence[Token], index: int) -> bool:
+    words = " ".join(token.value for token in tokens[max(0, index - 1):index + 1])
+    return option_name(words) in _SECRET_NAMES
+
+
+def _values_of_connection(tokens: Sequence[Token]) -> Iterator[Span]:
+    opening = next((i for i, token in enumerate(tokens) if token.is_symbol("(")), len(tokens))
+    item: list[Token] = []
+    depth = 0
+    for token in tokens[opening + 1:]:
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        if token.is_symbol(",") and depth <= 0:
+            yield from _values_of_option(item)
+            item = []
+        else:
+            item.append(token)
+    yield from _values_of_option(item)
+
+
+def _values_of_option(item: Sequence[Token]) -> Iterator[Span]:
+    words = 0
+    while words < len(item) and item[words].kind in (Kind.WORD, Kind.QUOTED):
+        words += 1
+    for count in range(words, 0, -1):
+        if option_name(" ".join(token.value for token in item[:count])) in _PUBLIC_NAMES:
+            return
+    only_words = all(token.kind is not Kind.STRING and not token.is_symbol("=") for token in item)
+    for token in item[max(1, words - 1) if only_words else words:]:
+        if token.kind is not Kind.SYMBOL:
+            yield token.span

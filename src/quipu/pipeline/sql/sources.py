@@ -1,0 +1,284 @@
+"""The grammar of CREATE SOURCE, and of the places that sinks share with it.
+
+    CREATE [MATERIALIZED] SOURCE [IF NOT EXISTS] name [(columns)]
+      FROM KAFKA {BROKER 'h:p' | CONNECTION c} topics
+      [WITH (…)] [FORMAT … | KEY FORMAT … VALUE FORMAT …] [INCLUDE …] [ENVELOPE …] [WITH (…)]
+
+Topics stand after the broker (TOPIC 't', TOPICS ('a', 'b'), TOPIC LIST ('a', 'b'), TOPIC PATTERN
+'re'), or in parentheses together with other options (TOPIC 't', START OFFSET (0, 1)); the options
+are then the same as in WITH.
+"""
+
+from quipu.pipeline.source import EnvelopeKind, ItemKind
+from quipu.pipeline.sql.cursor import Cursor
+from quipu.pipeline.sql.errors import SqlError
+from quipu.pipeline.sql.formats import parse_format, parse_type
+from quipu.pipeline.sql.lexer import Kind
+from quipu.pipeline.sql.statements import (
+    ColumnItem,
+    CreateSource,
+    Envelope,
+    Format,
+    Include,
+    KafkaPlace,
+    Name,
+    ObjectKind,
+    Option,
+)
+from quipu.pipeline.sql.text import Span
+
+TOPIC_OPTIONS = ("topic", "topics", "topic list", "topic pattern")
+ITEMS = ("KEY", "TIMESTAMP", "PARTITION", "OFFSET", "TOPIC", "HEADERS", "HEADER", "DEBEZIUM")
+_PLAIN_ITEMS = {"PARTITION": ItemKind.PARTITION, "OFFSET": ItemKind.OFFSET,
+                "TOPIC": ItemKind.TOPIC, "HEADERS": ItemKind.HEADERS}
+_DEBEZIUM_ITEMS = {"OP": ItemKind.DEBEZIUM_OP, "TIMESTAMP": ItemKind.DEBEZIUM_TIMESTAMP,
+                   "TABLE": ItemKind.DEBEZIUM_TABLE}
+
+
+def parse_create_source(cursor: Cursor, start: Span, *, materialized: bool) -> CreateSource:
+    """What follows CREATE [MATERIALIZED] SOURCE."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.name("a name for the source")
+    columns, primary_key = _columns(cursor) if cursor.sees_symbol("(") else ((), ())
+    cursor.expect("FROM", "KAFKA")
+    place, options = parse_place(cursor)
+    if cursor.accept("WITH"):
+        options += cursor.options()
+    key_format, value_format, bare = _formats(cursor)
+    include = _include(cursor)
+    envelope, upsert_format = _envelope(cursor)
+    if upsert_format is not None and key_format is None:
+        key_format, bare = upsert_format, False
+    _refuse_misplaced(cursor)
+    if cursor.accept("WITH"):
+        options += cursor.options()
+    return CreateSource(
+        name, place, columns, primary_key, key_format, value_format, bare, include, envelope,
+        options, materialized, if_not_exists, cursor.span_from(start))
+
+
+def _columns(cursor: Cursor) -> tuple[tuple[ColumnItem, ...], tuple[Name, ...]]:
+    cursor.expect_symbol("(")
+    columns: list[ColumnItem] = []
+    primary_key: tuple[Name, ...] = ()
+    while True:
+        start = cursor.token.span
+        if cursor.accept("PRIMARY", "KEY"):
+            if primary_key:
+                raise SqlError("Multiple key constraints not allowed", cursor.span_from(start),
+                               hint="name all columns of the key in one PRIMARY KEY (…)")
+            primary_key = cursor.names("a column")
+            cursor.expect("NOT", "ENFORCED")
+        else:
+            columns.append(_column(cursor))
+            if (columns[0].type is None) != (columns[-1].type is None):
+                raise SqlError("cannot mix column definitions and column names",
+                               cursor.span_from(start),
+                               hint="give every column a type, or none of them")
+        if not cursor.accept_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    return tuple(columns), primary_key
+
+
+def _column(cursor: Cursor) -> ColumnItem:
+    name = cursor.name("a column")
+    if cursor.token.kind is not Kind.WORD:
+        return ColumnItem(name)
+    kind = parse_type(cursor)
+    nullable = True
+    if cursor.accept("NOT", "NULL"):
+        nullable = False
+    else:
+        cursor.accept("NULL")
+    return ColumnItem(name, kind, nullable)
+
+
+# -- places
+
+
+def parse_place(cursor: Cursor) -> tuple[KafkaPlace, tuple[Option, ...]]:
+    """BROKER or CONNECTION, the topics, and the other options in parentheses."""
+    start = cursor.token.span
+    broker = connection = None
+    if cursor.choose("BROKER", "CONNECTION") == "BROKER":
+        broker = cursor.string("a broker's address")
+    else:
+        connection = cursor.name("a connection", ObjectKind.CONNECTION)
+    topics: tuple[str, ...] = ()
+    pattern = None
+    options: tuple[Option, ...] = ()
+    topics_span = cursor.span_from(start)
+    if cursor.sees_symbol("("):
+        options = cursor.options()
+        given = [option for option in options if option.name in TOPIC_OPTIONS]
+        options = tuple(option for option in options if option not in given)
+        if len(given) > 1:
+            raise SqlError("Topics are given twice", given[1].span.to(given[1].value_span),
+                           hint="write TOPICS ('a', 'b') for several")
+        if not given:
+            raise SqlError("KAFKA CONNECTION without TOPIC", cursor.span_from(start),
+                           hint="write TOPIC 't' in the parentheses")
+        topics, pattern = _topics_of_option(given[0])
+        topics_span = given[0].value_span
+    else:
+        topics_start = cursor.token.span
+        topics, pattern = _topics(cursor)
+        topics_span = cursor.span_from(topics_start)
+    return KafkaPlace(broker, connection, topics, pattern, cursor.span_from(start),
+                      topics_span), options
+
+
+def _topics(cursor: Cursor) -> tuple[tuple[str, ...], str | None]:
+    if cursor.accept("TOPICS"):
+        return _topic_list(cursor), None
+    if not cursor.accept("TOPIC"):
+        raise cursor.unexpected("TOPIC", "TOPICS")
+    if cursor.accept("PATTERN"):
+        return (), cursor.string("a regular expression")
+    if cursor.accept("LIST"):
+        return _topic_list(cursor), None
+    return (cursor.string("a topic's name"),), None
+
+
+def _topic_list(cursor: Cursor) -> tuple[str, ...]:
+    cursor.expect_symbol("(")
+    topics = [cursor.string("a topic's name")]
+    while cursor.accept_symbol(","):
+        topics.append(cursor.string("a topic's name"))
+    cursor.expect_symbol(")")
+    return tuple(topics)
+
+
+def _topics_of_option(option: Option) -> tuple[tuple[str, ...], str | None]:
+    values = option.value if isinstance(option.value, tuple) else (option.value,)
+    several = option.name in ("topics", "topic list")
+    texts = tuple(value for value in values if isinstance(value, str))
+    if len(texts) != len(values) or not texts or (len(texts) > 1 and not several):
+        raise SqlError(f"{option.name.upper()} must be {'a list of strings' if several else ''}"
+                       f"{'' if several else 'a string'}", option.value_span,
+                       hint="write TOPIC 't', TOPICS ('a', 'b') or TOPIC PATTERN 're'")
+    if option.name == "topic pattern":
+        return (), texts[0]
+    return texts, None
+
+
+# -- what the rows are
+
+
+def _formats(cursor: Cursor) -> tuple[Format | None, Format | None, bool]:
+    """The key's format, the value's, and whether they were given as one."""
+    if cursor.accept("FORMAT"):
+        return None, parse_format(cursor), True
+    if cursor.accept("KEY", "FORMAT"):
+        key = parse_format(cursor)
+        cursor.expect("VALUE", "FORMAT")
+        return key, parse_format(cursor), False
+    return None, None, False
+
+
+def _include(cursor: Cursor) -> tuple[Include, ...]:
+    if not cursor.accept("INCLUDE"):
+        return ()
+    items = [_item(cursor)]
+    while cursor.accept_symbol(","):
+        cursor.accept("INCLUDE")  # people who know other dialects repeat it
+        items.append(_item(cursor))
+    return tuple(items)
+
+
+def _item(cursor: Cursor) -> Include:
+    start = cursor.token.span
+    kind: ItemKind | None = None
+    match cursor.choose(*ITEMS):
+        case "KEY":
+            pass
+        case "HEADER":
+            return _header(cursor, start)
+        case "TIMESTAMP":
+            typed = cursor.accept("TYPE")
+            kind = ItemKind.TIMESTAMP_TYPE if typed else ItemKind.TIMESTAMP
+        case "DEBEZIUM":
+            kind = _DEBEZIUM_ITEMS[cursor.choose(*_DEBEZIUM_ITEMS)]
+        case word:
+            kind = _PLAIN_ITEMS[word]
+    alias = cursor.name("a column's name") if cursor.accept("AS") else None
+    return Include(kind, alias, span=cursor.span_from(start))
+
+
+def _header(cursor: Cursor, start: Span) -> Include:
+    header = cursor.string("a header's key")
+    if not cursor.accept("AS"):
+        raise cursor.unexpected("AS", hint="name the column: HEADER 'key' AS name [type]")
+    alias = cursor.name("a column's name")
+    kind = None
+    if cursor.token.kind is Kind.WORD and not (
+            cursor.sees("ENVELOPE") or cursor.sees("WITH") or cursor.sees("INCLUDE")):
+        kind = parse_type(cursor)
+    return Include(ItemKind.HEADER, alias, header, kind, cursor.span_from(start))
+
+
+def _envelope(cursor: Cursor) -> tuple[Envelope | None, Format | None]:
+    if not cursor.accept("ENVELOPE"):
+        return None, None
+    start = cursor.token.span
+    key_format = None
+    match cursor.choose("NONE", "DEBEZIUM", "UPSERT", "MATERIALIZE"):
+        case "NONE":
+            return Envelope(EnvelopeKind.NONE, span=start), None
+        case "MATERIALIZE":
+            return Envelope(EnvelopeKind.MATERIALIZE, span=start), None
+        case "DEBEZIUM":
+            if not cursor.accept("UPSERT"):
+                return Envelope(EnvelopeKind.DEBEZIUM, span=start), None
+            kind = EnvelopeKind.DEBEZIUM_UPSERT
+        case _:
+            kind = EnvelopeKind.UPSERT
+            if cursor.accept("FORMAT"):
+                key_format = parse_format(cursor)
+    order_by, inline, error_name = _upsert_options(cursor)
+    return Envelope(kind, order_by, inline, error_name, cursor.span_from(start)), key_format
+
+
+def _upsert_options(cursor: Cursor) -> tuple[tuple[Name, ...], bool, Name | None]:
+    order_by: tuple[Name, ...] = ()
+    inline, error_name = False, None
+    if not cursor.accept_symbol("("):
+        return order_by, inline, error_name
+    while True:
+        start = cursor.token.span
+        if cursor.choose("ORDER", "VALUE") == "ORDER":
+            cursor.expect("BY")
+            twice = bool(order_by)
+            order_by = cursor.names("TIMESTAMP")
+        else:
+            twice = inline
+            inline, error_name = True, _inline_errors(cursor)
+        if twice:
+            raise SqlError("This is given twice", cursor.span_from(start), hint="leave one out")
+        if not cursor.accept_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    return order_by, inline, error_name
+
+
+def _inline_errors(cursor: Cursor) -> Name | None:
+    """What follows VALUE: DECODING ERRORS [=] INLINE [AS n], which may be in parentheses."""
+    cursor.expect("DECODING", "ERRORS")
+    cursor.accept_symbol("=")
+    wrapped = cursor.accept_symbol("(")
+    if not cursor.accept("INLINE"):
+        raise cursor.unexpected("one of INLINE")
+    name = cursor.name("a column's name") if cursor.accept("AS") else None
+    if wrapped:
+        cursor.expect_symbol(")")
+    return name
+
+
+def _refuse_misplaced(cursor: Cursor) -> None:
+    """Clauses out of order get told their place."""
+    order = "FORMAT, then INCLUDE, then ENVELOPE, then WITH"
+    for word in ("INCLUDE", "FORMAT", "KEY", "VALUE", "ENVELOPE"):
+        if cursor.sees(word):
+            raise SqlError(f"Expected end of statement, found {word}", cursor.token.span,
+                           hint=f"the order is {order}, each once")
