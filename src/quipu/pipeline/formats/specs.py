@@ -70,4 +70,27 @@ class Protobuf:
     framed: bool = False
 
 
-FormatSpec = Text | Bytes | Json | Csv | Regex | Avro | Protobuf
+@dataclass(frozen=True)
+class Debezium:
+    """Change events of Debezium: a row before and after, and what happened to it.
+
+    `row` are the columns of the row.  With Avro they come from the schema (debezium.row_columns_of);
+    with JSON they are those of the statement, and `inner` has no columns of its own.
+    """
+
+    inner: Json | Avro
+    row: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Materialize:
+    """Change messages of Materialize (CDCv2): rows with a time and a count, and progress.
+
+    `row` as for Debezium (materialize.row_columns_of).
+    """
+
+    inner: Json | Avro
+    row: tuple[Column, ...]
+
+
+FormatSpec = Text | Bytes | Json | Csv | Regex | Avro | Protobuf | Debezium | Materialize

@@ -1,0 +1,136 @@
+"""Avro messages to columns.
+
+A message is the value's bytes, alone or behind Confluent's frame: a zero, then the id of the
+writer's schema in the registry (four bytes, big end first).  The writer's schema is asked for by
+that id, once; without a registry all messages are written with the reader's schema.
+
+An id that the registry does not know is an error of its messages; a registry that cannot be asked
+is an error of the whole call, which may be repeated.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from quipu.pipeline.formats import avro_walk
+from quipu.pipeline.formats.avro_program import compile_program, layout_of
+from quipu.pipeline.formats.avro_schema import (
+    AvroSchemaError,
+    columns_of_node,
+    parse,
+    self_contained,
+)
+from quipu.pipeline.formats.avro_steps import FAULTS, NO_ID, Code, Complaint, Fault, Program
+from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.specs import Avro
+from quipu.pipeline.registry.client import (
+    Registered,
+    RegistryClient,
+    SchemaNotFound,
+    client_for,
+)
+
+TRAILING_SHOWN: Final = 16
+_PREFIX: Final = "avro deserialization error: "
+
+
+def whole_schema(client: RegistryClient, registered: Registered) -> str:
+    """A registered Avro schema with those that it refers to written into it."""
+    if registered.kind != "AVRO":
+        raise AvroSchemaError(f"schema id {registered.schema_id} is not Avro but "
+                              f"{registered.kind}")
+    return self_contained(registered.schema, [*client.texts_of(registered.references).values()])
+
+
+class AvroFormat:
+    """Decodes messages of one reader's schema; keeps what it has learned about writers."""
+
+    def __init__(self, spec: Avro, registry_client: RegistryClient | None = None) -> None:
+        self._reader = parse(spec.schema)
+        self._framed = spec.framed
+        self._client = registry_client
+        if registry_client is None and spec.registry is not None:
+            self._client = client_for(spec.registry)
+        self._layout = layout_of(self._reader)
+        self._programs: dict[int, Program] = {}
+        self._codes: dict[int, Code] = {}
+        self.columns = columns_of_node(self._reader)
+        self._own = compile_program(self._reader, self._reader, self._layout)
+
+    def decode(self, data: pa.BinaryArray) -> Decoded:
+        ids = avro_walk.schema_ids(data) if self._framed else [NO_ID]
+        missing = [schema_id for schema_id in ids if not self._is_known(schema_id)]
+        root, complaints = avro_walk.walk(self._layout.sinks, self._codes, data,
+                                          framed=self._framed)
+        errors = self._errors(data, complaints)
+        for schema_id in missing:  # it may be there next time
+            del self._programs[schema_id], self._codes[schema_id]
+        columns = [root.field(index) for index in range(len(self.columns))]
+        return Decoded(columns, errors, _absent(root, complaints))
+
+    def _is_known(self, schema_id: int) -> bool:
+        """Has the id a schema?  Either way there is a program for it afterwards."""
+        if schema_id in self._programs:
+            return True
+        found = True
+        try:
+            program = self._program(schema_id)
+        except SchemaNotFound as error:
+            program, found = Program((), str(error)), False
+        except AvroSchemaError as error:
+            program = Program((), str(error))
+        self._programs[schema_id] = program
+        self._codes[schema_id] = avro_walk.load(program)
+        return found
+
+    def _program(self, schema_id: int) -> Program:
+        if self._client is None or schema_id == NO_ID:
+            return self._own
+        writer = parse(whole_schema(self._client, self._client.by_id(schema_id)))
+        return compile_program(writer, self._reader, self._layout)
+
+    def _errors(self, data: pa.BinaryArray, complaints: list[Complaint]) -> pa.Array:
+        if not complaints:
+            return pa.nulls(len(data), pa.string())
+        texts: list[str | None] = [None] * len(data)
+        for each in complaints:
+            texts[each.row] = self._text(each, data)
+        return pa.array(texts, pa.string())
+
+    def _text(self, complaint: Complaint, data: pa.BinaryArray) -> str:
+        row, fault, detail, schema_id = complaint
+        match fault:
+            case Fault.SHORT_FRAME:
+                return (f"{_PREFIX}Confluent-style avro datum is too few bytes: expected at least "
+                        f"5 bytes, got {detail}")
+            case Fault.MAGIC:
+                return (f"{_PREFIX}wrong Confluent-style avro serialization magic: expected 0, "
+                        f"got {detail}")
+            case Fault.TRAILING:
+                return _trailing(data[row].as_buffer(), detail)
+            case Fault.NO_PROGRAM:
+                reason = self._programs[schema_id].fault
+            case Fault.FAILED:
+                text = self._programs[schema_id].steps[detail].texts[0]
+                reason = "" if text is None else text.decode()
+            case _:
+                reason = FAULTS[fault].format(detail)
+        where = "" if schema_id == NO_ID else f" (Avro schema id = {schema_id})"
+        return f"{_PREFIX}unable to decode row{where}: {reason}"
+
+
+def _trailing(message: pa.Buffer, start: int) -> str:
+    rest = message[start:start + TRAILING_SHOWN].to_pybytes()
+    more = ", …" if message.size - start > TRAILING_SHOWN else ""
+    return (f"Unexpected bytes remaining for decoded value: "
+            f"[{', '.join(map(str, rest))}{more}]")
+
+
+def _absent(root: pa.StructArray, complaints: list[Complaint]) -> pa.Array:
+    absent = root.is_null()
+    if not complaints:
+        return absent
+    flags = absent.to_numpy(zero_copy_only=False)
+    flags[np.array([each.row for each in complaints])] = False
+    return pa.array(flags)

@@ -1,0 +1,111 @@
+"""May a reader read what a writer wrote?  Avro's rules of schema resolution, as judgements.
+
+    resolution   fields by name, else by the reader's aliases; names of records, enums and fixed
+                 types count only where they tell branches of a union apart
+    decimals     must agree in scale
+"""
+
+from typing import Final
+
+from quipu.pipeline.formats.avro_schema import NO_DEFAULT, Field, Node
+
+PROMOTIONS: Final = frozenset({  # what a writer's type may be read as
+    ("boolean", "boolean"), ("int", "int"), ("int", "long"), ("int", "float"), ("int", "double"),
+    ("long", "long"), ("long", "float"), ("long", "double"), ("float", "float"),
+    ("float", "double"), ("double", "double"), ("string", "string"), ("bytes", "string"),
+    ("string", "bytes"), ("bytes", "bytes"),
+})
+
+
+def complaint(writer: Node, reader: Node) -> str | None:
+    """Why a reader could not read everything that a writer may write; None if it can."""
+    return Judge().complaint(writer, reader, reader.short_name)
+
+
+class Judge:
+    """Can a reader read a writer's values?  Records are judged once, even within themselves."""
+
+    def __init__(self) -> None:
+        self._judged: dict[tuple[int, int], str | None] = {}
+
+    def complaint(self, writer: Node, reader: Node, path: str) -> str | None:
+        if writer.kind == "union":
+            found = (self.complaint(branch, reader, path) for branch in writer.inner)
+            return next((each for each in found if each is not None), None)
+        if reader.kind == "union":
+            return None if self.branch_of(writer, reader, path) is not None else mismatch(
+                writer, reader, path)
+        if writer.kind != reader.kind:
+            return None if (writer.kind, reader.kind) in PROMOTIONS and scales_agree(
+                writer, reader) else mismatch(writer, reader, path)
+        match writer.kind:
+            case "record":
+                return self._of_records(writer, reader)
+            case "array" | "map":
+                return self.complaint(writer.inner[0], reader.inner[0], path)
+            case "enum" if reader.default_symbol is None:
+                unknown = [each for each in writer.symbols if each not in reader.symbols]
+                return f"Reader enum `{path}` lacks `{unknown[0]}`" if unknown else None
+            case "fixed" if writer.size != reader.size:
+                return (f"Writer schema has {writer.size} bytes, but reader schema has "
+                        f"{reader.size} for field `{path}`")
+        return None if scales_agree(writer, reader) else mismatch(writer, reader, path)
+
+    def branch_of(self, writer: Node, reader: Node, path: str) -> Node | None:
+        """The branch of a reader's union for a writer's type: same name, same kind, any."""
+        fitting = [each for each in reader.inner if self.complaint(writer, each, path) is None]
+        ranks: list[list[Node]] = [
+            [each for each in fitting if each.kind == writer.kind and _same_name(writer, each)],
+            [each for each in fitting if each.kind == writer.kind],
+            fitting,
+        ]
+        return next((rank[0] for rank in ranks if rank), None)
+
+    def _of_records(self, writer: Node, reader: Node) -> str | None:
+        pair = (id(writer), id(reader))
+        if pair in self._judged:
+            return self._judged[pair]
+        self._judged[pair] = None
+        for field in reader.fields:
+            path = f"{reader.short_name}.{field.name}"
+            source = writer_field(writer, field)
+            if source is not None:
+                found = self.complaint(source.type, field.type, path)
+            else:
+                found = missing(path) if field.default is NO_DEFAULT else None
+            if found is not None:
+                self._judged[pair] = found
+                return found
+        return None
+
+
+def mismatch(writer: Node, reader: Node, path: str) -> str:
+    return (f"Writer schema has type `{writer.title}`, but reader schema has type "
+            f"`{reader.title}` for field `{path}`")
+
+
+def missing(path: str) -> str:
+    return f"Reader field `{path}` is not in the writer's schema, and has no default"
+
+
+def writer_field(writer: Node, field: Field) -> Field | None:
+    """The writer's field from which a reader's field is filled."""
+    for name in (field.name, *field.aliases):
+        for each in writer.fields:
+            if each.name == name:
+                return each
+    return None
+
+
+def _same_name(writer: Node, reader: Node) -> bool:
+    names = {reader.name, *reader.aliases}
+    return writer.name in names or writer.short_name in {
+        name.rpartition(".")[2] for name in names if name}
+
+
+def scales_agree(writer: Node, reader: Node) -> bool:
+    """Do the bytes of a decimal mean the same number to both?"""
+    if reader.logical != "decimal":
+        return True
+    return writer.kind != "string" and (writer.logical != "decimal"
+                                        or writer.scale == reader.scale)

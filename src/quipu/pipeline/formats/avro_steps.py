@@ -1,0 +1,188 @@
+"""The words of the Avro walk: sinks to fill, steps to take, and what can be wrong with a message.
+
+`avro_program.py` writes programs in these words; `_avro_walk.pyx` and `_avro_walk_pure.py`, its
+twin, carry them out.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+NO_ID: Final = -1  # the program of messages without frames
+EMPTY_ITEMS_MAX: Final = 1000  # of a block whose items take no bytes
+STEPS_MAX: Final = 100_000
+WALK_DEPTH_MAX: Final = 200  # of values that are skipped: only they can hold themselves
+
+
+class Kind(IntEnum):
+    """Kinds of sinks."""
+
+    BIT = 0
+    I32 = 1
+    I64 = 2
+    F32 = 3
+    F64 = 4
+    I128 = 5
+    BLOB = 6  # text or bytes
+    STRUCT = 7
+    LIST = 8  # a list has one child, a map two: keys and values
+
+
+class Sink(NamedTuple):
+    """One Arrow array to fill."""
+
+    kind: Kind
+    type: pa.DataType
+    children: tuple[int, ...] = ()
+
+
+class Op(IntEnum):
+    """What a step does."""
+
+    SKIP_NOTHING = 0
+    SKIP_VARINT = 1
+    SKIP_BYTES = 2  # number: how many
+    SKIP_BLOB = 3
+    SKIP_BLOCKS = 4  # child: an item; number: its least size
+    SKIP_PAIRS = 5  # as blocks, with a text in front of each item
+    SKIP_RECORD = 6
+    SKIP_UNION = 7
+    NULL = 8
+    BOOLEAN = 9
+    INT_I32 = 10
+    INT_I64 = 11
+    INT_F32 = 12
+    INT_F64 = 13
+    LONG_I64 = 14  # number: factor if positive, divisor if negative
+    LONG_F32 = 15
+    LONG_F64 = 16
+    FLOAT_F32 = 17
+    FLOAT_F64 = 18
+    DOUBLE_F64 = 19
+    TEXT = 20  # must be UTF-8
+    BLOB = 21
+    FIXED = 22  # number: size
+    ENUM = 23  # texts: what each symbol becomes; None: the reader does not know it
+    DECIMAL = 24  # number: precision
+    DECIMAL_FIXED = 25  # number: precision; other: size
+    UUID_FIXED = 26
+    TIME_MILLIS = 27
+    TIME_MICROS = 28
+    RECORD = 29  # children in the writer's order
+    LIST = 30  # child: an item; number: its least size
+    MAP = 31  # as list
+    UNION = 32  # child per branch
+    CHOICE = 33  # child fills one of the sink's children, the number-th; the others are null
+    CONSTANT = 34  # child reads texts[0] instead of the message
+    FAIL = 35  # texts[0]: why
+
+
+class Step(NamedTuple):
+    """One step; children are indexes into the program."""
+
+    op: Op
+    sink: int = -1
+    number: int = 0
+    other: int = 0
+    children: tuple[int, ...] = ()
+    texts: tuple[bytes | None, ...] = ()
+
+
+class Program(NamedTuple):
+    """Steps, the first of which reads a message; or why there are none."""
+
+    steps: tuple[Step, ...]
+    fault: str = ""
+
+
+Code = object  # a program made ready to run: what it is, each of the two walks knows
+
+
+class Layout(NamedTuple):
+    """The reader's sinks; the first is the record that holds all columns."""
+
+    sinks: tuple[Sink, ...]
+    is_record: bool  # the columns are fields, not the one column of a type that is no record
+
+
+class Fault(IntEnum):
+    """What is wrong with a message."""
+
+    SHORT_FRAME = 1
+    MAGIC = 2
+    NO_PROGRAM = 3
+    ENDED = 4
+    LONG_NUMBER = 5
+    INT_RANGE = 6
+    BOOLEAN = 7
+    UTF8 = 8
+    LENGTH = 9
+    BRANCH = 10
+    SYMBOL = 11
+    UNKNOWN_SYMBOL = 12
+    ITEMS = 13
+    DECIMAL = 14
+    TIME = 15
+    TIMESTAMP = 16
+    DEPTH = 17
+    TOO_LARGE = 18
+    FAILED = 19
+    TRAILING = 20
+
+
+FAULTS: Final = {
+    Fault.ENDED: "the message ends within a value",
+    Fault.LONG_NUMBER: "a number has more than 64 bits",
+    Fault.INT_RANGE: "{} is no int: it has more than 32 bits",
+    Fault.BOOLEAN: "a boolean is 0 or 1, not {}",
+    Fault.UTF8: "a string is not UTF-8",
+    Fault.LENGTH: "{} is no length",
+    Fault.BRANCH: "the union has no branch {}",
+    Fault.SYMBOL: "the enum has no symbol {}",
+    Fault.UNKNOWN_SYMBOL: "the reader's enum lacks the writer's symbol {}, and has no default",
+    Fault.ITEMS: "a block claims {} items, more than its message can hold",
+    Fault.DECIMAL: "a decimal has more digits than its precision",
+    Fault.TIME: "{} is no time of day",
+    Fault.TIMESTAMP: "{} is no timestamp: it is out of range",
+    Fault.DEPTH: f"values nest deeper than {WALK_DEPTH_MAX}",
+    Fault.TOO_LARGE: "decoded, the messages of one block are too large",
+}
+
+
+class Complaint(NamedTuple):
+    """One message that could not be read."""
+
+    row: int
+    fault: Fault
+    detail: int
+    schema_id: int
+
+
+class Filled(NamedTuple):
+    """What a sink holds in the end, in Arrow's layout: buffers, bits from the lowest."""
+
+    length: int
+    validity: object | None  # None: no nulls
+    values: object | None  # numbers, bits, or offsets
+    data: object | None = None  # of BLOB
+
+
+def assemble(sinks: Sequence[Sink], filled: Sequence[Filled]) -> pa.StructArray:
+    """The array of the first sink, with all within it."""
+    return _array(sinks, filled, 0)
+
+
+def _array(sinks: Sequence[Sink], filled: Sequence[Filled], index: int) -> pa.Array:
+    sink, (length, validity, values, data) = sinks[index], filled[index]
+    children = [_array(sinks, filled, child) for child in sink.children]
+    buffers = [None if validity is None else pa.py_buffer(validity)]
+    if sink.kind is not Kind.STRUCT:
+        buffers.append(pa.py_buffer(values))
+    if sink.kind is Kind.BLOB:
+        buffers.append(pa.py_buffer(data))
+    if len(children) == 2 and sink.kind is Kind.LIST:
+        entries = pa.struct([sink.type.key_field, sink.type.item_field])
+        children = [pa.Array.from_buffers(entries, len(children[0]), [None], children=children)]
+    return pa.Array.from_buffers(sink.type, length, buffers, children=children)

@@ -1,0 +1,266 @@
+"""A client of schema registries that speak Confluent's HTTP interface.
+
+    by_id(id)                    the schema that a message names in its first five bytes
+    version(subject, n|latest)   the schema of a subject
+    register(subject, schema)    a new version; the id of an old one if the schema is there already
+    texts_of(references)         schemas that a schema refers to, and those they refer to
+
+What an id stands for never changes, so answers are kept; that an id is unknown is kept for a
+little while, so that a topic full of bad messages asks once, not once per message.  A registry
+that does not answer is asked again, a few times, and then it is an error: whoever waits for the
+schema fails and retries, and no message is blamed for it.
+
+Options, besides the URL: `username`, `password` (or in the URL), `ssl.ca.location`,
+`ssl.certificate.location`, `ssl.key.location`, `timeout.ms`.
+"""
+
+import base64
+import http.client
+import json
+import ssl
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+from quipu.pipeline.formats.specs import Registry
+
+BODY_SIZE_MAX: Final = 4 << 20
+ATTEMPTS_MAX: Final = 4
+BACK_OFF: Final = 0.1  # seconds, doubled each time
+TIMEOUT_MS: Final = 10_000
+KEPT_MAX: Final = 10_000
+MISSING_KEPT: Final = 30.0  # seconds
+REFERENCES_MAX: Final = 200
+
+OPTIONS: Final = frozenset({"username", "password", "ssl.ca.location", "ssl.certificate.location",
+                            "ssl.key.location", "timeout.ms"})
+CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_BUSY: Final = frozenset({429, 500, 502, 503, 504})
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class RegistryError(Exception):
+    """Something that a registry did not do; the message says what."""
+
+
+class SchemaNotFound(RegistryError):
+    """The registry does not have it."""
+
+
+class RegistryRefused(RegistryError):
+    """The registry understood, and said no."""
+
+
+class RegistryUnavailable(RegistryError):
+    """There is no answer; asking later may help."""
+
+
+class Reference(NamedTuple):
+    """A schema that another one uses, under the name by which it does."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Registered(NamedTuple):
+    """A schema as the registry has it."""
+
+    schema_id: int
+    schema: str
+    kind: str = "AVRO"  # or PROTOBUF, JSON
+    references: tuple[Reference, ...] = ()
+    version: int = 0  # 0 where it was asked for by id
+
+
+class RegistryClient:
+    """One registry.  Answers are kept for the life of the client."""
+
+    def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic,
+                 sleep: Callable[[float], None] = time.sleep) -> None:
+        self._http = _Http(registry)
+        self._clock, self._sleep = clock, sleep
+        self._by_id: OrderedDict[int, Registered] = OrderedDict()
+        self._by_version: OrderedDict[tuple[str, int], Registered] = OrderedDict()
+        self._missing: OrderedDict[int, float] = OrderedDict()  # id: until when
+
+    def by_id(self, schema_id: int) -> Registered:
+        """The schema of an id; SchemaNotFound if there is none."""
+        found = self._by_id.get(schema_id)
+        if found is not None:
+            return found
+        if self._missing.get(schema_id, 0.0) > self._clock():
+            raise SchemaNotFound(f"schema id {schema_id} is not in the registry")
+        try:
+            answer = self._ask("GET", f"/schemas/ids/{schema_id}")
+        except SchemaNotFound:
+            _keep(self._missing, schema_id, self._clock() + MISSING_KEPT)
+            raise SchemaNotFound(f"schema id {schema_id} is not in the registry") from None
+        found = _registered(answer, schema_id)
+        _keep(self._by_id, schema_id, found)
+        return found
+
+    def version(self, subject: str, version: int | str = "latest") -> Registered:
+        """A version of a subject; SchemaNotFound if there is none."""
+        if isinstance(version, int) and (subject, version) in self._by_version:
+            return self._by_version[subject, version]
+        answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
+        found = _registered(answer, _whole(answer, "id"))
+        _keep(self._by_version, (subject, found.version), found)
+        return found
+
+    def register(self, subject: str, schema: str, kind: str = "AVRO",
+                 references: Sequence[Reference] = ()) -> int:
+        """The id of this schema under this subject; RegistryRefused if it is not compatible."""
+        body: dict[str, object] = {"schema": schema}
+        if kind != "AVRO":
+            body["schemaType"] = kind
+        if references:
+            body["references"] = [reference._asdict() for reference in references]
+        answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", body)
+        return _whole(answer, "id")
+
+    def texts_of(self, references: Iterable[Reference]) -> dict[str, str]:
+        """Referenced schemas by the names under which they are used; what they use comes first."""
+        found: dict[str, str] = {}
+        self._collect(references, found, [])
+        return found
+
+    def _collect(self, references: Iterable[Reference], found: dict[str, str],
+                 inside: list[Reference]) -> None:
+        for reference in references:
+            if reference.name in found or reference in inside:
+                continue
+            if len(found) + len(inside) >= REFERENCES_MAX:
+                raise RegistryRefused(f"a schema refers to more than {REFERENCES_MAX} others")
+            registered = self.version(reference.subject, reference.version)
+            self._collect(registered.references, found, [*inside, reference])
+            found[reference.name] = registered.schema
+
+    def _ask(self, method: str, path: str, body: object = None) -> Mapping[str, object]:
+        data = None if body is None else json.dumps(body).encode()
+        trouble = ""
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                self._sleep(BACK_OFF * 2 ** (attempt - 1))
+            try:
+                status, answer = self._http.ask(method, path, data)
+            except (OSError, http.client.HTTPException) as error:
+                trouble = f"{type(error).__name__}: {error}"
+                continue
+            if status not in _BUSY:
+                return _checked(status, answer)
+            trouble = f"HTTP status {status}"
+        raise RegistryUnavailable(f"schema registry {self._http.shown}: {trouble}")
+
+
+@lru_cache(maxsize=64)
+def _client(url: str, options: tuple[tuple[str, str], ...]) -> RegistryClient:
+    return RegistryClient(Registry(url, dict(options)))
+
+
+def client_for(registry: Registry) -> RegistryClient:
+    """The client of a registry: one per process, so that all share what it has learned."""
+    return _client(registry.url, tuple(sorted(registry.options.items())))
+
+
+class _Http:
+    """One request, one connection: schemas are asked for once, and rarely."""
+
+    def __init__(self, registry: Registry) -> None:
+        unknown = sorted(set(registry.options) - OPTIONS)
+        if unknown:
+            raise RegistryRefused(f"unknown option of a schema registry: {unknown[0]!r}; there are "
+                                  f"{', '.join(sorted(OPTIONS))}")
+        parts = urlsplit(registry.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise RegistryRefused(f"the URL of a schema registry starts with http:// or https://, "
+                                  f"and names a host; not {registry.url!r}")
+        self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
+        self.shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+        self._timeout = int(registry.options.get("timeout.ms", TIMEOUT_MS)) / 1000
+        self._tls = _tls(registry.options) if parts.scheme == "https" else None
+        self._headers = {"Accept": f"{CONTENT_TYPE}, application/json"}
+        username = registry.options.get("username", unquote(parts.username or ""))
+        password = registry.options.get("password", unquote(parts.password or ""))
+        if username:
+            token = base64.b64encode(f"{username}:{password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {token}"
+
+    def ask(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        connection = self._connection()
+        try:
+            headers = self._headers if body is None else {
+                **self._headers, "Content-Type": CONTENT_TYPE}
+            connection.request(method, self._path + path, body, headers)
+            response = connection.getresponse()
+            data = response.read(BODY_SIZE_MAX + 1)
+        finally:
+            connection.close()
+        if len(data) > BODY_SIZE_MAX:
+            raise RegistryRefused(f"schema registry {self.shown}: an answer of more than "
+                                  f"{BODY_SIZE_MAX} bytes")
+        return response.status, data
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout,
+                                           context=self._tls)
+
+
+def _tls(options: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=options.get("ssl.ca.location"))
+    if "ssl.certificate.location" in options:
+        context.load_cert_chain(options["ssl.certificate.location"],
+                                options.get("ssl.key.location"))
+    return context
+
+
+def _checked(status: int, answer: bytes) -> Mapping[str, object]:
+    try:
+        content = json.loads(answer)
+    except (ValueError, RecursionError):
+        content = None
+    if status == 200 and isinstance(content, dict):
+        return content
+    message = content.get("message") if isinstance(content, dict) else None
+    if status == 404 and isinstance(content, dict) and "error_code" in content:
+        raise SchemaNotFound(f"{message or 'not found'}"[:1000])
+    raise RegistryRefused(f"the schema registry answers {status}: {message or 'no JSON'}"[:1000])
+
+
+def _registered(answer: Mapping[str, object], schema_id: int) -> Registered:
+    schema, kind = answer.get("schema"), answer.get("schemaType", "AVRO")
+    references = answer.get("references") or []
+    if not isinstance(schema, str) or not isinstance(kind, str) or not isinstance(references, list):
+        raise RegistryRefused("the schema registry answers without a schema")
+    version = answer.get("version", 0)
+    return Registered(schema_id, schema, kind, tuple(_reference(each) for each in references),
+                      version if isinstance(version, int) else 0)
+
+
+def _reference(answer: object) -> Reference:
+    if isinstance(answer, dict):
+        name, subject = answer.get("name"), answer.get("subject")
+        if isinstance(name, str) and isinstance(subject, str):
+            return Reference(name, subject, _whole(answer, "version"))
+    raise RegistryRefused("the schema registry answers with a reference that is none")
+
+
+def _whole(answer: Mapping[str, object], name: str) -> int:
+    value = answer.get(name)
+    if not isinstance(value, int):
+        raise RegistryRefused(f"the schema registry answers without {name!r}")
+    return value
+
+
+def _keep(kept: "OrderedDict[_Key, _Value]", key: _Key, value: _Value) -> None:
+    kept[key] = value
+    if len(kept) > KEPT_MAX:
+        kept.popitem(last=False)
