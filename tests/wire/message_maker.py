@@ -104,7 +104,7 @@ def _one(slot: Slot, version: int, rng: random.Random, *, flexible: bool, tags: 
 def _number(name: str, width: int, rng: random.Random) -> int:
     if name == "error_code":
         return rng.choice(CODES)
-    if name in {"log_append_time", "retention_time"}:
+    if name in {"log_append_time", "retention_time", "session_lifetime"}:
         return rng.choice((-1, 0, 1, rng.randrange(YEAR_2100_MS)))
     low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
     return rng.choice((low, -1, 0, 1, high, rng.randint(low, high)))

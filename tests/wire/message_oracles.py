@@ -17,6 +17,7 @@ import kafka.protocol.admin
 import kafka.protocol.consumer
 import kafka.protocol.metadata
 import kafka.protocol.producer
+import kafka.protocol.sasl
 from kafka.protocol.api_message import ApiMessage
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
@@ -109,6 +110,7 @@ _KAFKA_PYTHON: Final = (
     kafka.protocol.consumer,
     kafka.protocol.metadata,
     kafka.protocol.producer,
+    kafka.protocol.sasl,
 )
 
 

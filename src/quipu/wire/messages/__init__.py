@@ -24,6 +24,7 @@ from quipu.wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupRes
 from quipu.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 from quipu.wire.messages.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from quipu.wire.messages.k16_list_groups import ListGroupsRequest, ListGroupsResponse
+from quipu.wire.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from quipu.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from quipu.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
 from quipu.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -38,6 +39,10 @@ from quipu.wire.messages.k33_alter_configs import AlterConfigsRequest, AlterConf
 from quipu.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
+)
+from quipu.wire.messages.k36_sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
 )
 from quipu.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
@@ -107,6 +112,7 @@ REQUESTS: Final[dict[int, type[Request]]] = {
         SyncGroupRequest,
         DescribeGroupsRequest,
         ListGroupsRequest,
+        SaslHandshakeRequest,
         ApiVersionsRequest,
         CreateTopicsRequest,
         DeleteTopicsRequest,
@@ -116,6 +122,7 @@ REQUESTS: Final[dict[int, type[Request]]] = {
         DescribeConfigsRequest,
         AlterConfigsRequest,
         DescribeLogDirsRequest,
+        SaslAuthenticateRequest,
         CreatePartitionsRequest,
         DeleteGroupsRequest,
         ElectLeadersRequest,
@@ -153,6 +160,7 @@ RESPONSES: Final[dict[int, type[Response]]] = {
         SyncGroupResponse,
         DescribeGroupsResponse,
         ListGroupsResponse,
+        SaslHandshakeResponse,
         ApiVersionsResponse,
         CreateTopicsResponse,
         DeleteTopicsResponse,
@@ -162,6 +170,7 @@ RESPONSES: Final[dict[int, type[Response]]] = {
         DescribeConfigsResponse,
         AlterConfigsResponse,
         DescribeLogDirsResponse,
+        SaslAuthenticateResponse,
         CreatePartitionsResponse,
         DeleteGroupsResponse,
         ElectLeadersResponse,

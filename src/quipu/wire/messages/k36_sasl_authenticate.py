@@ -1,0 +1,26 @@
+"""SaslAuthenticate — API key 36, versions 0-2.
+
+Behaviour
+    * carries one message of a SASL mechanism there, and one back
+Versions
+    v1  how long the proof holds
+    v2  flexible encoding
+"""
+
+from quipu.wire.fields import binary, int16, int64, string
+from quipu.wire.schema import Request, Response
+
+
+class SaslAuthenticateRequest(Request, key=36, versions="0-2", flexible="2+"):
+    """What the client's mechanism says."""
+
+    auth_bytes: bytes = binary()
+
+
+class SaslAuthenticateResponse(Response, key=36, versions="0-2", flexible="2+"):
+    """What the broker's mechanism says."""
+
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    auth_bytes: bytes = binary()
+    session_lifetime: int = int64("1+")
