@@ -24,6 +24,7 @@ from quipu.client.errors import (
     AnswerTooLate,
     ConnectionFailed,
     NotAuthenticated,
+    NotKafka,
     NotServed,
     code_name,
 )
@@ -84,6 +85,11 @@ class Connection:
     def is_open(self) -> bool:
         return self._socket is not None
 
+    @property
+    def is_quiet(self) -> bool:
+        """Open, and nothing under way."""
+        return self._socket is not None and not self._under_way
+
     def close(self) -> None:
         """Drop the connection; what was asked is not answered."""
         if self._socket is not None:
@@ -127,9 +133,9 @@ class Connection:
         try:
             correlation_id, response = decode_response(frame, waiting.api_key, waiting.version)
         except QuipuError as error:
-            raise self._failed(f"its answer cannot be read: {error}") from None
+            raise self._failed(f"its answer cannot be read: {error}", NotKafka) from None
         if correlation_id != waiting.correlation_id:
-            raise self._failed("it answers something that was not asked")
+            raise self._failed("it answers something that was not asked", NotKafka)
         return response
 
     def _connect(self, deadline: float | None) -> socket.socket:
@@ -171,7 +177,7 @@ class Connection:
             waiting = self._under_way.popleft()
             frame = self._receive_frame(waiting.deadline)
             if len(frame) < _ERROR_POSITION + _ERROR_CODE.size:
-                raise self._failed("it does not answer as a Kafka broker")
+                raise self._failed("it does not answer as a Kafka broker", NotKafka)
             (code,) = _ERROR_CODE.unpack_from(frame, _ERROR_POSITION)
             if code == Code.UNSUPPORTED_VERSION and version > 0:
                 version = 0
@@ -179,7 +185,8 @@ class Connection:
             try:
                 _, response = decode_response(frame, ApiVersionsRequest.KEY, version)
             except QuipuError as error:
-                raise self._failed(f"it does not answer as a Kafka broker: {error}") from None
+                raise self._failed(
+                    f"it does not answer as a Kafka broker: {error}", NotKafka) from None
             if code:
                 raise self._failed(f"it answers {code_name(code)} to ApiVersions")
             served = cast("ApiVersionsResponse", response).api_keys
@@ -219,7 +226,7 @@ class Connection:
             there.settimeout(seconds)
             there.sendall(frame)
         except TimeoutError:
-            raise self._failed("it takes no request", late=True) from None
+            raise self._failed("it takes no request", AnswerTooLate) from None
         except OSError as error:
             raise self._failed(error.strerror or str(error)) from None
         self._under_way.append(_UnderWay(self._correlation_id, request.KEY, version, deadline))
@@ -227,7 +234,8 @@ class Connection:
     def _receive_frame(self, deadline: float) -> memoryview:
         (size,) = _SIZE.unpack(self._receive(_SIZE.size, deadline))
         if not 4 <= size <= self._size_max:
-            raise self._failed(f"an answer of {size} bytes; at most {self._size_max} are taken")
+            raise self._failed(
+                f"an answer of {size} bytes; at most {self._size_max} are taken", NotKafka)
         return self._receive(size, deadline)
 
     def _receive(self, size: int, deadline: float) -> memoryview:
@@ -242,9 +250,12 @@ class Connection:
                     raise self._failed("it closed the connection")
                 received += count
         except TimeoutError:
-            raise self._failed("no answer in time", late=True) from None
+            raise self._failed("no answer in time", AnswerTooLate) from None
         except OSError as error:
             raise self._failed(error.strerror or str(error)) from None
+        except BaseException:
+            self.close()  # half an answer was read: nothing that follows would make sense
+            raise
         return data
 
     def _there(self) -> socket.socket:
@@ -252,8 +263,9 @@ class Connection:
             raise ConnectionFailed(f"{self.address}: the connection is closed")
         return self._socket
 
-    def _failed(self, why: str, *, late: bool = False) -> ConnectionFailed:
+    def _failed(
+        self, why: str, kind: type[ConnectionFailed] = ConnectionFailed
+    ) -> ConnectionFailed:
         """Close (N3), and tell why."""
         self.close()
-        kind = AnswerTooLate if late else ConnectionFailed
         return kind(f"{self.address}: {why}")

@@ -29,7 +29,7 @@ class ClientError(QuipuError):
 
 
 class ConnectionFailed(ClientError):
-    """A broker is not there, went away, or speaks no Kafka protocol."""
+    """A broker is not there, or went away."""
 
     kind = Kind.RETRY
     code = Code.NETWORK_EXCEPTION
@@ -39,6 +39,13 @@ class AnswerTooLate(ConnectionFailed):
     """A broker did not answer in time."""
 
     code = Code.REQUEST_TIMED_OUT
+
+
+class NotKafka(ConnectionFailed):
+    """Whoever answers is no Kafka broker, or breaks the protocol; asking again will not help."""
+
+    kind = Kind.INVALID
+    code = Code.CORRUPT_MESSAGE
 
 
 class NotServed(ClientError):
@@ -58,8 +65,9 @@ class Refused(ClientError):
 
 
 class UnknownTopic(ClientError):
-    """A topic or partition that was asked for does not exist."""
+    """A topic or partition that was asked for does not exist; it may have been made just now."""
 
+    kind = Kind.REFRESH
     code = Code.UNKNOWN_TOPIC_OR_PARTITION
 
 

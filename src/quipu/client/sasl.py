@@ -75,7 +75,7 @@ def scram(
     client_key = hmac.digest(salted, b"Client Key", algorithm)
     stored_key = hashlib.new(algorithm, client_key).digest()
     without_proof = f"c=biws,r={joint}"
-    signed = ",".join((bare, first.decode(), without_proof)).encode()
+    signed = f"{bare},{first.decode()},{without_proof}".encode()
     signature = hmac.digest(stored_key, signed, algorithm)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
     last = yield f"{without_proof},p={base64.b64encode(proof).decode()}".encode()

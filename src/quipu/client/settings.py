@@ -9,8 +9,6 @@ Invariants
     A3  names that Spark refuses are refused, with what to use instead
 """
 
-# ruff: noqa: RUF009  the calls make dataclass fields
-
 import dataclasses
 import difflib
 import re
@@ -125,7 +123,7 @@ class ClientSettings:
     sasl_password: str | None = optional_text("Password to authenticate with.")
     sasl_jaas_config: str | None = optional_text(
         "Name and password as Java's client takes them: ...LoginModule required username=\"u\" "
-        "password=\"p\";")
+        'password="p";')
 
     # Taken for the sake of whoever has a file of settings for another client.
     group_instance_id: str | None = optional_text("Name within a group.", ignored=_NOT_IN_A_GROUP)

@@ -1,0 +1,26 @@
+"""A stretch of one partition."""
+
+from typing import NamedTuple
+
+from quipu.model.ids import TopicPartition
+
+
+class Range(NamedTuple):
+    """The offsets [first, end) of a partition."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """Offsets in the range; fewer records where some were compacted away."""
+        return max(self.end - self.first, 0)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}[{self.first}, {self.end})"
