@@ -30,7 +30,7 @@ def values(chunks: list[Fetched]) -> dict[int, list[bytes]]:
         while position < len(chunk.records):
             header = parse_header(chunk.records, position)
             batch = chunk.records[position : position + header.size]
-            found.setdefault(chunk.partition, []).extend(
+            found.setdefault(chunk.range.partition, []).extend(
                 record.value or b"" for record in decode_records(batch, size_max=1 << 20))
             position += header.size
     return found

@@ -37,7 +37,6 @@ from quipu.wire.messages.k03_metadata import (
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-_METADATA_VERSION_MAX: Final = 12  # 13 has nothing for us, and librdkafka's mock gets it wrong
 UNKNOWN_SECONDS: Final = 1.0  # a topic that was made a moment ago is not known everywhere
 
 
@@ -203,8 +202,7 @@ class Cluster:
             for address in self._addresses():
                 try:
                     connection = self.connection_at(address, deadline=retry.deadline)
-                    answer = connection.ask(
-                        request, MetadataResponse, highest=_METADATA_VERSION_MAX)
+                    answer = connection.ask(request, MetadataResponse)
                 except ConnectionFailed as error:
                     problems.append(error)
                     continue

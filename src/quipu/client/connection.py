@@ -131,7 +131,8 @@ class Connection:
         waiting = self._under_way.popleft()
         frame = self._receive_frame(waiting.deadline)
         try:
-            correlation_id, response = decode_response(frame, waiting.api_key, waiting.version)
+            correlation_id, response = decode_response(
+                frame, waiting.api_key, waiting.version, whole=False)
         except QuipuError as error:
             raise self._failed(f"its answer cannot be read: {error}", NotKafka) from None
         if correlation_id != waiting.correlation_id:

@@ -60,14 +60,14 @@ OnLoss = Callable[[DataLost], None]
 
 
 class Fetched(NamedTuple):
-    """Some batches of one partition, and what is needed to read them."""
+    """Some batches of one range, and what is needed to read them."""
 
-    topic: str
-    partition: int
+    range: Range
+    first: int  # the offset that was asked for; the first batch may begin before it
+    next_offset: int  # after the last batch
     records: memoryview  # whole batches
     aborted: tuple[tuple[int, int], ...]  # producer id and first offset of aborted transactions
     high_watermark: int
-    next_offset: int  # after the last batch
 
 
 def raise_loss(loss: DataLost) -> None:
@@ -78,7 +78,7 @@ def raise_loss(loss: DataLost) -> None:
 def fetch(
     cluster: Cluster, ranges: Iterable[Range], *, on_loss: OnLoss = raise_loss
 ) -> Iterator[Fetched]:
-    """Every batch of every range, in turns."""
+    """Every batch of every range, in turns; no partition may be in two ranges."""
     fetching = _Fetching(cluster, ranges, on_loss)
     try:
         yield from fetching.run()
@@ -90,6 +90,7 @@ class _Cursor:
     """How far one range was read."""
 
     def __init__(self, wanted: Range, cluster: Cluster) -> None:
+        self.range = wanted
         self.partition = wanted.topic_partition
         self.next = wanted.first
         self.end = wanted.end
@@ -124,7 +125,9 @@ class _Fetching:
         self._under_way: deque[_UnderWay] = deque()
         self._connections: dict[int, Connection] = {}
         self._stale: set[str] = set()  # topics to ask about anew
-        self._left = list(self._cursors([each for each in ranges if each.size]))
+        wanted = [each for each in ranges if each.size]
+        assert len({each.topic_partition for each in wanted}) == len(wanted), wanted
+        self._left = list(self._cursors(wanted))
 
     def run(self) -> Iterator[Fetched]:
         while self._left:
@@ -251,14 +254,14 @@ class _Fetching:
         if next_offset <= cursor.next:
             raise MalformedBytes(f"{cursor.partition}: asked for offset {cursor.next}, "
                                  f"the broker sends batches up to {next_offset}")
-        cursor.next = next_offset
+        first, cursor.next = cursor.next, next_offset
         cursor.retry = Retry(self._settings)
         self._left.remove(cursor)
         self._left.append(cursor)  # those that got nothing come first the next time
         aborted = tuple((each.producer_id, each.first_offset)
                         for each in part.aborted_transactions or ())
-        return [Fetched(*cursor.partition, records[:size], aborted, part.high_watermark,
-                        next_offset)]
+        return [Fetched(
+            cursor.range, first, next_offset, records[:size], aborted, part.high_watermark)]
 
     def _take_no_batch(self, cursor: _Cursor, records: memoryview) -> None:
         """Either the answer was cut within its first batch, or that lies after the range."""

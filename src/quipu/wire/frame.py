@@ -93,14 +93,21 @@ def encode_response(correlation_id: int, response: Response, version: int) -> by
     return _RESPONSE_START.pack(len(body) + 4, correlation_id) + body
 
 
-def decode_response(frame: memoryview, api_key: int, version: int) -> tuple[int, Response]:
-    """The correlation id, and the answer to a request of `api_key` and `version`."""
+def decode_response(
+    frame: memoryview, api_key: int, version: int, *, whole: bool = True
+) -> tuple[int, Response]:
+    """The correlation id, and the answer to a request of `api_key` and `version`.
+
+    If not `whole`, more bytes may follow than we know of: brokers of other makers send some.
+    """
     if len(frame) < 4:
         raise too_long("response header", 4, 0, len(frame))
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
     response = RESPONSES[api_key]
     position = _skip_tags(frame, 4) if _has_tags(response, version) else 4
-    return correlation_id, response.decode(frame[position:], version)
+    if whole:
+        return correlation_id, response.decode(frame[position:], version)
+    return correlation_id, response.decode_prefix(frame[position:], version)[0]
 
 
 def _has_tags(response: Response | type[Response], version: int) -> bool:

@@ -1,0 +1,39 @@
+"""Clusters that outlive their users: one per settings, for as long as the process lives.
+
+Workers of Spark are used again and again; connecting and asking for metadata anew for every task
+would cost more than a small task itself.
+"""
+
+import os
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from quipu.client.cluster import Cluster
+from quipu.client.settings import ClientSettings
+
+KEPT_MAX: Final = 16
+
+
+class _Kept(threading.local):
+    """A cluster is for one thread: each has its own, and loses them when it ends."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.clusters: OrderedDict[ClientSettings, Cluster] = OrderedDict()
+
+
+_kept = _Kept()
+
+
+def shared(settings: ClientSettings) -> Cluster:
+    """The cluster with these settings, as others left it."""
+    if _kept.process != os.getpid():  # after a fork: those sockets are the parent's
+        _kept.__init__()  # type: ignore[misc]  # forget them without a word to the brokers
+    clusters = _kept.clusters
+    if settings not in clusters:
+        clusters[settings] = Cluster(settings)
+        if len(clusters) > KEPT_MAX:
+            clusters.popitem(last=False)[1].close()
+    clusters.move_to_end(settings)
+    return clusters[settings]
