@@ -1,8 +1,13 @@
-"""Streaming queries that keep running: started again, later and later, when they fail.
+"""Work that goes on until it is told to stop: begun again, later and later, when it fails.
 
-A query ends when its broker is gone for long, a disk is full, an executor's answer is lost.  None
-of these is a reason to give up, and all of them are worth seeing: `Keeper.error` has the last one
-in a sentence, until a batch gets through again.
+    keeper = Keeper("orders_by_day", work)     # work(stop) returns once `stop` is set, or raises
+    keeper.start()
+    keeper.state, keeper.error                 # the last thing that went wrong, in a sentence
+    keeper.stop()
+
+A streaming query ends when its broker is gone for long, a disk is full, an executor's answer is
+lost.  None of these is a reason to give up, and all of them are worth seeing: `error` stays until
+the work says that it got on (`succeeded`).
 """
 
 import re
@@ -17,76 +22,78 @@ from pyspark.sql.streaming.query import StreamingQuery
 PAUSE_SECONDS_MIN = 0.5
 PAUSE_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 60.0
+LOOK_SECONDS = 0.2
 ERROR_SIZE_MAX = 2_000
 
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(?P<kind>[A-Z]\w+): (?P<text>.+)$", re.MULTILINE)
 
 
 class State(Enum):
-    """What a query is doing."""
+    """What a keeper's work is doing."""
 
     RUNNING = "running"
-    WAITING = "waiting"  # it failed, and will be started again
+    WAITING = "waiting"  # it failed, and is begun again
     STOPPED = "stopped"
 
 
 class Keeper:
-    """One query that is kept running by a thread of its own.
+    """Some work, in a thread of its own.  Invariant: it is never done twice at a time."""
 
-    Invariant: at most one query of a keeper is active at a time.
-    """
-
-    def __init__(self, name: str, begin: Callable[[], StreamingQuery]) -> None:
+    def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
         self.name = name
         self.error: str | None = None
         self.restarts = 0
-        self._begin = begin
-        self._query: StreamingQuery | None = None
+        self._work = work
         self._pause = PAUSE_SECONDS_MIN
         self._stopping = threading.Event()
-        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._keep, name=f"keeper of {name}", daemon=True)
 
     def start(self) -> None:
-        """Start the query, and start it again whenever it fails."""
+        """Begin."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the query between two batches, for good."""
+        """End the work, for good, where it says that it may be ended."""
         self._stopping.set()
-        with self._lock:
-            if self._query is not None:
-                self._query.stop()
         if self._thread.ident is not None:
             self._thread.join(STOP_SECONDS_MAX)
 
     @property
     def state(self) -> State:
-        """What the query is doing."""
+        """What the work is doing."""
         if self._stopping.is_set():
             return State.STOPPED
         return State.RUNNING if self.error is None else State.WAITING
 
     def succeeded(self) -> None:
-        """A batch got through: what was wrong is over."""
+        """The work got on: what was wrong is over."""
         self.error = None
         self._pause = PAUSE_SECONDS_MIN
 
     def _keep(self) -> None:
         while not self._stopping.is_set():
             try:
-                with self._lock:
-                    if self._stopping.is_set():
-                        return
-                    self._query = self._begin()
-                self._query.awaitTermination()
-                if not self._stopping.is_set():
-                    self.error = "the query was stopped from outside"
-            except Exception as error:  # noqa: BLE001 whatever it was, the query goes on
+                self._work(self._stopping)
+            except Exception as error:  # noqa: BLE001 whatever it was, the work goes on
                 self.error = summary(error)
-            if not self._stopping.wait(self._pause):
-                self.restarts += 1
-                self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)
+                if not self._stopping.wait(self._pause):
+                    self.restarts += 1
+                    self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)
+
+
+class QueryEnded(RuntimeError):
+    """Somebody else has stopped a query of ours."""
+
+
+def attend(query: StreamingQuery, stop: threading.Event) -> None:
+    """Stay with a query until it fails, or `stop` is set; then end it between two batches."""
+    try:
+        while query.isActive:
+            if stop.wait(LOOK_SECONDS):
+                return
+        raise query.exception() or QueryEnded("the streaming query was stopped from outside")
+    finally:
+        query.stop()
 
 
 def summary(error: BaseException) -> str:
@@ -94,15 +101,13 @@ def summary(error: BaseException) -> str:
 
     Errors of Python code on executors come as text, with the traceback of the worker.
     """
+    text = str(error)
     if not isinstance(error, PySparkException):
-        text = str(error)
-        return f"{type(error).__name__}: {text}"[:ERROR_SIZE_MAX]
-    text = str(error).split("\n\nJVM stacktrace:")[0]
-    found = [match for match in _PYTHON_ERROR.finditer(text)
-             if not match["kind"].startswith(("Py4J", "Caused"))]
-    if found:
-        return found[-1]["text"][:ERROR_SIZE_MAX]
-    return text.split("\n")[0][:ERROR_SIZE_MAX]
+        return (text or type(error).__name__)[:ERROR_SIZE_MAX]
+    text = text.split("\n\nJVM stacktrace:", maxsplit=1)[0]
+    if found := _PYTHON_ERROR.findall(text):
+        return str(found[-1][1])[:ERROR_SIZE_MAX]
+    return text.split("\n", maxsplit=1)[0][:ERROR_SIZE_MAX]
 
 
 def wait_until(reached: Callable[[], bool], seconds: float, *, pause: float = 0.02) -> bool:

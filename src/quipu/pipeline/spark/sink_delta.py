@@ -1,0 +1,57 @@
+"""Rows into a Delta table, each version once.
+
+The table holds what the view holds.  A view that only grows is appended to; of one that takes rows
+back, a version replaces the one before it, in one commit, so that readers of the table always see
+one version, whole.  The commit names the sink and the version (Delta's application transactions):
+after a crash the table itself says what it has.  A column that the table does not know is added.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from quipu.pipeline.spark.following import DIFF, Step
+
+
+class DeltaTarget:
+    """See above; `options` are those of the object store, if the table is in one."""
+
+    def __init__(self, name: str, uri: str, *, only_grows: bool, options: dict[str, str]) -> None:
+        self._application = f"quipu-{name}"
+        self._uri = uri
+        self._only_grows = only_grows
+        self._options = options
+        if "://" not in uri:
+            Path(uri).parent.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def wants_snapshots(self) -> bool:
+        """Is a version written as all it holds, instead of what has changed?"""
+        return not self._only_grows
+
+    def position(self) -> int | None:
+        """The last version that was written; None before the first."""
+        try:
+            table = DeltaTable(self._uri, storage_options=self._options)
+        except TableNotFoundError:
+            return None
+        version = table.transaction_version(self._application)
+        return None if version is None else int(version)
+
+    def write(self, step: Step) -> None:
+        """Write a version in one commit."""
+        reader = pa.RecordBatchReader.from_batches(
+            step.schema, (batch.drop_columns([DIFF]) for batch in step.batches)
+        )
+        write_deltalake(
+            self._uri, reader, mode="append" if self._only_grows else "overwrite",
+            schema_mode="merge", storage_options=self._options,
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(self._application, step.version)]
+            ),
+        )
+
+    def close(self) -> None:
+        """Nothing is held open between versions."""

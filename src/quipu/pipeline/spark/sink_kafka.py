@@ -1,0 +1,209 @@
+"""Rows into a Kafka topic, each version once.
+
+Values are JSON objects.  With KEY columns the topic is a changelog by key: the newest row of a key,
+or a null value where no row has it any more; consumers that know upserts see the view.  The key is
+the column itself if it is one text or bytes column, else a JSON object.  Without KEY only a view
+that never takes rows back can be written.
+
+No transactions are needed of the broker.  A version is always the same messages in the same order
+for each partition, and every message says its version in a header.  Before a version is begun, the
+mark remembers where the partitions end; what a crash cut short is found by reading from there on,
+and only what is missing is written.
+
+    mark    {"version": 6, "ends": {"0": 120, "1": 118}}     6 is whole; 7, if any, begins there
+"""
+
+import base64
+import datetime as dt
+import decimal
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.error import KafkaException
+
+from quipu.pipeline.spark.following import DIFF, Step
+from quipu.pipeline.spark.sink_parquet import replace
+
+SECONDS_MAX = 60.0
+QUEUE_SECONDS = 1.0  # how long to wait for the producer to make room
+HEADER = "quipu.version"
+
+Pair = tuple[bytes | None, bytes | None]
+
+
+class KafkaTarget:
+    """See above; `settings` are the client's, with `bootstrap.servers`."""
+
+    def __init__(
+        self, name: str, topic: str, *, key: tuple[str, ...], settings: Mapping[str, str],
+        mark: Path,
+    ) -> None:
+        self._topic = topic
+        self._key = key
+        self._mark = mark
+        self._name = name.encode()
+        self._settings = {**settings, "log_level": "0"}
+        self._producer = Producer({"linger.ms": 5, **self._settings, "enable.idempotence": True})
+        self._failed: KafkaError | None = None
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        if not mark.exists():
+            self._remember(None)
+
+    def position(self) -> int | None:
+        """The last version that was written; None before the first."""
+        version = json.loads(self._mark.read_text())["version"]
+        return None if version is None else int(version)
+
+    def write(self, step: Step) -> None:
+        """Write what the topic does not have of a version."""
+        label = b"%s %d" % (self._name, step.version)
+        ends = {int(partition): int(end) for partition, end
+                in json.loads(self._mark.read_text())["ends"].items()}
+        there = self._found(label, ends)
+        for number, (key, value) in enumerate(self._messages(step)):
+            partition = _partition(key, number, len(ends))
+            if there[partition] > 0:
+                there[partition] -= 1
+            else:
+                self._produce(key, value, partition, label)
+        left = self._producer.flush(SECONDS_MAX)
+        if self._failed is not None or left:
+            error, self._failed = self._failed, None
+            raise KafkaException(error or KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+        self._remember(step.version)
+
+    def close(self) -> None:
+        """Let go of what was not yet sent."""
+        self._producer.purge()
+
+    def _remember(self, version: int | None) -> None:
+        """The version is whole; the next one begins where the partitions end now."""
+        consumer = self._consumer()
+        try:
+            told = consumer.list_topics(self._topic, timeout=SECONDS_MAX).topics[self._topic]
+            if told.error is not None:
+                raise KafkaException(told.error)
+            ends = {number: consumer.get_watermark_offsets(
+                TopicPartition(self._topic, number), timeout=SECONDS_MAX)[1]
+                for number in sorted(told.partitions)}
+        finally:
+            consumer.close()
+        replace(self._mark, json.dumps({"version": version, "ends": ends}).encode())
+
+    def _found(self, label: bytes, ends: Mapping[int, int]) -> dict[int, int]:
+        """How many messages of a version each partition has."""
+        there = dict.fromkeys(ends, 0)
+        consumer = self._consumer()
+        try:
+            for partition, start in ends.items():
+                where = TopicPartition(self._topic, partition, start)
+                _, end = consumer.get_watermark_offsets(where, timeout=SECONDS_MAX)
+                if end > start:
+                    consumer.assign([where])
+                    there[partition] = sum(_label(message) == label
+                                           for message in _read(consumer, end))
+        finally:
+            consumer.close()
+        return there
+
+    def _consumer(self) -> Consumer:
+        return Consumer({
+            **self._settings, "group.id": "quipu-sink", "enable.auto.commit": False,
+            "enable.partition.eof": True, "isolation.level": "read_uncommitted",
+        })
+
+    def _produce(
+        self, key: bytes | None, value: bytes | None, partition: int, label: bytes,
+    ) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, partition,
+                                       headers=[(HEADER, label)], on_delivery=self._delivered)
+                return
+            except BufferError:
+                self._producer.poll(QUEUE_SECONDS)
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        self._failed = self._failed or error
+
+    def _messages(self, step: Step) -> list[Pair]:
+        """The rows that came, in order; then a null value for each key that has lost its row."""
+        came: list[Pair] = []
+        went: set[bytes | None] = set()
+        for batch in step.batches:
+            rows = batch.drop_columns([DIFF])
+            keys = _keys(rows, self._key)
+            for key, row, diff in zip(keys, rows.to_pylist(), batch.column(DIFF).to_pylist(),
+                                      strict=True):
+                if diff > 0:
+                    came += [(key, json_of(row))] * diff
+                else:
+                    went.add(key)
+        came.sort(key=_by_bytes)
+        if not self._key:
+            return came
+        gone: list[Pair] = [(key, None) for key in went - {key for key, _ in came}]
+        return came + sorted(gone, key=_by_bytes)
+
+
+def _by_bytes(pair: Pair) -> tuple[bytes, bytes]:
+    return pair[0] or b"", pair[1] or b""
+
+
+def _partition(key: bytes | None, number: int, count: int) -> int:
+    """By key as librdkafka chooses, or in turns."""
+    return (number if key is None else zlib.crc32(key)) % count
+
+
+def _read(consumer: Consumer, end: int) -> Iterator[Message]:
+    """The messages of the assigned partition, up to `end`."""
+    while True:
+        message = consumer.poll(SECONDS_MAX)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                return
+            raise KafkaException(error)
+        yield message
+        offset = message.offset()
+        if offset is not None and offset >= end - 1:
+            return
+
+
+def _label(message: Message) -> bytes | None:
+    value = dict(message.headers() or []).get(HEADER)
+    return value.encode() if isinstance(value, str) else value
+
+
+def _keys(rows: pa.RecordBatch, names: tuple[str, ...]) -> list[bytes | None]:
+    if not names:
+        return [None] * rows.num_rows
+    columns = rows.select(list(names))
+    kind = columns.schema.field(0).type
+    if len(names) == 1 and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return [value.encode() if isinstance(value, str) else value
+                for value in columns.column(0).to_pylist()]
+    return [json_of(row) for row in columns.to_pylist()]
+
+
+def json_of(row: Any) -> bytes:  # noqa: ANN401 whatever Arrow's columns hold
+    """A row as JSON: bytes in base 64, numerics as numbers, times as ISO 8601 has them."""
+    return orjson.dumps(row, default=_plain, option=orjson.OPT_UTC_Z)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, decimal.Decimal):
+        return orjson.Fragment(f"{value:f}")
+    if isinstance(value, dt.timedelta):
+        return value.total_seconds()
+    raise TypeError(type(value).__name__)
