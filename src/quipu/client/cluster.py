@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Self
+from uuid import UUID
 
 from quipu.client.connection import Connection
 from quipu.client.errors import ClientError, ConnectionFailed, UnknownTopic, refused
@@ -143,6 +144,10 @@ class Cluster:
         self.refresh(names)
         return [TopicPartition(name, partition)
                 for name in names for partition in self._metadata.topics[name].partitions]
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """The ids of topics, as last told; a topic that is made anew gets another."""
+        return {name: self.topic(name).topic_id for name in topics}
 
     def leader(self, partition: TopicPartition) -> Leader:
         """Who leads a partition; `UnknownTopic` if there is no such partition."""

@@ -77,7 +77,8 @@ class DataLost(ClientError):
     code = Code.OFFSET_OUT_OF_RANGE
 
     def __init__(self, partition: TopicPartition, first: int, end: int, why: str) -> None:
-        super().__init__(f"{partition}: offsets {first} to {end} (exclusive) are gone: {why}")
+        gone = f"offsets {first} to {end} (exclusive) are gone" if first < end else "no more data"
+        super().__init__(f"{partition}: {gone}: {why}")
         self.partition = partition
         self.first = first
         self.end = end
