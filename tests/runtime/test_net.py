@@ -299,3 +299,29 @@ def test_many_frames_in_one_read_are_answered_together() -> None:
         assert len(await reader.readexactly(8 * count)) == 8 * count
 
     run(story)
+
+
+def test_what_was_lent_leaves_as_it_was() -> None:
+    """V9: in order, whole, and unharmed by what becomes of the lender's buffer afterwards."""
+
+    async def story(world: World) -> None:
+        reader, writer = await world.connect()
+        await until(lambda: bool(world.handlers))
+        connection = world.handlers[0].connection
+        expected = b""
+        for number in range(40):  # far more than the socket takes at once
+            own = bytes([number]) * 1000
+            lent = bytearray([100 + number]) * 300_000
+            connection.send([own])
+            connection.send_lent([b"head", memoryview(lent)])
+            expected += own + b"head" + bytes(lent)
+            lent[:] = b"!" * len(lent)
+        assert connection.backlog > 0
+        assert await reader.readexactly(len(expected)) == expected
+        assert connection.sent_size == len(expected)
+        writer.close()
+        await until(lambda: world.handlers[0].lost)
+        connection.send_lent([b"nobody hears it"])
+        assert connection.backlog == 0
+
+    run(story)

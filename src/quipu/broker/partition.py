@@ -65,6 +65,10 @@ class Chain(Protocol):
         """There is more in the log than before."""
         ...
 
+    def appended_batch(self, appended: Appended, batch: memoryview) -> None:
+        """The same, of a client's batch that is borrowed."""
+        ...
+
 
 class NotLeader(RequestError):
     """The node asked is not the one that can do it; metadata tells which is."""
@@ -262,7 +266,9 @@ class Partition:
             self._tell(error, now_ms)
             raise
         if not self.is_alone:
-            self._appended(len(batch))
+            assert self.chain is not None
+            self._unread_size += len(batch)
+            self.chain.appended_batch(appended, batch)
         elif self._waiters and not self.acks_wait:
             self._advanced(len(batch))
         return appended
@@ -276,7 +282,7 @@ class Partition:
         appended = self.log.append_records(
             batch_type, records, epoch=self.leader_epoch, now_ms=now_ms)
         if not self.is_alone:
-            self._appended(0)
+            self._appended()
         return appended
 
     def roll(self, now_ms: int) -> None:
@@ -285,11 +291,10 @@ class Partition:
             self._admit(ACKS_ALL)
         self.log.roll(now_ms)
         if not self.is_alone:
-            self._appended(0)
+            self._appended()
 
-    def _appended(self, size: int) -> None:
+    def _appended(self) -> None:
         assert self.chain is not None
-        self._unread_size += size
         self.chain.appended()
 
     def _tell(self, error: DiskError, now_ms: int) -> None:
@@ -389,7 +394,7 @@ class Partition:
             self._admit(ACKS_ALL)
         start = self.log.delete_records(before, now_ms, high_watermark=self.high_watermark)
         if not self.is_alone:
-            self._appended(0)
+            self._appended()
         return start
 
     def apply_retention(self, now_ms: int) -> int:
@@ -401,7 +406,7 @@ class Partition:
         count = log.apply_retention(
             now_ms, high_watermark=self.high_watermark, may_roll=self.is_leading)
         if log.log_end != log_end and not self.is_alone:
-            self._appended(0)
+            self._appended()
         return count
 
     # -- fetches that wait

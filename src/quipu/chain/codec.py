@@ -88,14 +88,22 @@ def encode_replicate(
     topic_id: bytes, partition: int, message: Replicate, entries: Sequence[Buffer]
 ) -> list[Buffer]:
     """`message` with `entries` instead of its own: what `SendEntries` asks for."""
-    assert len(entries) <= ENTRIES_MAX, len(entries)
+    return encode_entries(topic_id, partition, message, list(map(len, entries)), entries)
+
+
+def encode_entries(
+    topic_id: bytes, partition: int, message: Replicate, sizes: Sequence[int],
+    data: Sequence[Buffer],
+) -> list[Buffer]:
+    """The same for entries of these sizes; `data` is all their bytes, in any number of buffers."""
+    assert len(sizes) <= ENTRIES_MAX, len(sizes)
     (epoch, version, flags, session, prev_end, prev_epoch, durable, committed, sender_end,
      receiver_end, _) = message
     head = _REPLICATE.pack(
         REPLICATE, topic_id, partition, epoch, version, flags, session, prev_end, prev_epoch,
         durable[0], durable[1], committed[0], committed[1], sender_end, receiver_end,
-        len(entries))
-    return [head + b"".join([_SIZE.pack(len(entry)) for entry in entries]), *entries]
+        len(sizes))
+    return [head + b"".join(map(_SIZE.pack, sizes)), *data]
 
 
 def _encode_described(topic_id: bytes, partition: int, message: Described) -> bytes:

@@ -5,7 +5,7 @@ test can put a twin in its place.  Nothing in this room knows about Kafka.
 
     clock rng disk spawn    time, chance, files, tasks
     network                 the door to everything that is a socket
-    connection net          framed connections, and a server of them
+    connection outgoing net framed connections, and a server of them
     peer_net                how nodes talk to each other: the words (`PeerNet`)
     peers peer_link peer_hello peer_calls    ... and the real thing
     discovery               finds the first other nodes

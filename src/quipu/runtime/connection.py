@@ -9,10 +9,11 @@ Invariants
     N3  the bytes kept for frames that have arrived in part stay within `partial_size_max` over
         all connections; when they would not, the connection that fills its frame slowest is closed
     N4  what is sent leaves in the order in which it was given, at the end of the loop's turn: the
-        answers to all that came in one turn leave together, and wake their peers together
+        answers to all that came in one turn leave together, and wake their peers together;
+        what is only lent leaves at once, and what the socket does not take of it is copied
 
-Not here: accepting connections and the memory they share (net.py); what a frame means, or in
-which order requests are answered (broker/server.py).
+Not here: accepting connections and the memory they share (net.py); which buffers leave together
+(outgoing.py); what a frame means, or in which order requests are answered (broker/server.py).
 """
 
 import logging
@@ -22,17 +23,16 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
+from quipu.runtime.outgoing import Buffer, drop_sent, keep_own, next_buffers
+
 if TYPE_CHECKING:  # the server makes connections; a connection only points back to it
     from quipu.runtime.net import FrameServer
 
+__all__ = ["Buffer", "Connection", "FrameHandler", "NetLimits", "NetStats"]
+
 _log = logging.getLogger(__name__)
 
-Buffer = bytes | bytearray | memoryview
-
 RECEIVE_SIZE: Final = 256 * 1024  # one read: a smaller one costs rate, a larger one misses cache
-BUFFERS_PER_SEND_MAX: Final = 1000  # the kernel takes at most 1024
-JOIN_SIZE_MAX: Final = 64 * 1024  # below this one copy is cheaper than many small pieces ...
-PIECE_SIZE_MAX: Final = 4 * 1024  # ... and above this a piece is not small
 GROWTH_MIN: Final = 64 * 1024  # first buffer for a frame that has arrived in part
 KEPT_BUFFER_MAX: Final = 4 * 1024 * 1024  # a larger one is given back after its frame
 SWEEP_SECONDS: Final = 1.0
@@ -69,6 +69,7 @@ class NetLimits:
     partial_size_max: int = 256 * 1024 * 1024
     connections_max: int = 20_000
     idle_seconds_max: float = 600.0
+    receive_size: int = RECEIVE_SIZE
 
 
 @dataclass(slots=True)
@@ -136,6 +137,17 @@ class Connection:
         if not self._writing and not self._flushing:
             self._flushing = True
             self._server.flush_soon(self)
+
+    def send_lent(self, buffers: list[Buffer]) -> None:
+        """The same at once; the buffers may change as soon as this returns (N4)."""
+        if self._closed:
+            return
+        out = self._out
+        out.extend(buffers)
+        if not self._writing:
+            self._flush()
+        if out:
+            keep_own(out, len(buffers))
 
     def pause(self) -> None:
         """Hand over no more frames until `resume`; at most one read's worth is kept meanwhile."""
@@ -362,12 +374,12 @@ class Connection:
         stats = self._server.stats
         try:
             while out:
-                buffers = _next_buffers(out)
+                buffers = next_buffers(out)
                 sent = self._socket.sendmsg(buffers) if len(buffers) > 1 else (
                     self._socket.send(buffers[0]))
                 stats.sent_size += sent
                 self.sent_size += sent
-                if not _drop_sent(out, buffers, sent):
+                if not drop_sent(out, buffers, sent):
                     self._last_sent = self._server.loop.time()
                     break
         except (BlockingIOError, InterruptedError):
@@ -465,34 +477,3 @@ class _LastBytes:
 
     def connection_lost(self) -> None:
         """Nobody needs to know."""
-
-
-def _next_buffers(out: deque[Buffer]) -> list[Buffer]:
-    """The buffers for one call; runs of small ones joined into one."""
-    if len(out) == 1:
-        return [out[0]]
-    total = 0
-    for index, buffer in enumerate(out):
-        size = len(buffer)
-        total += size
-        if size > PIECE_SIZE_MAX or total > JOIN_SIZE_MAX or index >= BUFFERS_PER_SEND_MAX:
-            break
-    else:
-        joined = b"".join(out)
-        out.clear()
-        out.append(joined)
-        return [joined]
-    count = min(len(out), BUFFERS_PER_SEND_MAX)
-    return [out[index] for index in range(count)] if count < len(out) else list(out)
-
-
-def _drop_sent(out: deque[Buffer], buffers: list[Buffer], sent: int) -> bool:
-    """Remove what was sent from `out`; True if the socket took all that it was offered."""
-    for buffer in buffers:
-        size = len(buffer)
-        if sent < size:
-            out[0] = memoryview(buffer)[sent:]
-            return False
-        sent -= size
-        out.popleft()
-    return True

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from quipu.model.errors import Kind, QuipuError
 from quipu.runtime.connection import (
-    RECEIVE_SIZE,
     SWEEP_SECONDS,
     Connection,
     FrameHandler,
@@ -56,7 +55,7 @@ class FrameServer:
 
     def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.buffer = bytearray(RECEIVE_SIZE)
+        self.buffer = bytearray(self.limits.receive_size)
         self.view = memoryview(self.buffer)
 
     def bind(self, host: str, port: int, *, option: str = "--listen") -> tuple[str, int]:

@@ -92,8 +92,13 @@ class PeerNet(Protocol):
         """Have `handler` called with every message of `kind`."""
         ...
 
-    def send(self, to: NodeId, kind: int, buffers: list[Buffer]) -> bool:
-        """Send one message; False if it was not taken.  Buffers must not change until it left."""
+    def send(
+        self, to: NodeId, kind: int, buffers: list[Buffer], *, lent: bool = False
+    ) -> bool:
+        """Send one message; False if it was not taken.
+
+        Buffers must not change until it left; `lent` ones may, as soon as this returns.
+        """
         ...
 
     def backlog(self, to: NodeId) -> int:

@@ -36,6 +36,7 @@ FRAME_SIZE_MAX: Final = 128 << 20
 FRAME_ROOM: Final = 1 << 20  # around a request that is handed on whole
 PARTIAL_SIZE_MAX: Final = 256 << 20
 LINKS_MAX: Final = 2_000
+RECEIVE_SIZE: Final = 512 << 10  # so that most messages arrive whole, and some two at a time
 _NEVER_SECONDS: Final = 10 * 365 * 86_400.0
 
 _log = logging.getLogger(__name__)
@@ -94,10 +95,12 @@ class Peers:
     def serve(self, kind: int, handler: CallHandler) -> None:
         self._calls.serve(kind, handler)
 
-    def send(self, to: NodeId, kind: int, buffers: list[Buffer]) -> bool:
+    def send(
+        self, to: NodeId, kind: int, buffers: list[Buffer], *, lent: bool = False
+    ) -> bool:
         peer = self._peers.get(to)
         if peer is not None and peer.link is not None:
-            return peer.link.send(kind, buffers)
+            return peer.link.send(kind, buffers, lent=lent)
         if to == self._identity.node_id:
             whole = memoryview(b"".join(buffers))
             asyncio.get_running_loop().call_soon(self._deliver_here, kind, whole)  # P4
@@ -150,7 +153,7 @@ class Peers:
         self._server = FrameServer(accept=self._accept, limits=NetLimits(
             frame_size_max=self._frame_size_max, connections_max=LINKS_MAX,
             partial_size_max=max(PARTIAL_SIZE_MAX, 2 * self._frame_size_max),
-            idle_seconds_max=_NEVER_SECONDS))
+            idle_seconds_max=_NEVER_SECONDS, receive_size=RECEIVE_SIZE))
         if self._listener is not None:
             host, port = self._server.bind(*self._listener, option="--set peer.listener=HOST:PORT")
             told = self._advertised

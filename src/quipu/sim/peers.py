@@ -127,7 +127,10 @@ class SimPeers:
         assert kind not in self._handlers, kind
         self._handlers[kind] = handler
 
-    def send(self, to: NodeId, kind: int, buffers: list[Buffer]) -> bool:
+    def send(
+        self, to: NodeId, kind: int, buffers: list[Buffer], *, lent: bool = False
+    ) -> bool:
+        del lent  # everything is copied
         data = b"".join(buffers)
         if to == self.identity.node_id:
             self.later(lambda: self._hand_over(to, kind, data, None))

@@ -17,6 +17,7 @@ class Appended(NamedTuple):
     last_offset: Offset
     log_offset: LogOffset  # -1 for a duplicate
     duplicate: bool
+    prefix: bytes = b""  # of a client's batch: what was written before it
 
 
 class Cut(NamedTuple):

@@ -7,7 +7,8 @@ Invariants
     T1  an entry is checked as a whole before any of it is written: every checksum, type, epoch and
         offset, and what this node would have to understand of it
     T2  an entry is written with one call, straight from the buffer that it arrived in
-    T3  what is read for others is checked too: damage is told here, and never sent
+    T3  what is read for others is checked too: damage is told here, and never sent.  (What is
+        sent on from memory was checked by T1, or when a client brought it.)
 
 Runs of plain data batches are checked in C (wire/scan_run.py); so the work in Python is per entry,
 and per batch only for those that are not plain.

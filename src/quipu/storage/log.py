@@ -219,7 +219,8 @@ class Log:
             self.raw_state.producers.note(header, base_offset, now_ms)
         if log_end >= self.flusher.due_at:
             self.flusher.appended(now_ms)
-        return Appended(base_offset, Offset(last_offset), log_offset, duplicate=False)
+        return Appended(base_offset, Offset(last_offset), log_offset, duplicate=False,
+                        prefix=prefix)
 
     def append_records(
         self, batch_type: BatchType, records: Sequence[Record], *, epoch: Epoch, now_ms: int

@@ -88,7 +88,13 @@ class MemoryPeers:
     def watch(self, listener: PeerListener) -> None:
         self.listener = listener
 
-    def send(self, to: NodeId, kind: int, buffers: list[Buffer]) -> bool:
+    def backlog(self, to: NodeId) -> int:
+        return self.queued.get(to, 0)
+
+    def send(
+        self, to: NodeId, kind: int, buffers: list[Buffer], *, lent: bool = False
+    ) -> bool:
+        del lent  # everything is copied
         if not self.net.is_open(self.node_id, to):
             return False
         if self.queued.get(to, 0) > self.backlog_max:

@@ -3,8 +3,9 @@
 Invariants
     R1  the effects of one event are carried out, in order, before the next event is handled; if
         one fails, the rest of them are dropped, and the core finds out and tries again
-    R2  entries are read from the log when they are sent, and appended from the buffer that they
-        came in: no record is decoded, and no batch copied
+    R2  entries are appended from the buffer that they came in, and sent from there, or read from
+        the log when they are sent: no record is decoded, and no batch copied.  Only the head
+        copies, what its clients sent, and no more than a turn's worth (fresh.py)
     R3  the partition is told what it is (serving, leading, alone) after every event that can
         change it, and of an advance of the commit point in the order in which the core saw it
 
@@ -21,8 +22,9 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from quipu.broker.partition import NotLeader, Partition
 from quipu.broker.replication.configuration import configuration_record
+from quipu.broker.replication.fresh import Fresh
 from quipu.broker.replication.log_view import StoredLog
-from quipu.chain.codec import encode, encode_replicate
+from quipu.chain.codec import encode, encode_entries
 from quipu.chain.effects import (
     Advance,
     Append,
@@ -42,8 +44,8 @@ from quipu.chain.replica import Replica
 from quipu.model.batch_types import CONFIGURATION
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import Code, Kind, QuipuError
-from quipu.model.ids import NodeId
-from quipu.storage.log import Entry
+from quipu.model.ids import LogOffset, NodeId
+from quipu.storage.log import Appended, Entry
 
 if TYPE_CHECKING:
     from quipu.broker.replication.replication import Replication
@@ -57,8 +59,8 @@ class PartitionChain:
     """Drives the core of one partition."""
 
     __slots__ = (
-        "_failure", "_flush_awaited", "_is_running", "_node", "_queue", "_serving_told", "_stands",
-        "key", "partition", "replica", "replica_set",
+        "_failure", "_flush_awaited", "_fresh", "_is_running", "_node", "_queue", "_serving_told",
+        "_stands", "key", "partition", "replica", "replica_set",
     )
 
     def __init__(self, node: "Replication", partition: Partition) -> None:
@@ -68,6 +70,7 @@ class PartitionChain:
         self.replica_set: ReplicaSet | None = None
         self.key = (partition.topic_id.bytes, partition.topic_partition.partition)
         self._queue: deque[Event] = deque()
+        self._fresh = Fresh()
         self._is_running = False
         self._flush_awaited = False
         self._stands = True  # has the partition been told what it is?
@@ -115,6 +118,13 @@ class PartitionChain:
 
     def appended(self) -> None:
         """The head has appended: the core hears of it at the end of this turn."""
+        self._node.touch(self)
+
+    def appended_batch(self, appended: Appended, batch: memoryview) -> None:
+        """The same, of a batch that the next node may be sent from memory (M3)."""
+        log_end = self.partition.log.log_end
+        if not appended.duplicate and self._node.take_fresh(len(batch)):
+            self._fresh.add_copy(appended.log_offset, log_end, appended.prefix, batch)
         self._node.touch(self)
 
     def received(self, sender: NodeId, message: Message) -> None:
@@ -182,6 +192,8 @@ class PartitionChain:
         finally:
             self._is_running = False
             self._queue.clear()
+            if self._fresh.is_lent:
+                self._fresh.forget()
         if not self._stands:
             self._stand()
         self._node.restless(self)
@@ -251,9 +263,11 @@ class PartitionChain:
             case Append(entries):
                 self._append(entries)
             case Restart(entries):
+                self._fresh.forget()  # M1
                 log.restart(memoryview(entries[0]), now_ms)
                 self._append(entries[1:])
             case CutTo(log_end):
+                self._fresh.forget()  # M1
                 log.truncate(log_end, now_ms)
             case AppendConfiguration(replica_set):
                 log.append_records(CONFIGURATION, [configuration_record(replica_set, now_ms)],
@@ -263,24 +277,41 @@ class PartitionChain:
 
     def _append(self, entries: tuple[bytes | memoryview, ...]) -> None:
         partition, now_ms = self.partition, self._node.now_ms()
+        log = partition.log
+        start = log.log_end
+        self._fresh.forget()
         for entry in entries:
-            partition.log.append_stored(memoryview(entry), now_ms)  # R2
+            log.append_stored(memoryview(entry), now_ms)  # R2
             partition.received(len(entry))
+        self._fresh.lend(start, log.log_end, entries)
 
     def _send_entries(self, effect: SendEntries) -> None:
-        """Read from the log and send; the answer to the core is the next event."""
-        entries = self._read_entries(effect) if self._node.can_send(effect.to, self) else []
-        data = [entry.data for entry in entries]
-        if data and self._node.send(
-                effect.to, encode_replicate(*self.key, effect.message, data), self):
-            self._queue.append(Sent(
-                effect.to, effect.message.session, entries[-1].next_log, sum(map(len, data))))
+        """Send entries on; the answer to the core is the next event."""
+        to, start_log, size_max, message = effect
+        node, fresh = self._node, self._fresh
+        if not node.can_send(to, self):
+            self._queue.append(Refused(to))
+            return
+        if start_log == fresh.start and fresh.size <= size_max and node.has_room(to, fresh.size):
+            sizes, data, lent = fresh.sizes, fresh.buffers, fresh.is_lent  # R2
+            next_log, size = fresh.end, fresh.size
+            fresh.forget()
         else:
-            self._queue.append(Refused(effect.to))
+            entries = self._read_entries(start_log, size_max)
+            if not entries:
+                self._queue.append(Refused(to))
+                return
+            data, lent = [entry.data for entry in entries], False
+            sizes = list(map(len, data))
+            next_log, size = entries[-1].next_log, sum(sizes)
+        if node.send(to, encode_entries(*self.key, message, sizes, data), self, lent=lent):
+            self._queue.append(Sent(to, message.session, next_log, size))
+        else:
+            self._queue.append(Refused(to))
 
-    def _read_entries(self, effect: SendEntries) -> list[Entry]:
+    def _read_entries(self, start_log: LogOffset, size_max: int) -> list[Entry]:
         try:
-            entries = self.partition.log.read_entries(effect.start_log, effect.size_max)
+            entries = self.partition.log.read_entries(start_log, size_max)
         except QuipuError as error:
             self._failed(error)
             return []
@@ -306,6 +337,7 @@ class PartitionChain:
     def turn(self) -> None:
         """The end of a turn in which the head has appended."""
         self.tell(APPENDED)
+        self._fresh.forget()  # M2
         if self.partition.log.is_durable:
             self._await_flush()
 

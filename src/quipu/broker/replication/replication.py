@@ -6,7 +6,9 @@ Invariants
     D2  what is sent to one peer leaves in the order in which it was given
     D3  a tick costs by how many partitions have something to repeat, not by how many there are
     D4  memory is bounded: entries are sent from the log's own files, and not before the peer's
-        backlog has room; what waits in an outbox is a small message per partition
+        backlog has room; those that are still in memory are sent from there while no more than
+        FRESH_SIZE_MAX bytes wait for the peer; what waits in an outbox is a small message per
+        partition
     D5  while a peer takes no more, nothing is read for it; when it does again, partitions have
         their turn in the order in which they were refused
 
@@ -20,6 +22,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from quipu.broker.partition import Partition
+from quipu.broker.replication.fresh import FRESH_SIZE_MAX
 from quipu.broker.replication.partition_chain import PartitionChain
 from quipu.chain.codec import decode_all
 from quipu.chain.events import Drained, PeerDown, PeerUp
@@ -115,6 +118,7 @@ class Replication:
         self._congested: set[NodeId] = set()  # take no entries for now (D5)
         self._refused: dict[NodeId, dict[PartitionChain, None]] = {}  # who has some for them
         self._turn_is_due = False
+        self._fresh_size = 0  # bytes that were copied in this turn (M3 of fresh.py)
         self._listeners: list[LeadershipListener] = []
         self._tick_count = 0
         self._task: asyncio.Task[None] | None = None
@@ -198,6 +202,13 @@ class Replication:
         self._touched[chain] = None
         self._end_turn_soon()
 
+    def take_fresh(self, size: int) -> bool:
+        """May `size` more bytes be copied in this turn (M3 of fresh.py)?"""
+        if self._fresh_size + size > FRESH_SIZE_MAX:
+            return False
+        self._fresh_size += size
+        return True
+
     def post(self, to: NodeId, buffers: Sequence[Buffer], *, replaces: Key | None = None) -> None:
         """Send a small message with the others of this turn; best effort (D1)."""
         outbox = self._outboxes.get(to)
@@ -216,12 +227,18 @@ class Replication:
         self._refused.setdefault(to, {})[chain] = None
         return False
 
-    def send(self, to: NodeId, buffers: Sequence[Buffer], chain: PartitionChain) -> bool:
+    def has_room(self, to: NodeId, size: int) -> bool:
+        """May `size` bytes wait in memory until `to` takes them (D4)?"""
+        return self._peers is not None and self._peers.backlog(to) + size <= FRESH_SIZE_MAX
+
+    def send(
+        self, to: NodeId, buffers: Sequence[Buffer], chain: PartitionChain, *, lent: bool
+    ) -> bool:
         """Send entries now; what was posted before leaves first (D2)."""
         assert self._peers is not None
         outbox = self._outboxes.get(to)
         waiting = outbox.take() if outbox is not None else []
-        if self._peers.send(to, PeerKind.CHAIN, [*waiting, *buffers]):
+        if self._peers.send(to, PeerKind.CHAIN, [*waiting, *buffers], lent=lent):
             return True
         self._congested.add(to)  # until it is drained, or comes up
         self._refused.setdefault(to, {})[chain] = None
@@ -268,6 +285,7 @@ class Replication:
         touched, self._touched = self._touched, {}
         for chain in touched:
             chain.turn()
+        self._fresh_size = 0
         self._turn_is_due = False
         for to, outbox in self._outboxes.items():
             buffers = outbox.take()
