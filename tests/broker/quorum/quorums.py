@@ -1,11 +1,11 @@
-"""Quorums of real drivers in one loop: peers in memory, disks that forget, real time."""
+"""Quorums of real drivers in one loop: peers in memory, disks that forget."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
-from quipu.broker.quorum import Quorum, QuorumConfig
-from quipu.model.ids import NodeId, RaftIndex
-from quipu.runtime.clock import SystemClock
+from quipu.broker.quorum import NotController, Quorum, QuorumConfig
+from quipu.model.ids import NodeId, RaftIndex, TimestampMs
 from quipu.runtime.connection import Buffer
 from quipu.runtime.disk import Disk
 from quipu.runtime.peer_net import Handler, PeerListener
@@ -14,10 +14,11 @@ from quipu.runtime.sim_disk import SimDisk
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
 from quipu.storage.place import Place
+from tests.looped import BEGIN_MS, LoopClock
 
 LOG_NAME = "__cluster-0"
 LOG_CONFIG = LogConfig(flush_messages=1, retention_ms=-1, retention_bytes=-1)
-CLOCK = SystemClock()
+CLOCK = LoopClock()
 
 
 class Machine:
@@ -134,7 +135,7 @@ def new_disk() -> SimDisk:
 
 def open_log(disk: Disk, directory: str = "data/__cluster-0") -> Log:
     place = Place(disk=disk, directory=directory, name=LOG_NAME)
-    return Log(place, LOG_CONFIG, now_ms=CLOCK.now_ms())
+    return Log(place, LOG_CONFIG, now_ms=TimestampMs(BEGIN_MS))
 
 
 def config(node_id: int, voters: Sequence[int], **options: int) -> QuorumConfig:
@@ -161,6 +162,17 @@ async def leader_of(nodes: Sequence[Node]) -> Node:
     await until(lambda: any(node.quorum.is_leader for node in nodes))
     leading = [node for node in nodes if node.quorum.is_leader]
     return max(leading, key=lambda node: node.quorum.term)
+
+
+async def leader_who_knows(nodes: Sequence[Node]) -> Node:
+    """A leader whose state holds all that was decided; on a busy machine leaders come and go."""
+    async with asyncio.timeout(20):
+        while True:
+            leader = await leader_of(nodes)
+            with contextlib.suppress(NotController):
+                await leader.quorum.barrier()
+                return leader
+            await asyncio.sleep(0.005)
 
 
 async def stop(nodes: Iterable[Node]) -> None:

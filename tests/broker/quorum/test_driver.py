@@ -1,7 +1,6 @@
 """The quorum's driver: what was answered stays, whoever stops or is killed, and whenever."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ from tests.broker.quorum.quorums import (
     until,
 )
 from tests.killed import killed
-from tests.looped import looped
+from tests.looped import looped, timeless
 
 
 async def alone(disk: SimDisk | RealDisk, directory: str = "data/__cluster-0"
@@ -39,12 +38,12 @@ async def alone(disk: SimDisk | RealDisk, directory: str = "data/__cluster-0"
     return quorum, machine
 
 
-@looped
+@timeless
 async def test_a_quorum_of_one_leads_at_once() -> None:
     """T7: no waiting for an election; what is proposed is applied when the call returns."""
-    began = time.monotonic()
+    began = CLOCK.monotonic()
     quorum, machine = await alone(new_disk())
-    assert time.monotonic() - began < 0.05  # half of the shortest election timeout
+    assert CLOCK.monotonic() - began < 0.05  # half of the shortest election timeout
     assert quorum.is_leader
     assert quorum.leader == 1
     assert machine.leads == [True]
@@ -58,7 +57,7 @@ async def test_a_quorum_of_one_leads_at_once() -> None:
     assert machine.leads == [True, False]
 
 
-@looped
+@timeless
 async def test_a_proposal_costs_one_sync_and_many_share_one(tmp_path: Path) -> None:
     """T7: group commit; one by one each has its own."""
     disk = new_disk()
@@ -140,7 +139,7 @@ async def test_a_snapshot_of_the_single_node_broker_is_one_of_the_quorum(tmp_pat
         await quorum.stop()
 
 
-@looped
+@timeless
 async def test_an_old_log_makes_its_node_the_quorum_whatever_the_settings_say() -> None:
     """T7: other voters know nothing of what is in it."""
     disk = new_disk()
@@ -152,7 +151,7 @@ async def test_an_old_log_makes_its_node_the_quorum_whatever_the_settings_say() 
     assert quorum.voters == (1,)
 
 
-@looped
+@timeless
 async def test_three_nodes_decide_and_all_apply() -> None:
     """T6, T7: every node gets every decision, in one order."""
     nodes = await started()
@@ -168,7 +167,7 @@ async def test_three_nodes_decide_and_all_apply() -> None:
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_who_does_not_lead_says_so() -> None:
     nodes = await started()
     follower = nodes[1].quorum
@@ -183,7 +182,7 @@ async def test_who_does_not_lead_says_so() -> None:
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_a_killed_leader_is_replaced_and_nothing_answered_is_lost() -> None:
     """T7: again and again, with disks that lose what was not synced."""
     nodes = await started()
@@ -205,7 +204,7 @@ async def test_a_killed_leader_is_replaced_and_nothing_answered_is_lost() -> Non
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_all_nodes_killed_at_once_come_back_with_all() -> None:
     """T7: one node that has it is enough, as a majority had it."""
     nodes = await started()
@@ -221,7 +220,7 @@ async def test_all_nodes_killed_at_once_come_back_with_all() -> None:
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_a_leader_that_is_cut_off_steps_down_and_its_callers_are_told() -> None:
     """T7: check-quorum; what it could not decide is answered as not known."""
     nodes = await started()
@@ -240,7 +239,7 @@ async def test_a_leader_that_is_cut_off_steps_down_and_its_callers_are_told() ->
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_a_barrier_of_a_deposed_leader_is_never_passed() -> None:
     """T7: a linearizable read asks whether the majority still follows."""
     nodes = await started()
@@ -255,7 +254,7 @@ async def test_a_barrier_of_a_deposed_leader_is_never_passed() -> None:
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_a_clean_stop_hands_over() -> None:
     """T7: no election timeout passes without a leader."""
     nodes = await started()
@@ -269,7 +268,7 @@ async def test_a_clean_stop_hands_over() -> None:
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_an_observer_follows_and_its_loss_hurts_nobody() -> None:
     """T7: nodes that do not vote get every decision."""
     nodes = await started(observers=[9])
@@ -286,7 +285,7 @@ async def test_an_observer_follows_and_its_loss_hurts_nobody() -> None:
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_voters_are_added_and_removed_under_load() -> None:
     """T7: one at a time, each new one with everything; the leader hands over before it goes."""
     nodes = await started(count=1, observers=[2, 3])
@@ -311,7 +310,7 @@ async def _propose_many(leader: Node, count: int) -> None:
         await leader.quorum.propose([b"%d" % number])
 
 
-@looped
+@timeless
 async def test_a_voter_that_never_comes_is_refused_in_time() -> None:
     nodes = await started(count=1)
     with pytest.raises(RequestError, match="caught up"):
@@ -320,7 +319,7 @@ async def test_a_voter_that_never_comes_is_refused_in_time() -> None:
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_a_node_that_missed_an_image_is_sent_one() -> None:
     """T7: the log is bounded; whoever is too far behind gets the state as a whole."""
     nodes = await started(image_due_size=2000, entries_kept=10)
@@ -340,7 +339,7 @@ async def test_a_node_that_missed_an_image_is_sent_one() -> None:
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_a_node_with_an_empty_disk_rejoins() -> None:
     """V16: under its own name; it gets everything, and until then it elects nobody."""
     nodes = await started()
@@ -359,7 +358,7 @@ async def test_a_node_with_an_empty_disk_rejoins() -> None:
     await stop(nodes[1:])
 
 
-@looped
+@timeless
 async def test_a_full_disk_is_told_and_gets_better_by_itself() -> None:
     """T12: nothing is answered that was not written."""
     disk = new_disk()
@@ -376,7 +375,7 @@ async def test_a_full_disk_is_told_and_gets_better_by_itself() -> None:
     await quorum.stop()
 
 
-@looped
+@timeless
 async def test_a_disk_that_cannot_sync_silences_its_node_alone() -> None:
     """T12: the others elect another leader; nothing is answered from a disk that lies."""
     nodes = await started()
@@ -392,7 +391,7 @@ async def test_a_disk_that_cannot_sync_silences_its_node_alone() -> None:
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_bytes_that_are_no_message_are_dropped() -> None:
     """K8: another node's bytes are foreign bytes."""
     nodes = await started()
@@ -404,7 +403,7 @@ async def test_bytes_that_are_no_message_are_dropped() -> None:
     await stop(nodes)
 
 
-@looped
+@timeless
 async def test_too_much_at_once_is_refused() -> None:
     quorum, _ = await alone(new_disk())
     with pytest.raises(RequestError) as refused:
@@ -415,7 +414,7 @@ async def test_too_much_at_once_is_refused() -> None:
         await quorum.propose([b"a"])
 
 
-@looped
+@timeless
 async def test_a_view_tells_who_is_how_far() -> None:
     """K6: what DescribeQuorum answers."""
     nodes = await started()
