@@ -1,0 +1,158 @@
+"""What a table is made of, as plain data: its shape, and the state of each of its buckets.
+
+A table keeps, for every identity, a row (or an error, or a count), in buckets that know nothing
+of each other.  A bucket has two kinds of parts, all in files that never change:
+
+    data   rows, in the order in which they came.  A pointer names one: the number of the file
+           within the bucket, and the row within the file.
+    runs   entries, sorted by fingerprint: fingerprint, pointer, what was done, order or count.
+           Of the entries with one fingerprint the one in the newest run holds.
+
+Each version of a bucket is a list of runs and of data files, and what changed: the run of the
+version itself, whose entries tell also the pointer that each one replaced.  So a version costs
+what the batch costs: rows are not copied when others change, and the changelog is pointers.
+
+Invariants
+    T1  a file's name is never given to other bytes, and bytes under a name never change
+    T2  a run has a fingerprint at most once
+    T3  an entry's pointer leads to a data file of the same version of the bucket
+    T4  dead rows of a data file are counted exactly: rows - dead entries point into it
+
+Not here: files (`files.py`), folding (`merging.py`), versions (`commits.py`).
+"""
+
+import base64
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from quipu.pipeline.envelopes.events import EventShape, Keeping
+from quipu.pipeline.envelopes.fingerprints import SECRET_SIZE
+from quipu.pipeline.envelopes.parcels import BUCKETS_MAX
+
+NO_ROW = -1  # instead of a pointer: nothing was, or is, to be seen
+MOVED = -2  # instead of the pointer that an entry replaced: the row is the same, elsewhere
+ROW_BITS = 32
+ROW_MASK = (1 << ROW_BITS) - 1
+
+
+class TableError(Exception):
+    """Something about a table that reading on cannot mend; the message names the file."""
+
+
+class CorruptFile(TableError):
+    """A file whose bytes are not those that were written."""
+
+
+class MissingFile(TableError):
+    """A file that a version refers to is not there."""
+
+
+class UnknownVersion(TableError):
+    """A version that was never committed, or is no longer kept."""
+
+
+class ShapeDiffers(TableError):
+    """The table in this directory has another shape."""
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """What a table holds.  `secret`: 16 bytes that nobody can guess; made when the table is."""
+
+    events: EventShape
+    buckets: int
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.buckets <= BUCKETS_MAX:
+            raise ValueError(f"{self.buckets} buckets; there can be 1 to {BUCKETS_MAX}")
+        if self.events.timed and self.buckets != 1:
+            raise ValueError("a timed table has one bucket: progress is about all rows")
+        if len(self.secret) != SECRET_SIZE:
+            raise ValueError(f"a secret of {len(self.secret)} bytes instead of {SECRET_SIZE}")
+
+    @property
+    def counts(self) -> bool:
+        return self.events.keeping is Keeping.COUNTS
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns of data files: the error, if errors are kept, and the row."""
+        return pa.schema(list(self.events.schema)[self.events.stored_start:])
+
+    def to_json(self) -> str:
+        shape = self.events
+        return json.dumps({
+            "format": 1, "keeping": shape.keeping.value, "ordered": shape.ordered,
+            "timed": shape.timed, "errors": shape.errors, "buckets": self.buckets,
+            "secret": self.secret.hex(),
+            "row": base64.b64encode(shape.row.serialize().to_pybytes()).decode(),
+        })
+
+    @classmethod
+    def from_json(cls, text: str) -> "TableShape":
+        found = json.loads(text)
+        if found.get("format") != 1:
+            raise ShapeDiffers(f"a table of format {found.get('format')}; this program knows 1")
+        row = ipc.read_schema(pa.py_buffer(base64.b64decode(found["row"])))
+        return cls(
+            EventShape(keeping=Keeping(found["keeping"]), row=row, ordered=found["ordered"],
+                       timed=found["timed"], errors=found["errors"]),
+            found["buckets"], bytes.fromhex(found["secret"]))
+
+
+class RunRef(NamedTuple):
+    """A run: the file that has it, and how many entries."""
+
+    file: str
+    entries: int
+
+
+class DataRef(NamedTuple):
+    """A data file under its number, and how many of its rows no entry points to any more."""
+
+    number: int
+    file: str
+    rows: int
+    dead: int
+
+
+@dataclass(frozen=True)
+class BucketState:
+    """One bucket in one version; also the result of a merge.  Travels as it is, and as JSON."""
+
+    bucket: int
+    version: int = -1  # in which it changed last; `changes` and `befores` are about that one
+    runs: tuple[RunRef, ...] = ()  # newest first
+    data: tuple[DataRef, ...] = ()
+    next_number: int = 0
+    rows: int = 0  # that can be seen, copies counted
+    errors: int = 0  # outstanding
+    changes: str = ""  # the file with the run of this version; none if nothing changed
+    befores: tuple[DataRef, ...] = ()  # data files with the rows that it replaced
+    waiting: str = ""  # timed tables: the file with events whose time is still open
+    progress: str = ""  # timed tables: what is closed (`progress.py`)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> "BucketState":
+        return cls(**{
+            **found,
+            "runs": tuple(RunRef(*each) for each in found["runs"]),
+            "data": tuple(DataRef(*each) for each in found["data"]),
+            "befores": tuple(DataRef(*each) for each in found["befores"]),
+        })
+
+    def files(self, *, changes: bool) -> set[str]:
+        """Every file that reading this state needs, or also what changed in its version."""
+        names = {run.file for run in self.runs} | {data.file for data in self.data}
+        names.add(self.waiting)
+        if changes:
+            names |= {self.changes, *(data.file for data in self.befores)}
+        return names - {""}

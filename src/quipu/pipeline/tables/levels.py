@@ -1,0 +1,66 @@
+"""When runs are merged and data files rewritten: pure, from counts alone.
+
+Runs.  A run belongs to a class by its size, each class `FANOUT` times the one below.  When the
+newest runs up to some class have `FANOUT` of that class, they become one.  An entry is rewritten
+once for each class, a bucket of n entries in batches of b has at most FANOUT * log(n / b) runs.
+
+Data.  Rows are rewritten for two reasons: too many rows of the bucket are dead, or it has too
+many files.  The worst files go first, and no merge rewrites many more rows than its batch has
+(`RELOCATED_FACTOR`), so the work of a batch follows the batch and not the table.  Rewritten rows
+join the data of the batch, so files grow.
+"""
+
+from collections.abc import Sequence
+
+from quipu.pipeline.tables.contract import DataRef
+
+FANOUT = 4
+RUN_SIZE_MIN = 1024  # smaller runs are all of one class
+FILES_MAX = 48  # data files of a bucket
+FILES_MERGED = 16  # so many of the smallest become one when there are too many
+DEAD_SHARE_MAX = 0.5  # of the rows of a bucket
+DEAD_ROWS_MIN = 4096  # fewer dead rows are not worth the work
+RELOCATED_FACTOR = 2  # rows rewritten for each row of the batch, at most
+RELOCATED_MIN = 16_384  # a merge may always rewrite so many
+
+
+def runs_to_merge(sizes: Sequence[int]) -> int:
+    """How many of the newest runs (sizes newest first) to merge into one; less than 2: none."""
+    classes = [_class(size) for size in sizes]
+    merged = 0
+    for index, each in enumerate(classes):
+        front = classes[:index + 1]
+        if each == max(front) and front.count(each) >= FANOUT:
+            merged = index + 1
+    return merged
+
+
+def _class(size: int) -> int:
+    found = 0
+    while size >= RUN_SIZE_MIN * FANOUT:
+        size //= FANOUT
+        found += 1
+    return found
+
+
+def files_to_rewrite(data: Sequence[DataRef], batch_rows: int, bucket: int) -> list[DataRef]:
+    """Which data files to rewrite with a batch of so many rows.
+
+    Files without a living row are none of them: they are just forgotten.
+    """
+    living = [each for each in data if each.dead < each.rows]
+    budget = max(RELOCATED_FACTOR * batch_rows, RELOCATED_MIN)
+    chosen: list[DataRef] = []
+    rows, dead = sum(each.rows for each in living), sum(each.dead for each in living)
+    for each in sorted(living, key=lambda ref: ref.dead / ref.rows, reverse=True):
+        if dead <= max(DEAD_SHARE_MAX * rows, DEAD_ROWS_MIN) or budget <= 0:
+            break
+        chosen.append(each)
+        rows, dead = rows - each.dead, dead - each.dead
+        budget -= each.rows - each.dead
+    left = [each for each in living if each not in chosen]
+    # buckets grow alike: the number keeps them from all rewriting in the same batch
+    if len(left) > FILES_MAX + bucket % FILES_MERGED:
+        left.sort(key=lambda ref: ref.rows - ref.dead)
+        chosen += left[:FILES_MERGED]
+    return chosen

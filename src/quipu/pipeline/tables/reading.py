@@ -1,0 +1,243 @@
+"""Reading a table: the rows of a version, and what changed from one version to the next.
+
+    rows(directory, shape, state, columns=None)          a bucket's rows, batch by batch
+    changes(directory, shape, states, columns=None)      what became of them: columns and #diff
+    errors(directory, shape, state)                      outstanding errors, as text
+
+`state` is `manifest(directory, version).bucket(b)`; buckets can be read in different processes.
+`columns` are names of the row's columns, in the order in which they are wanted; other columns are
+not read from disk.  A row that a table counts n times comes n times.
+
+Changes are rows with #diff -1 or +1 (or further, where copies are counted): what was taken away,
+then what was added.  `states` are those of one bucket in versions that follow each other, oldest
+first (`history`): what was added and taken away again in between is not told, nor is a row
+replaced by an equal one.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from quipu.pipeline.envelopes.events import DIFF, ERROR, Action
+from quipu.pipeline.envelopes.identity import encode_rows
+from quipu.pipeline.tables.commits import Manifest, manifest
+from quipu.pipeline.tables.contract import (
+    MOVED,
+    NO_ROW,
+    ROW_BITS,
+    ROW_MASK,
+    BucketState,
+    DataRef,
+    TableShape,
+    UnknownVersion,
+)
+from quipu.pipeline.tables.merging import I64, Entries, merge_runs, sort_by_fingerprint
+from quipu.pipeline.tables.sections import (
+    columns_size,
+    extra_count,
+    read_columns,
+    read_replaced,
+    read_run,
+)
+from quipu.pipeline.tables.store import files_directory
+
+BATCH_ROWS_MAX = 1 << 16  # of one batch that is handed out
+BATCH_SIZE_MAX = 1 << 25  # about
+
+
+def rows(
+    directory: Path, shape: TableShape, state: BucketState, columns: Sequence[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a bucket."""
+    entries = _holding(directory, shape, state)
+    seen = entries.take(entries.action == Action.ROW)
+    copies = np.maximum(seen.extra[0], 0) if shape.counts else None
+    places = _places(shape, columns)
+    yield from _batches(directory, shape, state.data, seen.pointer, places, copies=copies)
+
+
+def errors(directory: Path, shape: TableShape, state: BucketState) -> Iterator[str]:
+    """Outstanding errors of a bucket."""
+    if not shape.events.errors or not state.errors:
+        return
+    entries = _holding(directory, shape, state)
+    wrong = entries.pointer[entries.action == Action.ERROR]
+    for batch in _batches(directory, shape, state.data, wrong, [0]):
+        assert batch.schema.names == [ERROR.name]
+        yield from batch.column(0).to_pylist()
+
+
+def history(directory: Path, since: int, until: int) -> list[Manifest]:
+    """The versions after `since` up to `until`, oldest first; all of them must be kept."""
+    found: list[Manifest] = []
+    version = until
+    while version > since:
+        found.append(manifest(directory, version))
+        version = found[-1].base
+    if version != since:
+        raise UnknownVersion(f"{directory}: there is no version {since} before {until}")
+    return found[::-1]
+
+
+class _Change(NamedTuple):
+    """Per identity that changed: what was seen before, and what is seen now."""
+
+    before: I64
+    before_count: I64
+    after: I64
+    after_count: I64
+
+
+def changes(
+    directory: Path, shape: TableShape, states: Sequence[BucketState],
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """What changed in a bucket, over versions that follow each other."""
+    changed = [state for state in states if state.changes]
+    if not changed:
+        return
+    change = _composed(directory, shape, changed)
+    # numbers of data files are never used twice, so one list serves all versions
+    data = {each.number: each for state in changed for each in (*state.befores, *state.data)}
+    places = _places(shape, columns)
+    step = _rows_at_once(directory, list(data.values()), places)
+    for start in range(0, len(change.before), step):
+        part = _Change(*(each[start:start + step] for each in change))
+        yield from _told(directory, shape, list(data.values()), part, places).to_batches()
+
+
+def _holding(directory: Path, shape: TableShape, state: BucketState) -> Entries:
+    """The entries that hold, of all runs."""
+    home = files_directory(directory)
+    runs = [read_run(home, shape, each.file) for each in state.runs]
+    if not runs:
+        none = np.zeros(0, np.int64)
+        return Entries(none.astype(np.uint64), none.astype(np.uint64), none,
+                       none.astype(np.uint8), (none,) * extra_count(shape))
+    return merge_runs(runs, bottom=True, keep_deletes=False)
+
+
+def _rows_at_once(directory: Path, data: Sequence[DataRef], places: Sequence[int]) -> int:
+    """How many rows to put together in memory: fewer where they are large."""
+    home = files_directory(directory)
+    size = sum(columns_size(home, each.file, places) for each in data)
+    average = size // max(sum(each.rows for each in data), 1) + 1
+    return max(1, min(BATCH_ROWS_MAX, BATCH_SIZE_MAX // average))
+
+
+def _places(shape: TableShape, columns: Sequence[str] | None) -> list[int]:
+    first = int(shape.events.errors)
+    names = shape.events.row.names
+    if columns is None:
+        return list(range(first, first + len(names)))
+    if not columns:
+        raise ValueError("no column to read; the manifest knows how many rows there are")
+    return [first + names.index(name) for name in columns]
+
+
+def _batches(
+    directory: Path, shape: TableShape, data: Sequence[DataRef], pointers: I64,
+    places: Sequence[int], *, copies: I64 | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows by pointers, in the order of the files."""
+    home = files_directory(directory)
+    order = np.argsort(pointers, kind="stable")
+    pointers = pointers[order]
+    copies = None if copies is None else copies[order]
+    starts = np.searchsorted(pointers, [each.number << ROW_BITS for each in data])
+    ends = np.searchsorted(pointers, [(each.number + 1) << ROW_BITS for each in data])
+    for each, start, end in zip(data, starts.tolist(), ends.tolist(), strict=True):
+        if start == end:
+            continue
+        table = read_columns(home, shape, each.file, places)
+        wanted = pointers[start:end] & ROW_MASK
+        if copies is not None:
+            wanted = np.repeat(wanted, copies[start:end])
+        if len(wanted) != table.num_rows or copies is not None:
+            table = table.take(pa.array(wanted))
+        yield from table.to_batches(max_chunksize=BATCH_ROWS_MAX)
+
+
+def _composed(directory: Path, shape: TableShape, states: Sequence[BucketState]) -> _Change:
+    """The changes of several versions as one: before the first, after the last."""
+    home = files_directory(directory)
+    runs = [read_run(home, shape, state.changes) for state in states]
+    replaced = [read_replaced(home, state.changes) for state in states]
+    first = np.concatenate([run.first for run in runs])
+    second = np.concatenate([run.second for run in runs])
+    before = np.concatenate([each.before for each in replaced])
+    real = np.flatnonzero(before != MOVED)
+    order, last = sort_by_fingerprint(first[real], second[real])
+    order = real[order]
+    ends = np.flatnonzero(last)
+    starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
+    after = np.concatenate([run.pointer for run in runs])[order[ends]]
+    shown = np.concatenate([_shown(shape, run) for run in runs])[order[ends]]
+    count = np.concatenate([each.before_count for each in replaced])[order[starts]]
+    return _Change(before[order[starts]], count, np.where(shown > 0, after, NO_ROW), shown)
+
+
+def _shown(shape: TableShape, run: Entries) -> I64:
+    """How many copies of an entry's row are seen."""
+    row = run.action == Action.ROW
+    return np.where(row, np.maximum(run.extra[0], 0), 0) if shape.counts else row.astype(np.int64)
+
+
+def _told(
+    directory: Path, shape: TableShape, data: Sequence[DataRef], change: _Change,
+    places: Sequence[int],
+) -> pa.Table:
+    if shape.counts:
+        diff = change.after_count - change.before_count
+        known = np.where(change.after >= 0, change.after, change.before)
+        moved = np.flatnonzero(diff)
+        found = _gathered(directory, shape, data, known[moved], places)
+        return _with_diff(found, diff[moved])
+    return _replacements(directory, shape, data, change, places)
+
+
+def _replacements(
+    directory: Path, shape: TableShape, data: Sequence[DataRef], change: _Change,
+    places: Sequence[int],
+) -> pa.Table:
+    """Rows that went, and rows that came; where both are equal, neither."""
+    had, has = change.before >= 0, change.after >= 0
+    both = had & has
+    gone = _gathered(directory, shape, data, change.before[both], places)
+    came = _gathered(directory, shape, data, change.after[both], places)
+    if gone.num_rows:
+        differ = pc.not_equal(encode_table(gone), encode_table(came))
+        gone, came = gone.filter(differ), came.filter(differ)
+    parts = [gone, _gathered(directory, shape, data, change.before[had & ~has], places),
+             came, _gathered(directory, shape, data, change.after[has & ~had], places)]
+    signs = [np.full(part.num_rows, sign, np.int64)
+             for part, sign in zip(parts, (-1, -1, 1, 1), strict=True)]
+    return _with_diff(pa.concat_tables(parts), np.concatenate(signs))
+
+
+def _gathered(
+    directory: Path, shape: TableShape, data: Sequence[DataRef], pointers: I64,
+    places: Sequence[int],
+) -> pa.Table:
+    """Rows by pointers, in the order of the pointers."""
+    found = list(_batches(directory, shape, data, pointers, places))
+    stored = shape.stored
+    schema = pa.schema([stored.field(place) for place in places])
+    table = pa.Table.from_batches(found, schema).combine_chunks()
+    assert table.num_rows == len(pointers), (table.num_rows, len(pointers))
+    back = np.empty(len(pointers), np.int64)
+    back[np.argsort(pointers, kind="stable")] = np.arange(len(pointers))
+    return table.take(pa.array(back))
+
+
+def encode_table(table: pa.Table) -> pa.Array:
+    """The canonical bytes of each row of a table that is not large."""
+    return encode_rows([column.combine_chunks() for column in table.columns])
+
+
+def _with_diff(table: pa.Table, diff: I64) -> pa.Table:
+    return table.append_column(DIFF.field, pa.array(diff))

@@ -1,0 +1,216 @@
+"""Merging a batch into a bucket: what executors do.
+
+    merge_bucket(directory, shape, state, parcels, version) -> BucketState
+
+`directory` is the table's, on a file system that driver and executors share; `state` the bucket
+in the version that the batch builds on (`Manifest.bucket`); `parcels` the bucket's share of the
+batch, in any order; `version` the batch's number.  It writes files and changes none, so that it
+can be tried again, or by two at once, or in vain: the new state counts only when the driver has
+committed it (`commits.commit`), and files of which no version knows are cleaned away.
+
+What is written for a batch:
+
+    <version>-<bucket>-….data   the batch's rows, and rows that were moved out of files with few
+                                living ones; the first such file also has the batch's run
+    <version>-<bucket>-….run    now and then: several runs merged to one
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from quipu.pipeline.envelopes.events import DIFF, IDENTITY, KIND, OFFSET, ORDER, SLOT_UNIT
+from quipu.pipeline.envelopes.fingerprints import fingerprints
+from quipu.pipeline.envelopes.parcels import unpack
+from quipu.pipeline.tables.contract import (
+    MOVED,
+    ROW_BITS,
+    BucketState,
+    DataRef,
+    RunRef,
+    TableShape,
+)
+from quipu.pipeline.tables.levels import files_to_rewrite, runs_to_merge
+from quipu.pipeline.tables.merging import (
+    I64,
+    U8,
+    U64,
+    Entries,
+    Fold,
+    concatenate,
+    fold_counts,
+    fold_latest,
+    lookup,
+    merge_runs,
+    sort_by_fingerprint,
+)
+from quipu.pipeline.tables.sections import (
+    Batch,
+    Replaced,
+    Rows,
+    extra_count,
+    numbers,
+    pointers,
+    read_columns,
+    read_fingerprints,
+    read_run,
+    rows_in_a_file,
+    write_batch,
+    write_run,
+)
+
+
+def files_directory(directory: Path) -> Path:
+    """Where a table has the files of its buckets."""
+    return directory / "files"
+
+
+def merge_bucket(
+    directory: Path, shape: TableShape, state: BucketState, parcels: Iterable[bytes],
+    version: int,
+) -> BucketState:
+    """Fold parcels into a bucket; the bucket's new state.  See above."""
+    return merge_events(directory, shape, state, unpack(shape.events, parcels), version)
+
+
+def merge_events(
+    directory: Path, shape: TableShape, state: BucketState, events: pa.Table, version: int,
+) -> BucketState:
+    """Fold events, which are in order, into a bucket."""
+    assert version > state.version, (version, state.version)
+    home = files_directory(directory)
+    runs = [read_run(home, shape, each.file) for each in state.runs]
+    fold = _fold(shape, runs, events)
+    unchanged = replace(state, version=version, changes="", befores=())
+    if len(fold.entries) == 0:
+        return unchanged
+    data = _count_dead(state.data, fold.released)
+    row_count = int(np.count_nonzero(fold.row >= 0))
+    victims = files_to_rewrite(data, row_count, state.bucket)
+    moved = [_living(home, shape, [fold.entries, *runs], victim) for victim in victims]
+    batch = _batch(shape, events, fold, moved, state.next_number)
+    written = write_batch(home, version, state.bucket, state.next_number, batch)
+    run = RunRef(written[0].file, len(batch.entries))
+    forgotten = {each.number for each in victims}
+    befores = set(np.unique(fold.before[fold.before >= 0] >> ROW_BITS).tolist())
+    return replace(
+        unchanged,
+        runs=_compacted(home, shape, unchanged, [run, *state.runs], [batch.entries, *runs]),
+        data=(*(each for each in data
+                if each.dead < each.rows and each.number not in forgotten),
+              *(each for each in written if each.rows)),
+        next_number=state.next_number + len(written),
+        rows=state.rows + fold.rows_added,
+        errors=state.errors + fold.errors_added,
+        changes=run.file,
+        befores=tuple(each for each in state.data if each.number in befores),
+    )
+
+
+def _fold(shape: TableShape, runs: Sequence[Entries], events: pa.Table) -> Fold:
+    place = shape.events.place
+    kinds: U8 = numbers(events, place(KIND))
+    slots = kinds // np.uint8(SLOT_UNIT)
+    first, second = _fingerprints(events.column(place(IDENTITY)), slots, shape.secret)
+    if shape.counts:
+        return fold_counts(runs, first, second, numbers(events, place(DIFF)))
+    priority = ((numbers(events, place(ORDER)), numbers(events, place(OFFSET)))
+                if shape.events.ordered else ())
+    return fold_latest(runs, first, second, kinds % np.uint8(SLOT_UNIT), priority)
+
+
+def _fingerprints(identities: pa.ChunkedArray, slots: U8, secret: bytes) -> tuple[U64, U64]:
+    """Chunk by chunk: joined, the bytes of all identities might be too many for one array."""
+    found, start = [], 0
+    for chunk in identities.chunks:
+        found.append(fingerprints(chunk, slots[start:start + len(chunk)], secret))
+        start += len(chunk)
+    if len(found) == 1:
+        return found[0]
+    none = np.zeros(0, np.uint64)
+    return (np.concatenate([none, *(each[0] for each in found)]),
+            np.concatenate([none, *(each[1] for each in found)]))
+
+
+def _count_dead(data: Sequence[DataRef], released: I64) -> list[DataRef]:
+    numbers_of, counts = np.unique(released >> ROW_BITS, return_counts=True)
+    dead = dict(zip(numbers_of.tolist(), counts.tolist(), strict=True))
+    return [each._replace(dead=each.dead + dead.get(each.number, 0)) for each in data]
+
+
+def _living(
+    home: Path, shape: TableShape, runs: Sequence[Entries], victim: DataRef,
+) -> tuple[Rows, Entries]:
+    """The rows of a file that entries still point to, and those entries, row for row."""
+    first, second = read_fingerprints(home, victim.file)
+    order = np.argsort(first, kind="stable")  # looking up is faster in order
+    known = lookup(runs, first[order], second[order], extra_count(shape))
+    own = (np.int64(victim.number) << ROW_BITS) | order
+    living = known.pointer == own
+    rows = order[living]
+    in_file = np.argsort(rows)  # rows stay in the order in which they came
+    entries = known.take(living).take(in_file)
+    columns = read_columns(home, shape, victim.file, range(len(shape.stored)))
+    columns = columns.take(pa.array(rows[in_file]))
+    return Rows(entries.first, entries.second, columns), entries
+
+
+def _batch(
+    shape: TableShape, events: pa.Table, fold: Fold, moved: Sequence[tuple[Rows, Entries]],
+    next_number: int,
+) -> Batch:
+    """Rows and entries of a batch together with those that move, under their final pointers."""
+    has_row = np.flatnonzero(fold.row >= 0)
+    by_arrival = has_row[np.argsort(fold.row[has_row])]
+    columns = pa.concat_tables([
+        _taken(_stored(shape, events), fold.row[by_arrival]),
+        *(rows.columns for rows, _ in moved)])
+    step = rows_in_a_file(columns)
+    pointer = fold.entries.pointer.copy()
+    pointer[by_arrival] = pointers(next_number, np.arange(len(by_arrival)), step)
+    parts = [replace(fold.entries, pointer=pointer)]
+    before = [fold.before]
+    count = [fold.before_count]
+    end = len(by_arrival)
+    for _, entries in moved:
+        place = np.arange(end, end + len(entries))
+        parts.append(replace(entries, pointer=pointers(next_number, place, step)))
+        before.append(np.full(len(entries), MOVED, np.int64))
+        count.append(np.zeros(len(entries), np.int64))
+        end += len(entries)
+    first = [fold.entries.first[by_arrival], *(rows.first for rows, _ in moved)]
+    second = [fold.entries.second[by_arrival], *(rows.second for rows, _ in moved)]
+    entries, replaced = concatenate(parts), Replaced(np.concatenate(before), np.concatenate(count))
+    if moved:
+        order, _ = sort_by_fingerprint(entries.first, entries.second)
+        entries, replaced = entries.take(order), Replaced(*(each[order] for each in replaced))
+    return Batch(Rows(np.concatenate(first), np.concatenate(second), columns), entries, replaced)
+
+
+def _stored(shape: TableShape, events: pa.Table) -> pa.Table:
+    return events.select(list(range(shape.events.stored_start, events.num_columns)))
+
+
+def _taken(table: pa.Table, rows: I64) -> pa.Table:
+    """Some rows, which are in order; faster than `take`, and nothing at all if it is all rows."""
+    if len(rows) == table.num_rows:
+        return table
+    mask = np.zeros(table.num_rows, np.bool_)
+    mask[rows] = True
+    return table.filter(pa.array(mask))
+
+
+def _compacted(
+    home: Path, shape: TableShape, state: BucketState, refs: Sequence[RunRef],
+    runs: Sequence[Entries],
+) -> tuple[RunRef, ...]:
+    """The runs of a bucket, some of the newest merged to one where it is time for that."""
+    count = runs_to_merge([each.entries for each in refs])
+    if count < 2:
+        return tuple(refs)
+    merged = merge_runs(runs[:count], bottom=count == len(runs),
+                        keep_deletes=shape.events.ordered)
+    return (write_run(home, state.version, state.bucket, merged), *refs[count:])
