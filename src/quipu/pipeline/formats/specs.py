@@ -74,7 +74,7 @@ class Protobuf:
 class Debezium:
     """Change events of Debezium: a row before and after, and what happened to it.
 
-    `row` are the columns of the row.  With Avro they come from the schema (debezium.row_columns_of);
+    `row` are its columns: with Avro those of the schema (debezium.row_columns_of);
     with JSON they are those of the statement, and `inner` has no columns of its own.
     """
 
