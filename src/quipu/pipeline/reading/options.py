@@ -142,6 +142,11 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
     return reader.options(reader.bound("starting", LATEST), LATEST)
 
 
+def columns_option(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that options ask for, in the order of COLUMNS."""
+    return _Reader(given).columns()
+
+
 def place_options(place: Place, start: Start, *, read_committed: bool = True) -> ReadOptions:
     """Options of a planned source."""
     isolation = "read_committed" if read_committed else "read_uncommitted"
@@ -194,7 +199,7 @@ class _Reader:
             tasks_min=self._number("minPartitions", high=_INT_MAX),
             task_offsets_max=self._number("maxRecordsPerPartition"),
             fail_on_loss=self._flag("failOnDataLoss", default=True),
-            columns=self._columns())
+            columns=self.columns())
 
     def bound(self, side: str, default: Bound) -> Bound:
         """Where one side is; times win over offsets, as in Spark."""
@@ -239,7 +244,7 @@ class _Reader:
             return Selection(self._wrap("subscribe", _topics, text))
         return Selection(pattern=self._wrap("subscribePattern", _pattern, text))
 
-    def _columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[str, ...]:
         headers = self._flag("includeHeaders", default=False)
         if "columns" not in self._given:
             return COLUMNS if headers else COLUMNS[:-1]

@@ -1,0 +1,203 @@
+"""`format("quipu")`: topics as Spark's Kafka source shows them, from Quipu or any Kafka broker.
+
+    spark.read.format("quipu").option("kafka.bootstrap.servers", b).option("subscribe", "orders")
+    spark.readStream.format("quipu")...           # exactly once, by Spark's checkpoint
+    df.write.format("quipu").option("topic", "orders").mode("append").save()     (see `writing`)
+
+Options are in `pipeline.reading.options`, what a stream does is in `pipeline.reading.stream`.
+Spark tells Python sources nothing of the columns that a query needs; whoever needs few names them,
+by the option `columns` or by a schema: `.schema("value binary, offset bigint")`.
+
+How it runs: the driver keeps one process per stream, which holds the `Stream` and asks the brokers
+for offsets.  Each task reads ranges (`pipeline.reading.loop`) in a worker that lives on, and keeps
+its connections.  Readers travel between processes, so they hold nothing but options.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from quipu.client.commit import commit
+from quipu.client.errors import ClientError, DataLost
+from quipu.client.fetch import raise_loss
+from quipu.client.shared import shared
+from quipu.pipeline.reading.loop import read_ranges
+from quipu.pipeline.reading.options import (
+    ReadOptions,
+    batch_options,
+    columns_option,
+    stream_options,
+)
+from quipu.pipeline.reading.positions import Json, from_json, to_json
+from quipu.pipeline.reading.ranges import Task
+from quipu.pipeline.reading.stream import Pace, Stream, snapshot
+from quipu.pipeline.spark.raw_columns import batches, columns_of, schema_of, wanted_of
+from quipu.pipeline.spark.writing import BatchTopicWriter, StreamTopicWriter, write_options
+
+NAME = "quipu"
+
+_log = logging.getLogger(__name__)
+
+
+class TaskPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.task = task
+
+
+class QuipuDataSource(DataSource):
+    """See above."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return schema_of(columns_option(self._given))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return RawReader(batch_options(self._given), columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return RawStreamReader(stream_options(self._given), columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 Spark's
+        return BatchTopicWriter(write_options(self._given, schema, overwrite=overwrite))
+
+    def streamWriter(  # Spark calls it by position
+        self, schema: StructType, overwrite: bool,  # noqa: FBT001 Spark's
+    ) -> DataSourceStreamArrowWriter:
+        del overwrite  # of the output mode: a topic only ever grows
+        return StreamTopicWriter(write_options(self._given, schema, overwrite=False))
+
+    @property
+    def _given(self) -> Mapping[str, str]:
+        return dict(self.options)
+
+
+class RawReader(DataSourceReader):
+    """A batch read: a snapshot of what there is."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        tasks = snapshot(shared(self._options.client), self._options, cores())
+        return [TaskPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(partition, self._options, self._columns)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What streams of every kind share; how a task is read is for subclasses."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._made: Stream | None = None  # only where offsets are asked for, never sent around
+
+    def initialOffset(self) -> Json:
+        return to_json(self._stream.initial())
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        pace = Pace.ALL if isinstance(limit, ReadAllAvailable) else Pace.LIMITED
+        return to_json(self._stream.latest(from_json(start), pace))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limits = self._options.limits
+        if limits.offsets_max is not None:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.offsets_min is not None:
+            return ReadMinRows(limits.offsets_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._stream.prepare()
+
+    def reportLatestOffset(self) -> Json | None:
+        newest = self._stream.newest()
+        return None if newest is None else to_json(newest)
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        return [TaskPartition(task)
+                for task in self._stream.tasks(from_json(start), from_json(end))]
+
+    def commit(self, end: Json) -> None:
+        """Tell the group's offsets, if a group is named, to whoever watches its lag."""
+        group = self._options.client.group_id
+        if group is None:
+            return
+        try:
+            commit(shared(self._options.client), group, from_json(end))
+        except ClientError as error:  # Spark's checkpoint is what counts
+            _log.warning("offsets of group %s were not committed: %s", group, error)
+
+    def stop(self) -> None:
+        if self._made is not None:
+            shared(self._options.client).close()
+
+    @property
+    def _stream(self) -> Stream:
+        if self._made is None:
+            self._made = Stream(
+                shared(self._options.client), self._options, time.monotonic, warn=warn_of_loss,
+                cores=cores())
+        return self._made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
+
+
+class RawStreamReader(StreamReader):
+    """A stream of records as they are."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        super().__init__(options)
+        self._columns = columns
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(partition, self._options, self._columns)
+
+
+def read_task(
+    partition: InputPartition, options: ReadOptions, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """The records of one task; a batch read without any task is given a partition that is none."""
+    if not isinstance(partition, TaskPartition):
+        return iter(())
+    on_loss = raise_loss if options.fail_on_loss else warn_of_loss
+    reads = read_ranges(options.client, partition.task, wanted_of(columns), on_loss=on_loss)
+    return batches(reads, columns)
+
+
+def warn_of_loss(loss: DataLost) -> None:
+    """What is done about lost data with failOnDataLoss=false."""
+    _log.warning("%s; going on without them, as failOnDataLoss is false", loss)
+
+
+def cores() -> int:
+    """How many tasks a batch gets, unless tasksPerBatch says: one for each core of the driver."""
+    return len(os.sched_getaffinity(0))
