@@ -1,0 +1,262 @@
+"""What was created, kept in a directory, so that it is there after a restart.
+
+    DIR/catalog.json   everything, replaced as a whole; mode 0600, for it holds passwords
+    DIR/catalog.lock   held while a process may write; says which one
+
+Every object is its statement and what it needs; a source also has what was learned from outside
+when it was made (`plan.world.Facts`), so that it is planned the same again.
+
+Invariants
+    C1  a crash leaves the old catalog or the new one, never a part: write, fsync, rename, fsync
+    C2  one writer at a time
+    C3  a file that is not understood is not overwritten
+"""
+
+import fcntl
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from quipu.model.errors import CorruptLog, Kind, QuipuError
+from quipu.pipeline.plan.world import Facts
+from quipu.pipeline.sql.statements import ObjectKind
+
+FORMAT = 1
+FILE = "catalog.json"
+LOCK = "catalog.lock"
+SIZE_MAX = 1 << 30
+_FIELDS = {"kind", "name", "text", "uses", "materialized", "facts"}
+
+
+class CatalogInUse(QuipuError):
+    """Another process writes this catalog."""
+
+    kind = Kind.RETRY
+
+
+class CatalogUnreadable(CorruptLog):
+    """The file is damaged, or of a later version of Quipu, or not for us to read."""
+
+
+class CatalogUnwritable(QuipuError):
+    """The disk says no; what was there before is there still."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One object."""
+
+    kind: ObjectKind
+    name: str
+    text: str  # the statement, with its passwords
+    uses: tuple[str, ...] = ()  # objects without which it cannot be
+    materialized: bool = False
+    facts: Facts = field(default_factory=dict)
+
+
+class Catalog:
+    """The objects, by name; one name means one object, whatever its kind.
+
+    `open` takes the lock and may write; `read` only looks.
+    """
+
+    def __init__(self, directory: Path, entries: Iterable[Entry], lock: int | None) -> None:
+        self.directory = directory
+        self._entries = {entry.name: entry for entry in entries}
+        self._lock = lock
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """The catalog of a directory, which is made if it is not there."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = _lock(directory / LOCK)
+        except OSError as error:
+            raise CatalogUnwritable(f"{directory} cannot be written: {error}") from error
+        try:
+            return cls(directory, _load(directory / FILE), lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """The catalog as it is now, to look at."""
+        return cls(directory, _load(directory / FILE), None)
+
+    def close(self) -> None:
+        """Let others write."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    # -- looking
+
+    def find(self, name: str) -> Entry | None:
+        return self._entries.get(name)
+
+    def entries(self, kind: ObjectKind | None = None) -> tuple[Entry, ...]:
+        """Objects in the order in which they were made; what one uses comes before it."""
+        return tuple(entry for entry in self._entries.values() if kind in (None, entry.kind))
+
+    def names(self) -> Mapping[ObjectKind, list[str]]:
+        """For completion."""
+        return {kind: [entry.name for entry in self.entries(kind)] for kind in ObjectKind}
+
+    def graph(self) -> Mapping[str, tuple[str, ...]]:
+        """By object: what it uses."""
+        return {entry.name: entry.uses for entry in self._entries.values()}
+
+    # -- changing; it is on disk when these return
+
+    def put(self, entry: Entry) -> None:
+        """Add an object, or replace the one of its name."""
+        missing = [name for name in entry.uses if name not in self._entries]
+        assert not missing, f"{entry.name} uses {missing}, which do not exist"
+        self._store({**self._entries, entry.name: entry})
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Drop objects, all at once."""
+        gone = set(names)
+        left = {name: entry for name, entry in self._entries.items() if name not in gone}
+        dangling = [entry.name for entry in left.values() if gone & set(entry.uses)]
+        assert not dangling, f"{dangling} use what is dropped"
+        self._store(left)
+
+    def _store(self, entries: Mapping[str, Entry]) -> None:
+        assert self._lock is not None, "this catalog was opened to look at"
+        content = {"format": FORMAT, "entries": [_to_json(each) for each in _ordered(entries)]}
+        try:
+            _write(self.directory / FILE, json.dumps(content, indent=1).encode())
+        except OSError as error:
+            raise CatalogUnwritable(f"{self.directory / FILE} cannot be written: {error}; nothing "
+                                    "has changed") from error
+        self._entries = {entry.name: entry for entry in _ordered(entries)}
+
+
+def _ordered(entries: Mapping[str, Entry]) -> list[Entry]:
+    """What is used before what uses it; otherwise as they come."""
+    done: dict[str, Entry] = {}
+
+    def visit(name: str) -> None:
+        if name not in done:
+            for used in entries[name].uses:
+                visit(used)
+            done[name] = entries[name]
+
+    for name in entries:
+        visit(name)
+    return list(done.values())
+
+
+# -- the file
+
+
+def _write(path: Path, data: bytes) -> None:
+    """C1."""
+    draft = path.with_suffix(".tmp")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _load(path: Path) -> list[Entry]:
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = file.read() if size <= SIZE_MAX else b""
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CatalogUnreadable(f"{path} cannot be read: {error}") from error
+    if size > SIZE_MAX:
+        raise CatalogUnreadable(f"{path} has {size} bytes, at most {SIZE_MAX}: {_KEPT}")
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CatalogUnreadable(f"{path} is damaged ({error}): {_KEPT}") from error
+    version = content.get("format") if isinstance(content, dict) else None
+    if isinstance(version, int) and version > FORMAT:
+        raise CatalogUnreadable(f"{path} has format {version}, this Quipu knows {FORMAT}: use the "
+                                "Quipu that wrote it, or a later one; it was left as it is")
+    try:
+        if version != FORMAT:
+            raise TypeError(f"its format is {version!r}")
+        return _checked([_from_json(each) for each in content["entries"]])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CatalogUnreadable(f"{path} is damaged ({error}): {_KEPT}") from error
+
+
+_KEPT = "it was left as it is; restore it from a copy, or move it away to begin anew"
+
+
+def _checked(entries: list[Entry]) -> list[Entry]:
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.name in seen:
+            raise ValueError(f"{entry.name} is there twice")
+        if missing := [name for name in entry.uses if name not in seen]:
+            raise ValueError(f"{entry.name} uses {missing[0]}, which does not come before it")
+        seen.add(entry.name)
+    return entries
+
+
+def _to_json(entry: Entry) -> dict[str, object]:
+    return {"kind": entry.kind.value, "name": entry.name, "text": entry.text,
+            "uses": list(entry.uses), "materialized": entry.materialized,
+            "facts": dict(entry.facts)}
+
+
+def _from_json(given: object) -> Entry:
+    if not isinstance(given, dict) or set(given) != _FIELDS:
+        raise TypeError("an object has other fields than it should")
+    kinds = {"kind": str, "name": str, "text": str, "uses": list, "materialized": bool,
+             "facts": dict}
+    for name, kind in kinds.items():
+        if not isinstance(given[name], kind):
+            raise TypeError(f"{name} is no {kind.__name__}")
+    if not all(isinstance(name, str) for name in given["uses"]):
+        raise TypeError("uses holds what is no name")
+    return Entry(ObjectKind(given["kind"]), given["name"], given["text"], tuple(given["uses"]),
+                 given["materialized"], given["facts"])
+
+
+# -- the lock
+
+
+def _lock(path: Path) -> int:
+    """C2: the kernel frees it when the process ends, however it ends."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(descriptor, 1000).decode(errors="replace").strip()
+        os.close(descriptor)
+        raise CatalogInUse(
+            f"{path.parent} is in use by {holder or 'another process'}; end it, or give another "
+            "directory") from None
+    os.ftruncate(descriptor, 0)
+    program = Path(sys.argv[0]).name if sys.argv else "python"
+    os.write(descriptor, f"process {os.getpid()} ({program})\n".encode())
+    return descriptor

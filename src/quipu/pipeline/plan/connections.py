@@ -1,0 +1,124 @@
+"""Connections: how to reach a Kafka cluster or a schema registry, by name.
+
+Options are Kafka's client settings with blanks for dots (SASL MECHANISM, SSL CA LOCATION); a few
+have a second name.  Everything is checked when the connection is made, but for reaching it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from quipu.client.settings import ALIASES, CLIENT, client_settings
+from quipu.model.errors import SettingError
+from quipu.pipeline.formats.specs import Registry
+from quipu.pipeline.registry.client import OPTIONS as REGISTRY_SETTINGS
+from quipu.pipeline.sql.errors import SqlError
+from quipu.pipeline.sql.secrecy import Secret
+from quipu.pipeline.sql.statements import CreateConnection, Name, Option, Value
+from quipu.pipeline.sql.text import nearest
+
+_BROKERS = ("broker", "brokers", "bootstrap servers", "metadata broker list")
+KAFKA_OPTIONS: Mapping[str, str] = {
+    **{name.replace(".", " "): name for name in (*CLIENT, *ALIASES)},
+    "ssl certificate authority": "ssl.ca.pem",
+    "ssl certificate": "ssl.certificate.pem",
+    "ssl key": "ssl.key.pem",
+}
+REGISTRY_OPTIONS: Mapping[str, str] = {
+    **{name.replace(".", " "): name for name in REGISTRY_SETTINGS}, "user": "username"}
+
+
+def check_connection(connection: CreateConnection) -> None:
+    """Raise what is wrong with a connection."""
+    if connection.is_registry:
+        registry_of(connection)
+    else:
+        kafka_of(connection)
+
+
+def kafka_of(connection: CreateConnection) -> tuple[str, dict[str, str]]:
+    """The bootstrap servers and the client's settings."""
+    refuse_unknown(connection.options, (*_BROKERS[:2], *KAFKA_OPTIONS), "CREATE CONNECTION")
+    brokers = [option for option in connection.options if option.name in _BROKERS]
+    if len(brokers) != 1:
+        span = brokers[1].span if brokers else connection.span
+        raise SqlError("A connection to Kafka has one BROKER or BROKERS", span,
+                       hint="write BROKER 'host:9092', or BROKERS ('a:9092', 'b:9092')")
+    settings = settings_of(option for option in connection.options if option not in brokers)
+    bootstrap = setting_text(brokers[0].value)
+    check_settings(bootstrap, settings, brokers[0])
+    return bootstrap, settings
+
+
+def registry_of(connection: CreateConnection) -> Registry:
+    """The schema registry of a connection."""
+    refuse_unknown(connection.options, ("url", *REGISTRY_OPTIONS), "CREATE CONNECTION")
+    urls = [option for option in connection.options if option.name == "url"]
+    if len(urls) != 1:
+        raise SqlError("A connection to a schema registry has one URL", connection.span,
+                       hint="write URL 'http://host:8081'")
+    rest = [option for option in connection.options if option not in urls]
+    return Registry(setting_text(urls[0].value), registry_settings_of(rest))
+
+
+def registry_settings_of(options: Sequence[Option]) -> dict[str, str]:
+    """How to log in to a registry."""
+    refuse_unknown(options, REGISTRY_OPTIONS, "a schema registry")
+    return {REGISTRY_OPTIONS[option.name]: setting_text(option.value) for option in options}
+
+
+def find_connection(name: Name, connections: Mapping[str, CreateConnection], *,
+                    registry: bool) -> CreateConnection:
+    """The connection of this name, if it leads where it should."""
+    found = connections.get(name.text)
+    wanted = "CONFLUENT SCHEMA REGISTRY" if registry else "KAFKA"
+    if found is None:
+        near = nearest(name.text, connections)
+        hint = f'did you mean "{near}"?' if near else f"CREATE CONNECTION {name.text} TO {wanted} …"
+        raise SqlError(f'There is no connection "{name.text}"', name.span, hint=hint)
+    if found.is_registry != registry:
+        raise SqlError(f"{name.text} is not a {wanted} CONNECTION", name.span,
+                       hint=f"create one with CREATE CONNECTION … TO {wanted} (…)")
+    return found
+
+
+def settings_of(options: Iterable[Option]) -> dict[str, str]:
+    """Kafka's names and texts of options."""
+    return {KAFKA_OPTIONS[option.name]: setting_text(option.value) for option in options}
+
+
+def check_settings(bootstrap: str, settings: Mapping[str, str], at: Option | Name) -> None:
+    """Would a client take these?"""
+    try:
+        client_settings({**settings, "bootstrap.servers": bootstrap})
+    except SettingError as error:
+        span = at.value_span if isinstance(at, Option) else at.span
+        raise SqlError(f"Kafka's client says: {error}", span,
+                       hint="correct the settings of the connection") from None
+
+
+def refuse_unknown(options: Iterable[Option], known: Iterable[str], what: str) -> None:
+    """Raise if an option is unknown or given twice."""
+    known = list(known)
+    seen: set[str] = set()
+    for option in options:
+        if option.name not in known:
+            near = nearest(option.name, known)
+            hint = f"did you mean {near.upper()}?" if near else "leave it out"
+            raise SqlError(f"unexpected parameters for {what}: {option.name}", option.span,
+                           hint=hint)
+        if option.name in seen:
+            raise SqlError(f"{option.name.upper()} is given twice", option.span,
+                           hint="leave one of them out")
+        seen.add(option.name)
+
+
+def setting_text(value: Value) -> str:
+    """An option's value as Kafka's settings are written."""
+    match value:
+        case Secret():
+            return value.value
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ",".join(map(setting_text, value))
+        case _:
+            return str(value)

@@ -1,0 +1,219 @@
+"""FORMAT: what was asked for, resolved to a spec and its columns (I10).
+
+Files are read and registries asked here.  The columns of a key that is one value (TEXT, BYTES,
+JSON) are called `key`; those of a value `text` or `data`.
+"""
+
+import re
+from dataclasses import replace
+from typing import assert_never
+
+import pyarrow as pa
+
+from quipu.pipeline.formats.specs import (
+    Avro,
+    Bytes,
+    Csv,
+    FormatSpec,
+    Json,
+    Protobuf,
+    Regex,
+    Text,
+)
+from quipu.pipeline.plan import registries
+from quipu.pipeline.plan.draft import Draft
+from quipu.pipeline.plan.options import boolean
+from quipu.pipeline.plan.world import Unreachable
+from quipu.pipeline.source import EnvelopeKind
+from quipu.pipeline.sql.errors import SqlError
+from quipu.pipeline.sql.statements import (
+    AvroFormat,
+    BytesFormat,
+    CsvFormat,
+    Format,
+    JsonFormat,
+    ProtobufFormat,
+    RegexFormat,
+    RegistryReference,
+    TextFormat,
+)
+from quipu.pipeline.sql.text import Span
+from quipu.pipeline.types import Column
+
+FILE_SIZE_MAX = 16 * 1024 * 1024
+REGEX_SIZE_MAX = 100_000
+KEY = "key"
+_FORMATS_HINT = "add FORMAT TEXT, BYTES, JSON, CSV WITH n COLUMNS, REGEX, AVRO or PROTOBUF"
+_GROUP_NAME = re.compile(r"\(\?<(?=[^\W\d]\w*>)")  # other languages leave out the P
+
+
+def resolve_value(draft: Draft) -> Draft:
+    """The value's format and columns."""
+    written = draft.statement.value_format
+    if written is None:
+        raise SqlError("Source format must be specified", draft.statement.place.span,
+                       hint=_FORMATS_HINT)
+    spec = _spec(draft, written, is_key=False)
+    return replace(draft, value=spec, value_columns=columns_of(spec, written.span))
+
+
+def resolve_key(draft: Draft) -> Draft:
+    """The key's format and columns, where something looks at the key."""
+    if not needs_key(draft):
+        return draft
+    statement = draft.statement
+    written = statement.key_format
+    spec: FormatSpec | None = None
+    if written is not None:
+        spec = _spec(draft, written, is_key=True)
+    elif statement.bare_format and isinstance(statement.value_format, AvroFormat | ProtobufFormat):
+        written = statement.value_format
+        spec = _registered_key(draft, statement.value_format)
+    if spec is None or written is None:
+        return draft
+    return replace(draft, key=spec, key_fields=columns_of(spec, written.span))
+
+
+def needs_key(draft: Draft) -> bool:
+    """Does the envelope or INCLUDE look at keys?  If not, they cost nothing (I4)."""
+    return (draft.envelope.kind is not EnvelopeKind.NONE
+            or any(item.kind is None for item in draft.statement.include))
+
+
+def columns_of(spec: FormatSpec, span: Span) -> tuple[Column, ...]:
+    """The columns that a format gives, under its own names."""
+    match spec:
+        case Text(name=name):
+            return (Column(name, pa.string(), nullable=False),)
+        case Bytes(name=name):
+            return (Column(name, pa.binary(), nullable=False),)
+        case Json(columns=columns, name=name):
+            return columns or (Column(name, pa.string(), nullable=False),)
+        case Csv(columns=names):
+            return tuple(Column(name, pa.string(), nullable=False) for name in names)
+        case Regex(pattern=pattern):
+            return _groups(pattern)
+        case Avro(schema=schema):
+            return registries.avro_columns(schema, span)
+        case Protobuf(descriptors=descriptors, message=message):
+            return registries.protobuf_columns(descriptors, message, span)
+        case _:
+            return spec.row
+
+
+def _spec(draft: Draft, written: Format, *, is_key: bool) -> FormatSpec:
+    match written:
+        case TextFormat():
+            return Text(KEY) if is_key else Text()
+        case BytesFormat():
+            return Bytes(KEY) if is_key else Bytes()
+        case JsonFormat():
+            return Json(name=KEY) if is_key else Json()
+        case CsvFormat():
+            return _csv(written)
+        case RegexFormat():
+            return Regex(_pattern(written))
+        case AvroFormat(registry=RegistryReference() as reference):
+            return registries.avro(draft, reference, is_key=is_key)
+        case AvroFormat():
+            return Avro(_avro_schema(draft, written), framed=_framed(draft, written))
+        case ProtobufFormat(registry=RegistryReference() as reference):
+            return registries.protobuf(draft, reference, is_key=is_key)
+        case ProtobufFormat():
+            return Protobuf(_descriptors(draft, written), written.message or "",
+                            framed=_wire_format(draft, default=False))
+        case _:
+            assert_never(written)
+
+
+def _registered_key(draft: Draft, written: AvroFormat | ProtobufFormat) -> FormatSpec | None:
+    """A bare format with a registry has a key if the registry knows one."""
+    if written.registry is None or not registries.has_key(draft, written.registry):
+        return None
+    if isinstance(written, AvroFormat):
+        return registries.avro(draft, written.registry, is_key=True)
+    return registries.protobuf(draft, written.registry, is_key=True)
+
+
+def _csv(written: CsvFormat) -> Csv:
+    delimiter = written.delimiter
+    if not delimiter.isascii():
+        raise SqlError("CSV delimiter must be an ASCII character", written.delimiter_span,
+                       hint="write DELIMITED BY ';', for example")
+    if delimiter in '"\r\n\0':
+        raise SqlError("CSV cannot be delimited by quotes or ends of lines",
+                       written.delimiter_span, hint="write DELIMITED BY ';', for example")
+    if isinstance(written.columns, int):
+        return Csv(tuple(f"column{number + 1}" for number in range(written.columns)), delimiter)
+    return Csv(tuple(name.text for name in written.columns), delimiter)
+
+
+def _pattern(written: RegexFormat) -> str:
+    pattern = _GROUP_NAME.sub("(?P<", written.pattern)
+    try:
+        if len(pattern) > REGEX_SIZE_MAX:
+            raise SqlError(f"parsing regex: more than {REGEX_SIZE_MAX} characters", written.span)
+        groups = re.compile(pattern).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        raise SqlError(f"parsing regex: {error}", written.span,
+                       hint="correct the regular expression") from None
+    if not groups:
+        raise SqlError("This regular expression has no groups, so there are no columns",
+                       written.span, hint="put what is to be a column into (?P<name>…)")
+    return pattern
+
+
+def _groups(pattern: str) -> tuple[Column, ...]:
+    compiled = re.compile(pattern)
+    names = {number: name for name, number in compiled.groupindex.items()}
+    return tuple(Column(names.get(number, f"column{number}"), pa.string())
+                 for number in range(1, compiled.groups + 1))
+
+
+def _avro_schema(draft: Draft, written: AvroFormat) -> str:
+    if written.file is None:
+        return written.schema or ""
+    try:
+        return _file(draft, written.file, written.span).decode()
+    except UnicodeDecodeError:
+        raise SqlError("The schema's file is no UTF-8 text", written.span,
+                       hint="name a file that holds an Avro schema in JSON") from None
+
+
+def _descriptors(draft: Draft, written: ProtobufFormat) -> bytes:
+    if written.file is not None:
+        return _file(draft, written.file, written.span)
+    text = written.schema or ""
+    digits = text[2:] if text.startswith("\\x") else ""
+    if not re.fullmatch(r"(?:[0-9a-fA-F]{2})+", digits):
+        raise SqlError("A descriptor set is '\\x' and hexadecimal digits, two for each byte",
+                       written.span,
+                       hint="write SCHEMA FILE 'path' of what protoc --descriptor_set_out wrote")
+    return bytes.fromhex(digits)
+
+
+def _file(draft: Draft, path: str, span: Span) -> bytes:
+    try:
+        data = draft.world.file(path)
+    except Unreachable as error:
+        raise SqlError(f"The schema's file cannot be read: {error}", span,
+                       hint="check the path; it is one of the machine that plans") from error
+    if len(data) > FILE_SIZE_MAX:
+        raise SqlError(f"The schema's file has {len(data)} bytes, at most {FILE_SIZE_MAX}", span,
+                       hint="name a file that holds only the schema")
+    return data
+
+
+def _framed(draft: Draft, written: AvroFormat) -> bool:
+    for option in written.options:
+        if option.name != "confluent wire format":
+            raise SqlError(f"unexpected parameters for FORMAT AVRO: {option.name}", option.span,
+                           hint="there is CONFLUENT WIRE FORMAT = TRUE or FALSE")
+        return boolean(option)
+    return _wire_format(draft, default=True)
+
+
+def _wire_format(draft: Draft, *, default: bool) -> bool:
+    option = draft.options.get("confluent wire format")
+    return default if option is None else boolean(option)
+

@@ -1,0 +1,79 @@
+"""Where the topics are, and that they are there."""
+
+import re
+from dataclasses import replace
+
+from quipu.pipeline.plan.connections import (
+    KAFKA_OPTIONS,
+    check_settings,
+    find_connection,
+    kafka_of,
+    setting_text,
+    settings_of,
+)
+from quipu.pipeline.plan.draft import Draft
+from quipu.pipeline.plan.options import refresh_interval_ms
+from quipu.pipeline.plan.world import Unreachable
+from quipu.pipeline.source import Place
+from quipu.pipeline.sql.errors import SqlError
+from quipu.pipeline.sql.statements import KafkaPlace, Name
+
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def find_place(draft: Draft) -> Draft:
+    """The cluster, how to log in to it, and which of its topics."""
+    written = draft.statement.place
+    bootstrap, settings = _cluster(draft)
+    ours = [option for name, option in draft.options.items()
+            if name in KAFKA_OPTIONS and name != "isolation level"]
+    settings |= settings_of(ours)
+    prefix = draft.options.get("group id prefix")
+    if prefix is not None:
+        settings["group.id"] = f"{setting_text(prefix.value)}{draft.statement.name.text}"
+    interval_ms = refresh_interval_ms(dict(draft.options))
+    if interval_ms is not None:
+        settings["metadata.max.age.ms"] = str(interval_ms)
+    if "bootstrap.servers" in settings:
+        raise SqlError("The brokers are given twice", draft.options["bootstrap servers"].span,
+                       hint="leave it out: BROKER or CONNECTION says it")
+    check_settings(bootstrap, settings, Name("", written.span))
+    _check_topics(written)
+    return replace(draft, place=Place(bootstrap, written.topics, written.pattern, settings))
+
+
+def count_partitions(draft: Draft) -> Draft:
+    """Ask the cluster; topics that were named must exist."""
+    written = draft.statement.place
+    try:
+        partitions = draft.world.partitions(draft.place)
+    except Unreachable as error:
+        raise SqlError(f"Kafka cannot be asked: {error}", written.span,
+                       hint="check the broker's address and that it runs") from error
+    missing = [topic for topic in written.topics if not partitions.get(topic)]
+    if missing:
+        raise SqlError(f"Topic does not exist: {missing[0]}", written.topics_span,
+                       hint="create the topic first, or correct its name")
+    return replace(draft, partitions=partitions)
+
+
+def _cluster(draft: Draft) -> tuple[str, dict[str, str]]:
+    written = draft.statement.place
+    if written.connection is None:
+        return written.broker or "", {}
+    return kafka_of(find_connection(written.connection, draft.connections, registry=False))
+
+
+def _check_topics(written: KafkaPlace) -> None:
+    for topic in written.topics:
+        if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+            raise SqlError(f'No topic can be called "{topic[:100]}"', written.topics_span,
+                           hint="names have letters, digits, dots, underscores and dashes")
+    if len(set(written.topics)) < len(written.topics):
+        raise SqlError("A topic is named twice", written.topics_span, hint="name it once")
+    if written.pattern is not None:
+        try:
+            re.compile(written.pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise SqlError(f"parsing regex: {error}", written.topics_span,
+                           hint="correct the regular expression") from None

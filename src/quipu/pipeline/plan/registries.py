@@ -1,0 +1,113 @@
+"""Schemas of registries, and the columns of schemas.
+
+The subjects are the topic's name with -key and -value.  Where a source has several topics, the
+first one's schema is the reader's: messages of the others are resolved to it.
+"""
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.message import DecodeError
+
+from quipu.pipeline.formats import avro_schema
+from quipu.pipeline.formats.specs import Avro, Protobuf, Registry
+from quipu.pipeline.plan.connections import find_connection, registry_of, registry_settings_of
+from quipu.pipeline.plan.draft import Draft
+from quipu.pipeline.plan.world import Schema, Unreachable
+from quipu.pipeline.sql.errors import SqlError
+from quipu.pipeline.sql.statements import RegistryReference, Strategy
+from quipu.pipeline.sql.text import Span
+from quipu.pipeline.types import Column
+
+
+def avro(draft: Draft, reference: RegistryReference, *, is_key: bool) -> Avro:
+    """Avro with a registry: the reader's schema is the one that the strategy names."""
+    strategy = reference.key if is_key else reference.value
+    registry = _registry(draft, reference)
+    if strategy is not None and strategy.schema is not None:
+        return Avro(strategy.schema, registry=registry)
+    return Avro(_schema(draft, reference, "AVRO", is_key=is_key).text, registry=registry)
+
+
+def protobuf(draft: Draft, reference: RegistryReference, *, is_key: bool) -> Protobuf:
+    """Protocol Buffers with a registry: the first message of the schema."""
+    descriptors = _schema(draft, reference, "PROTOBUF", is_key=is_key).descriptors
+    return Protobuf(descriptors, _first_message(descriptors, reference.span), framed=True)
+
+
+def has_key(draft: Draft, reference: RegistryReference) -> bool:
+    """Does the registry know a schema for keys?"""
+    if reference.key is not None:
+        return True
+    return _ask(draft, reference, "key", None) is not None
+
+
+def avro_columns(schema: str, span: Span) -> tuple[Column, ...]:
+    """The columns of an Avro schema."""
+    try:
+        return avro_schema.columns_of(schema)
+    except avro_schema.AvroSchemaError as error:
+        raise SqlError(f"validating avro schema: {error}", span,
+                       hint="correct the schema") from None
+
+
+def protobuf_columns(descriptors: bytes, message: str, span: Span) -> tuple[Column, ...]:
+    """The columns of a message."""
+    from quipu.pipeline.formats.protobuf import columns_of
+
+    try:
+        return columns_of(descriptors, message)
+    except ValueError as error:
+        raise SqlError(f"validating protobuf schema: {error}", span,
+                       hint="correct the message's name or the descriptor set") from None
+
+
+def _registry(draft: Draft, reference: RegistryReference) -> Registry:
+    settings = registry_settings_of(reference.options)
+    if reference.connection is None:
+        return Registry(reference.url or "", settings)
+    found = registry_of(find_connection(reference.connection, draft.connections, registry=True))
+    return Registry(found.url, {**found.options, **settings})
+
+
+def _schema(draft: Draft, reference: RegistryReference, kind: str, *, is_key: bool) -> Schema:
+    strategy = reference.key if is_key else reference.value
+    part = "key" if is_key else "value"
+    found = _ask(draft, reference, part, strategy)
+    if found is None:
+        raise SqlError(f"No {part} schema found", reference.span,
+                       hint=f"register the subject {_subject(draft, part)}, or write {part.upper()}"
+                            " STRATEGY INLINE '…'")
+    if found.kind != kind:
+        raise SqlError(f"The {part} schema in the registry is {found.kind}, not {kind}",
+                       reference.span, hint=f"write FORMAT {found.kind}")
+    return found
+
+
+def _ask(draft: Draft, reference: RegistryReference, part: str,
+         strategy: Strategy | None) -> Schema | None:
+    schema_id = strategy.id if strategy is not None else None
+    try:
+        return draft.world.schema(_registry(draft, reference), _subject(draft, part), schema_id)
+    except Unreachable as error:
+        raise SqlError(f"The schema registry cannot be asked: {error}", reference.span,
+                       hint="check its address and that it runs") from error
+
+
+def _subject(draft: Draft, part: str) -> str:
+    topics = draft.statement.place.topics or sorted(draft.partitions)
+    if not topics:
+        raise SqlError("No topic matches yet, so there is no schema to ask for",
+                       draft.statement.place.topics_span,
+                       hint=f"create a topic first, or write {part.upper()} STRATEGY INLINE '…'")
+    return f"{topics[0]}-{part}"
+
+
+def _first_message(descriptors: bytes, span: Span) -> str:
+    try:
+        files = FileDescriptorSet.FromString(descriptors).file
+    except DecodeError:
+        files = []
+    if not files or not files[-1].message_type:
+        raise SqlError("The schema in the registry has no message", span,
+                       hint="write PROTOBUF MESSAGE '…' USING SCHEMA …")
+    package, name = files[-1].package, files[-1].message_type[0].name
+    return f"{package}.{name}" if package else name
