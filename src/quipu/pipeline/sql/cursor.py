@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.lexer import Kind, Piece, Token
-from quipu.pipeline.sql.secrecy import Secret, is_secret, option_name
+from quipu.pipeline.sql.secrecy import Secret, is_secret, option_name, secret_spans
 from quipu.pipeline.sql.statements import Name, ObjectKind, Option, Value
-from quipu.pipeline.sql.text import Span, nearest, one_of
+from quipu.pipeline.sql.text import Span, in_one_line, nearest, one_of
 
 # Words that are not taken for names, so that a forgotten name is noticed where it is missing.
 RESERVED = frozenset({
@@ -62,6 +62,12 @@ class Cursor:
         tokens = self.piece.tokens[self.index:self.index + len(words)]
         return len(tokens) == len(words) and all(
             token.is_word(word) for token, word in zip(tokens, words, strict=True))
+
+    def would_accept(self, *words: str) -> bool:
+        """Is one of these next?  They are remembered as wanted; nothing is taken."""
+        for word in words:
+            self._want(word)
+        return any(self.sees(word) for word in words)
 
     def sees_symbol(self, symbol: str) -> bool:
         return self.token.is_symbol(symbol)
@@ -127,7 +133,8 @@ class Cursor:
         else:
             hint = ""
             if token.kind is Kind.WORD:
-                hint = f'write "{token.value.lower()}" in double quotes if that is the name'
+                word = token.value.lower()
+                hint = f'write {what}; if it is {word}, write "{word}" in double quotes'
             raise self.unexpected(what, hint=hint)
         if not 0 < len(folded) <= NAME_LENGTH_MAX or "\0" in folded:
             raise SqlError(f"A name has 1 to {NAME_LENGTH_MAX} characters", token.span,
@@ -241,20 +248,23 @@ class Cursor:
 
     def _found(self) -> str:
         token = self.token
+        if token.span in secret_spans(self.text):
+            return "a value"
         match token.kind:
             case Kind.END:
                 return "end of statement"
             case Kind.WORD:
                 word = token.value.upper()
-                return word if word in self.known | RESERVED else f'identifier "{token.value}"'
+                name = f'identifier "{in_one_line(token.value)}"'
+                return word if word in self.known | RESERVED else name
             case Kind.QUOTED:
-                return f'identifier "{token.value}"'
+                return f'identifier "{in_one_line(token.value)}"'
             case Kind.STRING:
                 return "a string"  # never its text: it may be a password
             case Kind.NUMBER:
                 return f"number {token.value}"
             case _:
-                return _SYMBOLS.get(token.value, f'"{token.value}"')
+                return _SYMBOLS.get(token.value, f'"{in_one_line(token.value)}"')
 
     def _hint(self, expected: tuple[str, ...], hint: str) -> str:
         asked = (word for word in expected if word.isupper())
@@ -266,7 +276,8 @@ class Cursor:
         if expected == ("end of statement",):
             follow = f"; here may follow {one_of(words)}" if words else ""
             return f"end the statement with a semicolon{follow}"
-        return f"write {one_of(words or expected)} here"
+        named = all(word in words for word in expected)
+        return f"write {one_of(words if named else expected)} here"
 
     def _want(self, word: str | None = None, *, kinds: tuple[ObjectKind, ...] = ()) -> None:
         if self._wanted_index != self.index:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from quipu.pipeline.sql.text import Span
 
 NUMBER_LENGTH_MAX = 30
-OPENING_MAX = 5  # CREATE OR REPLACE MATERIALIZED VIEW
+OPENING_MAX = 6  # EXPLAIN CREATE OR REPLACE MATERIALIZED VIEW
 QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "FROM"})
 
 
@@ -72,7 +72,7 @@ _SPARKS = {
     "`": _OURS["`"],
 }
 _RAW = re.compile(r"[rR](?:'([^']*)'|\"([^\"]*)\")")
-_CREATE_VIEW = re.compile(r"CREATE (OR REPLACE )?(MATERIALIZED )?VIEW\b")
+_CREATE_VIEW = re.compile(r"(EXPLAIN )?CREATE (OR REPLACE )?(MATERIALIZED )?VIEW\b")
 _QUOTE_NAMES = {"'": "string", '"': "quoted name", "`": "quoted name"}
 
 

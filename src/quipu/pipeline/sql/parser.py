@@ -31,6 +31,7 @@ from quipu.pipeline.sql.text import Span
 
 TEXT_SIZE_MAX = 16 * 1024 * 1024  # schemas in statements are large; scripts are not larger
 STATEMENTS = ("CREATE", "DROP", "SHOW", "EXPLAIN", "SELECT", "WITH", "VALUES", "SUBSCRIBE")
+EXPLAINABLE = tuple(word for word in STATEMENTS if word != "EXPLAIN")
 _READABLE = (ObjectKind.SOURCE, ObjectKind.VIEW)
 
 
@@ -77,8 +78,7 @@ def _statement(cursor: Cursor, *, explained: bool = False) -> Statement:
     start = cursor.token.span
     if cursor.index == cursor.piece.query_start:
         return _query(cursor)
-    words = [word for word in STATEMENTS if not (explained and word == "EXPLAIN")]
-    match cursor.choose(*words):
+    match cursor.choose(*(EXPLAINABLE if explained else STATEMENTS)):
         case "CREATE":
             return _create(cursor, start)
         case "DROP":
@@ -115,7 +115,7 @@ def _rest(cursor: Cursor) -> tuple[str, Span]:
 
 def _explained(cursor: Cursor) -> Statement | Name:
     is_query = cursor.index == cursor.piece.query_start
-    if is_query or any(cursor.sees(word) for word in STATEMENTS):
+    if is_query or cursor.would_accept(*EXPLAINABLE) or cursor.sees("EXPLAIN"):
         return _statement(cursor, explained=True)
     kind_given = any(cursor.sees(kind.value) for kind in ObjectKind)
     if kind_given and cursor.piece.tokens[cursor.index + 1].kind is not Kind.END:

@@ -16,7 +16,7 @@ from quipu.pipeline.sql.text import Span, nearest
 MASK = "'***'"
 _SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "passphrase", "jaas",
                  "credentials")
-_SECRET_NAMES = ("ssl key", "ssl key pem", "key pem", "private key", "basic auth user info")
+_SECRET_ENDS = (" key", "key pem", "basic auth user info")  # SSL KEY holds a key, KEY LOCATION not
 _PUBLIC_NAMES = ("broker", "brokers", "url", "username", "user", "sasl username", "sasl mechanism",
                  "sasl mechanisms", "security protocol", "ssl certificate authority",
                  "ssl ca location", "ssl key location", "ssl certificate location",
@@ -42,7 +42,7 @@ def option_name(text: str) -> str:
 def is_secret(name: str) -> bool:
     """Does an option of this name hold something to be kept quiet?"""
     folded = option_name(name)
-    if folded in _SECRET_NAMES:
+    if folded.endswith(_SECRET_ENDS):
         return True
     if folded in _PUBLIC_NAMES:
         return False
@@ -73,7 +73,8 @@ def secret_spans(text: str) -> list[Span]:
     found: set[Span] = set()
     for piece in split(text):
         tokens = piece.tokens[:-1]
-        if [token.value.upper() for token in tokens[:2]] == ["CREATE", "CONNECTION"]:
+        opening = " ".join(token.value.upper() for token in tokens[:3])
+        if opening.removeprefix("EXPLAIN ").startswith("CREATE CONNECTION"):
             found.update(_values_of_connection(tokens))
         found.update(_values_after_secret_names(tokens))
         found.update(token.span for token in tokens
@@ -96,7 +97,7 @@ def _values_after_secret_names(tokens: Sequence[Token]) -> Iterator[Span]:
 
 def _names_key(tokens: Sequence[Token], index: int) -> bool:
     words = " ".join(token.value for token in tokens[max(0, index - 1):index + 1])
-    return option_name(words) in _SECRET_NAMES
+    return option_name(words).endswith(_SECRET_ENDS)
 
 
 def _values_of_connection(tokens: Sequence[Token]) -> Iterator[Span]:
@@ -117,10 +118,21 @@ def _values_of_option(item: Sequence[Token]) -> Iterator[Span]:
     words = 0
     while words < len(item) and item[words].kind in (Kind.WORD, Kind.QUOTED):
         words += 1
+    hidden = item[words:]
+    if words == len(item):  # PASSWORD hunter2
+        hidden = item[max(1, words - 1):]
     for count in range(words, 0, -1):
         if option_name(" ".join(token.value for token in item[:count])) in _PUBLIC_NAMES:
-            return
-    only_words = all(token.kind is not Kind.STRING and not token.is_symbol("=") for token in item)
-    for token in item[max(1, words - 1) if only_words else words:]:
-        if token.kind is not Kind.SYMBOL:
-            yield token.span
+            hidden = item[_end_of_value(item, count):]
+            break
+    yield from (token.span for token in hidden if token.kind is not Kind.SYMBOL)
+
+
+def _end_of_value(item: Sequence[Token], start: int) -> int:
+    """Behind the one value, or the list of values, that belongs to a name."""
+    while start < len(item) and item[start].is_symbol("="):
+        start += 1
+    if start < len(item) and item[start].is_symbol("("):
+        while start < len(item) and not item[start].is_symbol(")"):
+            start += 1
+    return start + 1

@@ -172,7 +172,8 @@ def _formats(cursor: Cursor) -> tuple[Format | None, Format | None, bool]:
         return None, parse_format(cursor), True
     if cursor.accept("KEY", "FORMAT"):
         key = parse_format(cursor)
-        cursor.expect("VALUE", "FORMAT")
+        if not cursor.accept("VALUE", "FORMAT"):
+            raise cursor.unexpected("VALUE", hint="write VALUE FORMAT … after KEY FORMAT …")
         return key, parse_format(cursor), False
     return None, None, False
 
@@ -184,6 +185,8 @@ def _include(cursor: Cursor) -> tuple[Include, ...]:
     while cursor.accept_symbol(","):
         cursor.accept("INCLUDE")  # people who know other dialects repeat it
         items.append(_item(cursor))
+    if any(cursor.sees(word) for word in ITEMS):
+        raise cursor.unexpected("comma", hint="write commas between the items of INCLUDE")
     return tuple(items)
 
 
@@ -277,7 +280,7 @@ def _inline_errors(cursor: Cursor) -> Name | None:
 
 def _refuse_misplaced(cursor: Cursor) -> None:
     """Clauses out of order get told their place."""
-    order = "FORMAT, then INCLUDE, then ENVELOPE, then WITH"
+    order = "FORMAT or KEY FORMAT … VALUE FORMAT …, then INCLUDE, then ENVELOPE, then WITH"
     for word in ("INCLUDE", "FORMAT", "KEY", "VALUE", "ENVELOPE"):
         if cursor.sees(word):
             raise SqlError(f"Expected end of statement, found {word}", cursor.token.span,

@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+SHOWN_MAX = 60
 NEAREST_LENGTH_MAX = 100  # what is longer is no misspelling, and comparing it is slow
 
 
@@ -37,6 +38,12 @@ def nearest(word: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str
     folded = word[:NEAREST_LENGTH_MAX].lower()
     near = difflib.get_close_matches(folded, by_folded, n=1, cutoff=cutoff)
     return by_folded[near[0]] if near else None
+
+
+def in_one_line(text: str) -> str:
+    """What somebody wrote, fit for a message."""
+    shown = "".join(each if each.isprintable() else " " for each in text[:SHOWN_MAX])
+    return shown if len(text) <= SHOWN_MAX else f"{shown}…"
 
 
 def one_of(words: Sequence[str]) -> str:
