@@ -1,0 +1,239 @@
+"""Text to the types of columns, strictly: what does not fit is an error of its row.
+
+A whole array is cast at once by Arrow; only a block in which that fails is gone through row by
+row, by the same rules.  Rules beyond the obvious:
+
+    numeric      digits behind the last one kept are rounded, as SQL does; none in front are lost
+    real, double what is too large for the type is an error, not infinity
+    integers     1.0 and 1e3 are whole numbers too
+    timestamptz  without a zone it is UTC; timestamp with a zone is an error
+    timestamps   digits behind the microsecond are cut off
+"""
+
+import binascii
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from quipu.pipeline.formats.spans import mask_of
+from quipu.pipeline.types import sql_name
+
+SHOWN_MAX: Final = 60  # characters of a bad value in its error
+_BLOCK: Final = 1024
+_DIGITS: Final = Context(prec=100)
+
+_YEAR: Final = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
+_DATE: Final = _YEAR + r"-[0-9]{2}-[0-9]{2}"
+_TIME: Final = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?"
+_ZONE: Final = r"Z|[+-][0-9]{2}(?::?[0-9]{2})?"
+_NUMBER: Final = r"-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
+_PADDED = re.compile(r"(\.[0-9]{1,6})(?![0-9])")
+
+Errors = dict[int, str]
+"""What is wrong, by row."""
+
+
+class Cast(NamedTuple):
+    """Typed values, null where there is an error."""
+
+    values: pa.Array
+    errors: Errors
+
+
+class CannotCast(ValueError):
+    """No column of this type can be made from text; the message names it."""
+
+
+class _OutOfRange(ValueError):
+    pass
+
+
+class _Rule(NamedTuple):
+    form: str  # what the text must look like, as a regular expression
+    whole: Callable[[pa.StringArray], pa.Array]  # all rows; raises ArrowInvalid
+    one: Callable[[str], Any]  # one row; raises ValueError or _OutOfRange
+
+
+def cast_texts(texts: pa.StringArray, kind: pa.DataType, *, is_number: bool = False) -> Cast:
+    """The texts as values of a type; null stays null.  `is_number`: they all look like numbers."""
+    if pa.types.is_string(kind):
+        return Cast(texts, {})
+    rule = _rule_of(kind)
+    errors: Errors = {}
+    if not is_number:
+        texts, errors = _of_form(texts, rule.form, kind)
+    try:
+        return Cast(rule.whole(texts), errors)
+    except pa.ArrowInvalid:
+        blocks = [_cast_block(texts.slice(start, _BLOCK), start, rule, kind)
+                  for start in range(0, len(texts), _BLOCK)]
+    for block in blocks:
+        errors |= block.errors
+    return Cast(pa.concat_arrays([block.values for block in blocks]), errors)
+
+
+def can_cast(kind: pa.DataType) -> bool:
+    """Is there a way from text to this type?"""
+    try:
+        return pa.types.is_string(kind) or bool(_rule_of(kind))
+    except CannotCast:
+        return False
+
+
+def error_array(errors: Errors, count: int) -> pa.StringArray:
+    """Errors as a column: null where there is none."""
+    if not errors:
+        return pa.nulls(count, pa.string())
+    column = np.full(count, None, np.object_)
+    column[list(errors)] = list(errors.values())
+    return pa.array(column, pa.string())
+
+
+def shown(text: str) -> str:
+    """A value as an error shows it."""
+    return f'"{text}"' if len(text) <= SHOWN_MAX else f'"{text[:SHOWN_MAX]}…"'
+
+
+def from_base64(texts: pa.StringArray) -> Cast:
+    """Bytes that were written as text."""
+    values: list[bytes | None] = []
+    errors: Errors = {}
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            values.append(None if text is None else binascii.a2b_base64(text, strict_mode=True))
+        except ValueError:
+            values.append(None)
+            errors[row] = f"invalid base64: {shown(text)}"
+    return Cast(pa.array(values, pa.binary()), errors)
+
+
+def _of_form(
+    texts: pa.StringArray, form: str, kind: pa.DataType
+) -> tuple[pa.StringArray, Errors]:
+    """The texts without those that do not look like it."""
+    fits = pc.match_substring_regex(texts, f"^(?:{form})$")
+    if pc.all(fits, min_count=0).as_py():
+        return texts, {}
+    rows = np.flatnonzero(~mask_of(fits, null=True))
+    errors = {int(row): _misshapen(text, kind)
+              for row, text in zip(rows, texts.take(pa.array(rows)).to_pylist(), strict=True)}
+    return pc.if_else(fits, texts, None), errors
+
+
+def _cast_block(texts: pa.StringArray, start: int, rule: _Rule, kind: pa.DataType) -> Cast:
+    try:
+        return Cast(rule.whole(texts), {})
+    except pa.ArrowInvalid:
+        pass
+    values: list[Any] = []
+    errors: Errors = {}
+    for row, text in enumerate(texts.to_pylist(), start):
+        value = None
+        try:
+            value = None if text is None else rule.one(text)
+        except (_OutOfRange, ArithmeticError):
+            errors[row] = f"{shown(text)} is out of range for type {sql_name(kind)}"
+        except ValueError:
+            errors[row] = _misshapen(text, kind)
+        values.append(value)
+    return Cast(pa.array(values, kind), errors)
+
+
+def _misshapen(text: str, kind: pa.DataType) -> str:
+    return f"invalid input syntax for type {sql_name(kind)}: {shown(text)}"
+
+
+# ---------------------------------------------------------------- rules
+
+def _rule_of(kind: pa.DataType) -> _Rule:
+    if pa.types.is_signed_integer(kind):
+        return _Rule(r"-?[0-9]+", lambda texts: texts.cast(kind),
+                     lambda text: _integer(text, kind))
+    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        return _Rule(_NUMBER, lambda texts: _floats(texts, kind), lambda text: _float(text, kind))
+    if pa.types.is_decimal128(kind):
+        return _Rule(_NUMBER, lambda texts: texts.cast(kind), lambda text: _decimal(text, kind))
+    if pa.types.is_boolean(kind):
+        return _Rule(r"(?i:true|false)", lambda texts: texts.cast(kind),
+                     lambda text: text.lower() == "true")
+    if pa.types.is_date32(kind):
+        return _Rule(_DATE, lambda texts: texts.cast(kind), date.fromisoformat)
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return _timestamp_rule(kind)
+    raise CannotCast(sql_name(kind))
+
+
+def _integer(text: str, kind: pa.DataType) -> int:
+    number = Decimal(text)
+    if not -(1 << 64) < number < 1 << 64:  # before it is written out in full
+        raise _OutOfRange
+    value = int(number)
+    if value != number:
+        raise ValueError
+    if not -1 << (kind.bit_width - 1) <= value < 1 << (kind.bit_width - 1):
+        raise _OutOfRange
+    return value
+
+
+def _floats(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    values = texts.cast(kind)
+    if pc.any(pc.is_inf(values)).as_py():
+        raise pa.ArrowInvalid("out of range")
+    return values
+
+
+def _float(text: str, kind: pa.DataType) -> float:
+    value: float = pa.scalar(text).cast(kind).as_py()
+    if value in {float("inf"), float("-inf")}:
+        raise _OutOfRange
+    return value
+
+
+def _decimal(text: str, kind: pa.DataType) -> Decimal:
+    try:
+        value = Decimal(text).quantize(
+            Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP, context=_DIGITS)
+    except InvalidOperation:
+        raise _OutOfRange from None
+    if len(value.as_tuple().digits) > kind.precision:
+        raise _OutOfRange
+    return value
+
+
+def _timestamp_rule(kind: pa.DataType) -> _Rule:
+    is_zoned = kind.tz is not None
+    form = f"{_DATE}(?:[T ]{_TIME}(?:{_ZONE})?)?" if is_zoned else f"{_DATE}(?:[T ]{_TIME})?"
+    return _Rule(form, lambda texts: _timestamps(texts, kind),
+                 lambda text: _timestamp(text, is_zoned=is_zoned))
+
+
+def _timestamps(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    try:
+        values = texts.cast(kind)
+    except pa.ArrowInvalid:
+        if kind.tz is None:
+            raise
+        values = texts.cast(pa.timestamp("us")).cast(kind)  # none has a zone, perhaps
+    try:
+        pc.min_max(values).as_py()
+    except (OverflowError, ValueError):  # a zone has moved it out of the calendar
+        raise pa.ArrowInvalid("out of range") from None
+    return values
+
+
+def _timestamp(text: str, *, is_zoned: bool) -> datetime:
+    cut = _FRACTION.sub(r"\1", text)
+    value = datetime.fromisoformat(_PADDED.sub(lambda match: match[1].ljust(7, "0"), cut))
+    if not is_zoned:
+        return value
+    try:
+        return (value.replace(tzinfo=UTC) if value.tzinfo is None else value).astimezone(UTC)
+    except OverflowError:
+        raise _OutOfRange from None
