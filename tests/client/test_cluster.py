@@ -1,63 +1,151 @@
-"""Topics, offsets and batches, from a node of ours and from another broker."""
-
-import time
+"""Topics and offsets, of a node of ours, of another broker, and of brokers in trouble."""
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition as Committed
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Committed
 
 from quipu.client.cluster import Cluster
 from quipu.client.commit import commit
-from quipu.client.errors import DataLost, UnknownTopic
-from quipu.client.fetch import Fetched, fetch
-from quipu.client.ranges import Range
+from quipu.client.errors import ConnectionFailed, Refused, UnknownTopic
 from quipu.client.settings import client_settings
+from quipu.client.shared import KEPT_MAX, shared
+from quipu.model.errors import Code
 from quipu.model.ids import TopicPartition
-from quipu.wire.record_batch import decode_records, parse_header
-from tests.harness.node import RunningNode
+from quipu.wire.messages.k02_list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from quipu.wire.messages.k03_metadata import MetadataResponse, MetadataResponseTopic
+from quipu.wire.messages.k08_offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from quipu.wire.messages.k10_find_coordinator import Coordinator, FindCoordinatorResponse
+from quipu.wire.schema import Response
+from tests.client.fake_kafka import FakeKafka
 from tests.pipeline.spark.broker import Broker
 
 
 def cluster_at(bootstrap: str, **settings: str) -> Cluster:
     given = {name.replace("_", "."): value for name, value in settings.items()}
-    return Cluster(client_settings({"bootstrap.servers": bootstrap, **given}))
+    return Cluster(client_settings({
+        "bootstrap.servers": bootstrap, "retry.backoff.ms": "10",
+        "retry.backoff.max.ms": "50", **given}))
 
 
-def values(chunks: list[Fetched]) -> dict[int, list[bytes]]:
-    """The values fetched, by partition."""
-    found: dict[int, list[bytes]] = {}
-    for chunk in chunks:
-        position = 0
-        while position < len(chunk.records):
-            header = parse_header(chunk.records, position)
-            batch = chunk.records[position : position + header.size]
-            found.setdefault(chunk.range.partition, []).extend(
-                record.value or b"" for record in decode_records(batch, size_max=1 << 20))
-            position += header.size
-    return found
-
-
-def test_a_node_of_ours(broker: Broker) -> None:
+def test_topics_and_offsets_of_a_node(broker: Broker) -> None:
+    """I14: the earliest, the latest, and by time."""
     topic = broker.topic(partitions=3)
-    broker.send(topic, *(f"k:{number}" for number in range(10)), partition=0)
-    broker.send(topic, "k:x", partition=2)
+    for number in range(5):
+        broker.record(topic, value=b"v", timestamp=1_000_000 + number * 100)
+    broker.record(topic, value=b"v", timestamp=5_000_000, partition=2)
     with cluster_at(broker.bootstrap) as cluster:
-        parts = cluster.partitions([topic])
+        first, second, third = parts = cluster.partitions([topic])
         assert parts == [TopicPartition(topic, index) for index in range(3)]
-        assert list(cluster.latest(parts).values()) == [10, 0, 1]
-        assert list(cluster.earliest(parts).values()) == [0, 0, 0]
-        got = list(fetch(cluster, [Range(topic, 0, 0, 10), Range(topic, 2, 0, 1)]))
-        assert values(got) == {0: [str(number).encode() for number in range(10)], 2: [b"x"]}
+        assert cluster.latest(parts) == {first: 5, second: 0, third: 1}
+        assert cluster.earliest(parts) == {first: 0, second: 0, third: 0}
+        assert cluster.at_times(dict.fromkeys(parts, 1_000_150)) == {
+            first: 2, second: None, third: 0}
+        assert topic in cluster.topics()
+        assert topic in cluster.topics("topic-.*")
+        assert cluster.topics("topic") == []
+        assert cluster.topic_ids([topic])[topic].int
+        broker.grow(topic, 4)
+        assert len(cluster.partitions([topic])) == 4
+        with pytest.raises(UnknownTopic, match="there is no topic nowhere"):
+            cluster.partitions([topic, "nowhere"])
+        with pytest.raises(UnknownTopic, match=f"there is no partition {topic}-9"):
+            cluster.latest([TopicPartition(topic, 9)])
 
 
-def test_another_broker(mock: tuple[Producer, str]) -> None:
-    """I18."""
-    producer, bootstrap = mock
-    for number in range(10):
-        producer.produce("other", str(number), partition=number % 2)
+def test_offsets_are_committed_for_a_group(broker: Broker, mock: tuple[Producer, str]) -> None:
+    """I20: whoever watches groups can tell the lag."""
+    topic = broker.topic(partitions=2)
+    producer, other = mock
+    producer.produce("watched", "v", partition=0)
     producer.flush(10)
-    with cluster_at(bootstrap) as cluster:
-        parts = cluster.partitions(["other"])
-        ends = cluster.latest(parts)
-        assert sum(ends.values()) == 10
-        got = list(fetch(cluster, [Range("other", index, 0, 5) for index in (0, 1)]))
-        assert values(got) == {0: [b"0", b"2", b"4", b"6", b"8"], 1: [b"1", b"3", b"5", b"7", b"9"]}
+    for bootstrap, name in ((broker.bootstrap, topic), (other, "watched")):
+        with cluster_at(bootstrap) as cluster:
+            commit(cluster, "watchers", {TopicPartition(name, 0): 7})
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watchers"})
+        (found,) = consumer.committed([Committed(name, 0)], timeout=20)
+        consumer.close()
+        assert found.offset == 7
+
+
+def test_a_topic_without_a_leader_is_waited_for() -> None:
+    answers = iter([
+        MetadataResponse(topics=[MetadataResponseTopic(
+            name="t", error_code=Code.LEADER_NOT_AVAILABLE)]),
+        MetadataResponse(topics=[MetadataResponseTopic(
+            name="t", error_code=Code.UNKNOWN_TOPIC_OR_PARTITION)]),
+    ])
+    with FakeKafka() as fake, cluster_at(fake.bootstrap) as cluster:
+        fake.answers[3] = lambda _request, _version: next(answers, fake.metadata("t"))
+        assert cluster.partitions(["t"]) == [TopicPartition("t", 0)]
+        fake.answers[3] = lambda _request, _version: MetadataResponse(topics=[
+            MetadataResponseTopic(name="t", error_code=Code.TOPIC_AUTHORIZATION_FAILED)])
+        with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
+            cluster.partitions(["t"])
+
+
+def test_offsets_are_asked_again_where_it_helps() -> None:
+    """Leaders move, brokers hang up; what will not change is told at once."""
+    codes = iter([Code.NOT_LEADER_OR_FOLLOWER, None, Code.NONE])
+
+    def offsets(request: ListOffsetsRequest, _version: int) -> Response | None:
+        code = next(codes, Code.TOPIC_AUTHORIZATION_FAILED)
+        if code is None:
+            return None
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[
+            ListOffsetsPartitionResponse(error_code=code, offset=5)])])
+
+    with FakeKafka() as fake, cluster_at(fake.bootstrap) as cluster:
+        fake.answers[2] = offsets
+        leaders = iter([0, -1])
+        fake.answers[3] = lambda _request, _version: fake.metadata("t", leader=next(leaders, 0))
+        part = TopicPartition("t", 0)
+        assert cluster.latest([part]) == {part: 5}
+        with pytest.raises(Refused, match="offsets of t-0: the broker answers TOPIC_AUTH"):
+            cluster.latest([part])
+
+
+def test_a_cluster_that_is_not_there() -> None:
+    with FakeKafka() as fake:
+        port = fake.port
+        fake.answers[3] = lambda _request, _version: b"\xff" * 50
+        with cluster_at(fake.bootstrap) as cluster, \
+                pytest.raises(ConnectionFailed, match=r"no broker answers.*cannot be read"):
+            cluster.topics()
+    gone = cluster_at(f"localhost:{port}", default_api_timeout_ms="300")
+    with pytest.raises(ConnectionFailed, match=r"no broker answers: localhost:.*refused"):
+        gone.topics()
+    with pytest.raises(ConnectionFailed, match="no broker answers"):
+        gone.any_connection()
+
+
+def test_a_coordinator_that_moves() -> None:
+    with FakeKafka() as fake, cluster_at(fake.bootstrap) as cluster:
+        found = iter([Code.COORDINATOR_NOT_AVAILABLE, Code.NONE, Code.NONE])
+        stored = iter([Code.NOT_COORDINATOR, Code.NONE])
+        fake.answers[10] = lambda _request, _version: FindCoordinatorResponse(coordinators=[
+            Coordinator(error_code=next(found), host="localhost", port=fake.port)])
+        fake.answers[8] = lambda _request, _version: OffsetCommitResponse(topics=[
+            OffsetCommitResponseTopic(name="t", partitions=[
+                OffsetCommitResponsePartition(error_code=next(stored))])])
+        commit(cluster, "g", {TopicPartition("t", 0): 3})
+        (request, version) = fake.asked[-1]
+        assert version == 9
+        assert request.topics[0].partitions[0].committed_offset == 3
+
+
+def test_clusters_are_shared_and_not_without_end() -> None:
+    first = client_settings({"bootstrap.servers": "a:1"})
+    assert shared(first) is shared(client_settings({"bootstrap.servers": "a:1"}))
+    before = shared(first)
+    for number in range(KEPT_MAX):
+        shared(client_settings({"bootstrap.servers": f"b:{number + 1}"}))
+    assert shared(first) is not before

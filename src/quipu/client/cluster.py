@@ -160,7 +160,8 @@ class Cluster:
     def refresh(self, topics: Collection[str]) -> None:
         """Ask anew who leads these topics, until each of them has been told."""
         retry = Retry(self.settings)
-        unknown = Retry(self.settings, seconds=UNKNOWN_SECONDS)
+        patience = min(UNKNOWN_SECONDS, self.settings.default_api_timeout_ms / 1000)
+        unknown = Retry(self.settings, seconds=patience)
         while topics:
             told = self._ask_metadata(topics)
             self._remember(told, topics)

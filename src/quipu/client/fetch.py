@@ -17,7 +17,6 @@ Reading begins at the leader, which may name another replica to read from; troub
 back to the leader.
 """
 
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -147,14 +146,18 @@ class _Fetching:
             self._cluster.give_back(connection)
 
     def _cursors(self, wanted: list[Range]) -> Iterator[_Cursor]:
-        with contextlib.suppress(UnknownTopic):  # in one question, if all of them exist
-            self._cluster.know({each.topic for each in wanted})
+        names = {each.topic for each in wanted}
+        gone: set[str] = set()
+        try:
+            self._cluster.know(names)
+        except UnknownTopic:
+            gone = names - set(self._cluster.topics())
         for each in wanted:
-            try:
-                yield _Cursor(each, self._cluster)
-            except UnknownTopic:
+            if each.topic in gone:
                 self._on_loss(DataLost(
                     each.topic_partition, each.first, each.end, "the topic was deleted"))
+            else:
+                yield _Cursor(each, self._cluster)
 
     def _drop_finished(self) -> None:
         self._left = [cursor for cursor in self._left if cursor.next < cursor.end]
@@ -293,8 +296,9 @@ class _Fetching:
         if part.error_code == Code.OFFSET_OUT_OF_RANGE and cursor.replica < 0:
             self._find_start(cursor)
             return
-        cursor.replica = -1  # the leader knows better
-        self._put_off(cursor, refused(part.error_code, f"reading {cursor.partition}"))
+        at_replica, cursor.replica = cursor.replica >= 0, -1
+        code = Code.REPLICA_NOT_AVAILABLE if at_replica else part.error_code  # the leader decides
+        self._put_off(cursor, refused(code, f"reading {cursor.partition}"))
 
     def _find_start(self, cursor: _Cursor) -> None:
         """The offset is not there: go on where the log begins, if that is before the end."""
