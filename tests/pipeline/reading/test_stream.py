@@ -1,0 +1,232 @@
+"""Where a stream begins and goes on, over a log that changes as the test says."""
+
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
+
+import pytest
+
+from quipu.client.errors import DataLost, UnknownTopic
+from quipu.client.ranges import Range
+from quipu.model.ids import TopicPartition
+from quipu.pipeline.reading.options import BadOption, batch_options, stream_options
+from quipu.pipeline.reading.positions import Positions
+from quipu.pipeline.reading.stream import Pace, Stream, snapshot
+
+A0, A1, A2, B0 = (TopicPartition(*each) for each in (("a", 0), ("a", 1), ("a", 2), ("b", 0)))
+
+
+class FakeLog:
+    """Partitions with a first and a next offset; the record at offset n has the time 10 n."""
+
+    def __init__(self, **topics: list[tuple[int, int]]) -> None:
+        self.ids: dict[str, UUID] = {}
+        self.parts: dict[TopicPartition, tuple[int, int]] = {}
+        for name, bounds in topics.items():
+            self.make(name, *bounds)
+
+    def make(self, topic: str, *bounds: tuple[int, int]) -> None:
+        """Make a topic, maybe anew."""
+        self.delete(topic)
+        self.ids[topic] = UUID(int=self.ids[topic].int + 1 if topic in self.ids else 1)
+        self.parts |= {TopicPartition(topic, index): each for index, each in enumerate(bounds)}
+
+    def delete(self, topic: str) -> None:
+        self.parts = {part: each for part, each in self.parts.items() if part.topic != topic}
+
+    def topics(self, pattern: str | None = None) -> list[str]:
+        return sorted({part.topic for part in self.parts
+                       if pattern is None or part.topic in pattern.split("|")})
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        names = list(topics)
+        for name in names:
+            if name not in self.topics():
+                raise UnknownTopic(f"there is no topic {name}")
+        return [part for name in names for part in self.parts if part.topic == name]
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        return {name: self.ids[name] for name in topics}
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
+        return {part: self.parts[part][0] for part in partitions}
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Positions:
+        return {part: self.parts[part][1] for part in partitions}
+
+    def at_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        found = {}
+        for part, time_ms in times_ms.items():
+            first, end = self.parts[part]
+            offset = max(first, -(-time_ms // 10))
+            found[part] = offset if offset < end else None
+        return found
+
+
+class Run:
+    """A stream, its clock, and what it warned of."""
+
+    def __init__(self, log: FakeLog, **options: str) -> None:
+        given = {"kafka.bootstrap.servers": "h:1", "startingOffsets": "earliest", **options}
+        if not {"assign", "subscribePattern", "subscribe"} & given.keys():
+            given["subscribe"] = "a"
+        self.now = 0.0
+        self.lost: list[str] = []
+        self.stream = Stream(
+            log, stream_options(given), lambda: self.now,
+            warn=lambda loss: self.lost.append(str(loss)), cores=2)
+
+    def steps(self, start: Positions, pace: Pace = Pace.LIMITED) -> list[Positions]:
+        """The ends of the next batches, until there is nothing to do."""
+        found = []
+        for _ in range(10):
+            end = self.stream.latest(start, pace)
+            if end == start:
+                return found
+            found.append(end)
+            start = end
+        return found
+
+
+@pytest.mark.parametrize(("options", "start", "end"), [
+    ({}, {A0: 2, A1: 0}, {A0: 9, A1: 4}),
+    ({"startingOffsets": '{"a": {"0": 5}}'}, {A0: 5, A1: 0}, {A0: 9, A1: 4}),
+    ({"startingOffsets": '{"a": {"0": -2, "1": 3}}', "endingOffsets": '{"a": {"0": 4}}'},
+     {A0: 2, A1: 3}, {A0: 4, A1: 4}),
+    ({"startingTimestamp": "25", "endingTimestamp": "50"}, {A0: 3, A1: 3}, {A0: 5, A1: 4}),
+    ({"startingTimestamp": "60", "startingOffsetsByTimestampStrategy": "latest"},
+     {A0: 6, A1: 4}, {A0: 9, A1: 4}),
+    ({"startingOffsetsByTimestamp": '{"a": {"0": 30}}',
+      "endingOffsetsByTimestamp": '{"a": {"1": 20}}'}, {A0: 3, A1: 0}, {A0: 9, A1: 2}),
+])
+def test_a_snapshot(options: dict[str, str], start: Positions, end: Positions) -> None:
+    """I12, I14: what a batch read reads."""
+    log = FakeLog(a=[(2, 9), (0, 4)])
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", **options}
+    tasks = snapshot(log, batch_options(given), cores=1)
+    assert [each for task in tasks for each in task] == [
+        Range(*part, start[part], end[part]) for part in start if start[part] < end[part]]
+
+
+def test_a_time_that_nothing_is_as_young_as() -> None:
+    run = Run(FakeLog(a=[(0, 5)]), startingTimestamp="1000")
+    with pytest.raises(BadOption, match=r"a-0 has no record of 1000 ms or later; .*=latest"):
+        run.stream.initial()
+
+
+def test_an_offset_of_something_that_is_not_read() -> None:
+    run = Run(FakeLog(a=[(0, 5)]), startingOffsets='{"b": {"0": 1}}')
+    with pytest.raises(BadOption, match="given for b-0, which is not being read"):
+        run.stream.initial()
+
+
+def test_assigned_partitions_alone() -> None:
+    """I14."""
+    log = FakeLog(a=[(0, 5), (0, 6)], b=[(0, 7)])
+    run = Run(log, assign='{"a": [1], "b": [0]}')
+    assert run.stream.initial() == {A1: 0, B0: 0}
+    assert run.steps({A1: 0, B0: 0}) == [{A1: 6, B0: 7}]
+    with pytest.raises(UnknownTopic, match="there is no partition a-7"):
+        Run(log, assign='{"a": [7]}').stream.initial()
+
+
+def test_a_stream_goes_on() -> None:
+    log = FakeLog(a=[(0, 5), (0, 0)])
+    run = Run(log, startingOffsets="latest")
+    start = run.stream.initial()
+    assert start == {A0: 5, A1: 0}
+    assert run.steps(start) == []
+    log.parts[A1] = (0, 3)
+    assert run.steps(start) == [{A0: 5, A1: 3}]
+    assert run.stream.newest() == {A0: 5, A1: 3}
+    assert run.stream.tasks(start, {A0: 5, A1: 3}) == [(Range("a", 1, 0, 3),)]
+
+
+def test_no_more_than_the_limit() -> None:
+    """A limit is shared by what there is; a trigger may ask for all."""
+    log = FakeLog(a=[(0, 90), (0, 10)])
+    run = Run(log, maxOffsetsPerTrigger="50")
+    assert run.steps({A0: 0, A1: 0}) == [{A0: 45, A1: 5}, {A0: 90, A1: 10}]
+    assert run.steps({A0: 0, A1: 0}, Pace.ALL) == [{A0: 90, A1: 10}]
+
+
+def test_no_less_than_the_least_for_a_while() -> None:
+    log = FakeLog(a=[(0, 3)])
+    run = Run(log, minOffsetsPerTrigger="5", maxTriggerDelay="10s")
+    assert run.steps({A0: 0}) == []
+    log.parts[A0] = (0, 6)
+    assert run.steps({A0: 0}) == [{A0: 6}]
+    log.parts[A0] = (0, 8)
+    run.now = 9.0
+    assert run.steps({A0: 6}) == []
+    run.now = 10.5
+    assert run.steps({A0: 6}) == [{A0: 8}]
+    assert run.steps({A0: 6}, Pace.ALL) == [{A0: 8}]
+
+
+def test_available_now_ends() -> None:
+    """What is written after the beginning is not read, in however many batches."""
+    log = FakeLog(a=[(0, 6)])
+    run = Run(log, maxOffsetsPerTrigger="4", minOffsetsPerTrigger="3")
+    run.stream.prepare()
+    log.parts[A0] = (0, 100)
+    log.parts[A1] = (0, 7)
+    assert run.steps({A0: 0}) == [{A0: 4}, {A0: 6}]
+    again = Run(log, maxOffsetsPerTrigger="80")
+    again.stream.prepare()
+    assert again.steps({A0: 6})[-1] == {A0: 100, A1: 7}
+
+
+def test_partitions_that_appear_are_read_from_the_earliest() -> None:
+    """P2: they enter with nothing to read, so that what a batch reads stays the same for ever."""
+    log = FakeLog(a=[(0, 5)])
+    run = Run(log, subscribePattern="a|b")
+    log.parts[A1] = (0, 3)
+    log.make("b", (0, 2))
+    assert run.steps({A0: 5}) == [{A0: 5, A1: 0, B0: 0}, {A0: 5, A1: 3, B0: 2}]
+    assert run.stream.tasks({A0: 5}, {A0: 5, A1: 0, B0: 0}) == []
+    log.parts[A2] = (4, 6)
+    with pytest.raises(DataLost, match=r"a-2: offsets 0 to 4 .* the partition is new"):
+        run.steps({A0: 5, A1: 3, B0: 2})
+    lax = Run(log, subscribePattern="a|b", failOnDataLoss="false")
+    assert lax.steps({A0: 5, A1: 3, B0: 2})[-1] == {A0: 5, A1: 3, A2: 6, B0: 2}
+    assert len(lax.lost) == 1
+
+
+def both(
+    log: FakeLog, start: Positions, change: Callable[[], None], **options: str
+) -> tuple[str, list[Positions]]:
+    """What fails if data may not be lost, and what is read if it may."""
+    strict, lax = Run(log, **options), Run(log, failOnDataLoss="false", **options)
+    for run in (strict, lax):
+        assert run.steps(start) == []
+    change()
+    with pytest.raises((DataLost, UnknownTopic)) as failed:
+        strict.steps(start)
+    steps = lax.steps(start)
+    assert lax.lost == [str(failed.value)] or isinstance(failed.value, UnknownTopic)
+    return str(failed.value), steps
+
+
+def test_a_topic_made_anew() -> None:
+    """Shorter or longer than the one before: it is read from its beginning, and not in silence."""
+    for length in (3, 500):
+        log = FakeLog(a=[(0, 50)])
+        message, steps = both(log, {A0: 50}, lambda: log.make("a", (0, length)))  # noqa: B023
+        assert "a-0:" in message
+        assert "made anew" in message
+        assert steps == [{A0: 0}, {A0: length}]
+
+
+def test_a_topic_that_is_deleted() -> None:
+    log = FakeLog(a=[(0, 5)], b=[(0, 2)])
+    start = {A0: 5, B0: 2}
+    message, steps = both(log, start, lambda: log.delete("b"), subscribe="a,b")
+    assert (message, steps) == ("there is no topic b", [{A0: 5}])
+    log.make("b", (0, 2))
+    message, steps = both(log, start, lambda: log.delete("b"), subscribePattern="a|b")
+    assert (message, steps) == ("b-0: no more data: the partition was deleted", [{A0: 5}])
+    log.make("b", (0, 2))
+    message, steps = both(log, start, lambda: log.delete("b"), assign='{"a": [0], "b": [0]}')
+    assert (message, steps) == ("there is no topic b", [{A0: 5}])
