@@ -202,8 +202,11 @@ cdef class Owned:
         free(self.at)
 
 
-cdef Owned owned(uint8_t **at, int64_t size):
-    cdef Owned memory = Owned.__new__(Owned)
+cdef object owned(uint8_t **at, int64_t size):
+    cdef Owned memory
+    if size == 0:
+        return b""
+    memory = Owned.__new__(Owned)
     memory.at = at[0]
     memory.size = size
     at[0] = NULL
@@ -675,11 +678,12 @@ cdef int take(Filling filling, const Step *step) noexcept nogil:
         fault = read_long(filling, &number)
         if fault:
             return fault
-        filling.detail = number
         if not 0 <= number < step.text_count:
+            filling.detail = number
             return SYMBOL
         text = &filling.texts[step.first_text + number]
         if text.size < 0:
+            filling.detail = number
             return UNKNOWN_SYMBOL
         return append_blob(&filling.sinks[step.sink], text.at, text.size)
     if op < OP_NULL or OP_TEXT < op < OP_RECORD or op == OP_FAIL:
