@@ -1,18 +1,19 @@
 """Random Avro schemas with values: as fastavro takes them, and as Arrow gives them back."""
 
-import datetime
+import datetime as dt
 import io
 import json
 import math
 import struct
 import uuid
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
 import fastavro
 from hypothesis import strategies as st
 
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+WIDE = Context(prec=60)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Made(NamedTuple):
@@ -32,7 +33,7 @@ def single(value: float) -> float:
 
 def _moments(unit: int, *, local: bool) -> st.SearchStrategy[tuple[Any, Any]]:
     def moment(number: int) -> tuple[Any, Any]:
-        value = EPOCH + datetime.timedelta(microseconds=number * unit)
+        value = EPOCH + dt.timedelta(microseconds=number * unit)
         return (value.replace(tzinfo=None),) * 2 if local else (value, value)
 
     return st.integers(-2**40, 2**42).map(moment)
@@ -40,7 +41,7 @@ def _moments(unit: int, *, local: bool) -> st.SearchStrategy[tuple[Any, Any]]:
 
 def _time(digits: int) -> st.SearchStrategy[tuple[Any, Any]]:
     def time(number: int) -> tuple[Any, Any]:
-        value = (EPOCH + datetime.timedelta(seconds=number / 10**digits)).time()
+        value = (EPOCH + dt.timedelta(seconds=number / 10**digits)).time()
         micros = number * 10 ** (6 - digits) % 10**6
         value = value.replace(microsecond=micros)
         return value, value.strftime("%H:%M:%S.%f")[:9 + digits]
@@ -56,8 +57,6 @@ def _decimals(precision: int, scale: int) -> st.SearchStrategy[tuple[Any, Any]]:
         lambda number: Decimal(number).scaleb(-scale, context=WIDE)))
 
 
-WIDE = __import__("decimal").Context(prec=60)
-
 PLAIN = {
     "boolean": same(st.booleans()),
     "int": same(st.integers(-2**31, 2**31 - 1)),
@@ -68,7 +67,7 @@ PLAIN = {
     "string": same(st.text(max_size=12)),
 }
 LOGICAL = [
-    Made({"type": "int", "logicalType": "date"}, same(st.dates(datetime.date(1, 1, 1)))),
+    Made({"type": "int", "logicalType": "date"}, same(st.dates(dt.date(1, 1, 1)))),
     Made({"type": "int", "logicalType": "time-millis"}, _time(3)),
     Made({"type": "long", "logicalType": "time-micros"}, _time(6)),
     Made({"type": "long", "logicalType": "timestamp-millis"}, _moments(1000, local=False)),
@@ -125,7 +124,7 @@ def made_types(draw: Any, names: Names, depth: int = 2) -> Made:
         case "array":
             item = draw(made_types(names, depth - 1))
             return Made({"type": "array", "items": item.schema}, st.lists(
-                item.values, max_size=3).map(lambda pairs: _unzipped(pairs)))
+                item.values, max_size=3).map(_unzipped))
         case "map":
             item = draw(made_types(names, depth - 1))
             return Made({"type": "map", "values": item.schema}, st.dictionaries(

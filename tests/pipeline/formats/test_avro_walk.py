@@ -143,7 +143,7 @@ def _by_fastavro(message: bytes, writer: Any, reader: Any) -> Any:
 
 
 def _in_single_precision(row: Any, reader: Any) -> Any:
-    """fastavro leaves a promoted int as it is; an Arrow float has 24 bits.  Maps are pairs."""
+    """A promoted int is left as it is by fastavro; an Arrow float has 24 bits.  Maps are pairs."""
     import numpy as np
 
     result = {}

@@ -17,6 +17,7 @@ from quipu.pipeline.formats import avro_walk
 from quipu.pipeline.formats.avro_program import compile_program, layout_of
 from quipu.pipeline.formats.avro_schema import (
     AvroSchemaError,
+    Node,
     columns_of_node,
     parse,
     self_contained,
@@ -44,10 +45,15 @@ def whole_schema(client: RegistryClient, registered: Registered) -> str:
 
 
 class AvroFormat:
-    """Decodes messages of one reader's schema; keeps what it has learned about writers."""
+    """Decodes messages of one reader's schema; keeps what it has learned about writers.
 
-    def __init__(self, spec: Avro, registry_client: RegistryClient | None = None) -> None:
-        self._reader = parse(spec.schema)
+    With `reader`, which is a part of the schema, only that part is read.
+    """
+
+    def __init__(self, spec: Avro, registry_client: RegistryClient | None = None, *,
+                 reader: Node | None = None) -> None:
+        whole = parse(spec.schema)
+        self._reader = whole if reader is None else reader
         self._framed = spec.framed
         self._client = registry_client
         if registry_client is None and spec.registry is not None:
@@ -56,7 +62,7 @@ class AvroFormat:
         self._programs: dict[int, Program] = {}
         self._codes: dict[int, Code] = {}
         self.columns = columns_of_node(self._reader)
-        self._own = compile_program(self._reader, self._reader, self._layout)
+        self._own = compile_program(whole, self._reader, self._layout)
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
         ids = avro_walk.schema_ids(data) if self._framed else [NO_ID]

@@ -1,0 +1,182 @@
+"""Change messages of Materialize (its CDCv2), from Avro and JSON.
+
+A topic of them is a table's history.  A message is one of
+
+    updates     [{"data": row, "time": long, "diff": long}, …]
+                at that time, so many more (diff > 0) or fewer (diff < 0) of that row
+    progress    {"lower": [long], "upper": [long], "counts": [{"time": long, "count": long}, …]}
+                all updates with lower <= time < upper are told, and how many there are at each
+                time (times that are not named have none)
+
+Messages may come twice and in any order: an update counts once, whatever its number of copies,
+and may be used when progress has covered its time.  Doing that is not here: `decode` reads
+messages, and `changes_of` takes them apart.
+
+As Avro, the schema is the union of both; as JSON, a message may also be Avro's JSON of it,
+{"array": [update, …]} or {"com.materialize.cdc.progress": {…}}.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from quipu.pipeline.formats.avro import AvroFormat
+from quipu.pipeline.formats.avro_schema import (
+    AvroSchemaError,
+    Node,
+    branch_names,
+    columns_of_node,
+    parse,
+)
+from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.json import JsonFormat
+from quipu.pipeline.formats.json_values import null_where
+from quipu.pipeline.formats.specs import Avro, Json, Materialize
+from quipu.pipeline.registry.client import RegistryClient
+from quipu.pipeline.types import Column
+
+NO_CHANGE: Final = "no change message: it has neither updates nor progress"
+INCOMPLETE: Final = "an update lacks its data, its time or its diff"
+
+_COUNTS: Final = pa.list_(pa.struct([("time", pa.int64()), ("count", pa.int64())]))
+_PROGRESS: Final = pa.struct([("lower", pa.list_(pa.int64())), ("upper", pa.list_(pa.int64())),
+                              ("counts", _COUNTS)])
+_IN_AVRO: Final = "com.materialize.cdc.progress"
+
+
+class Changes(NamedTuple):
+    """Messages taken apart.  Updates and progress say which message they are from, counting
+    from 0.
+    """
+
+    update_message: pa.Array  # int64
+    row: pa.StructArray
+    time: pa.Array
+    diff: pa.Array
+    progress_message: pa.Array
+    progress: pa.StructArray  # lower, upper, counts
+
+
+def row_columns_of(schema: str) -> tuple[Column, ...]:
+    """The columns of the row in an Avro schema of changes; AvroSchemaError if it is none."""
+    updates, _ = _branches(parse(schema))
+    fields = {field.name: field.type for field in updates.inner[0].fields}
+    return columns_of_node(fields["data"])
+
+
+def changes_of(decoded: Decoded) -> Changes:
+    """All updates and all progress of decoded messages."""
+    updates, progress = decoded.columns
+    items = updates.flatten()
+    row, time, diff = (pc.struct_field(items, name) for name in ("data", "time", "diff"))
+    said = pc.indices_nonzero(progress.is_valid()).cast(pa.int64())
+    return Changes(pc.list_parent_indices(updates).cast(pa.int64()), row, time, diff,
+                   said, progress.take(said))
+
+
+def decoded_columns(row: Sequence[Column]) -> tuple[Column, ...]:
+    """What MaterializeFormat decodes to, for a row of these columns."""
+    record = pa.struct([pa.field(each.name, each.type) for each in row])
+    update = pa.struct([("data", record), ("time", pa.int64()), ("diff", pa.int64())])
+    return Column("updates", pa.list_(update)), Column("progress", _PROGRESS)
+
+
+class MaterializeFormat:
+    """Decodes change messages to two columns, updates and progress; one of them is null."""
+
+    def __init__(self, spec: Materialize, registry_client: RegistryClient | None = None) -> None:
+        self.columns = decoded_columns(spec.row)
+        self._inner = (
+            _JsonChanges(spec.row) if isinstance(spec.inner, Json)
+            else _AvroChanges(spec.inner, registry_client))
+
+    def decode(self, data: pa.BinaryArray) -> Decoded:
+        return self._inner.decode(data)
+
+
+class _JsonChanges:
+    """A list is put into an object, so that every message is an object."""
+
+    def __init__(self, row: Sequence[Column]) -> None:
+        self._updates = decoded_columns(row)[0].type
+        strict = pa.list_(pa.struct([
+            pa.field("data", pa.struct([column.field for column in row])),
+            *list(self._updates.value_type)[1:]]))
+        self._format = JsonFormat(Json((
+            Column("array", strict), Column(_IN_AVRO, _PROGRESS),
+            *(Column(each.name, each.type) for each in _PROGRESS))))
+
+    def decode(self, data: pa.BinaryArray) -> Decoded:
+        listed = pc.match_substring_regex(data, r"^\s*\[")
+        wrapped = pc.binary_join_element_wise(b'{"array":', data, b"}", b"")
+        columns, errors, absent = self._format.decode(pc.if_else(listed, wrapped, data))
+        updates, progress, lower, upper, counts = columns
+        flat = pc.and_(lower.is_valid(), upper.is_valid())
+        if pc.any(flat, min_count=0).as_py():
+            bare = pa.StructArray.from_arrays(
+                [lower, upper, counts], fields=list(_PROGRESS), mask=pc.invert(flat))
+            progress = pc.if_else(flat, bare, progress)
+        wrong = _no_changes(updates, progress, pc.and_not(errors.is_null(), absent))
+        if wrong.null_count < len(wrong):
+            errors = pc.coalesce(errors, wrong)
+            updates, progress = null_where(errors.is_valid(), [updates, progress])
+        return Decoded([updates.cast(self._updates), progress], errors, absent)
+
+
+def _no_changes(updates: pa.ListArray, progress: pa.StructArray,
+                good: pa.BooleanArray) -> pa.Array:
+    """What is wrong with messages that are JSON, and no changes; null for the others."""
+    nothing = pc.and_(pc.and_(updates.is_null(), progress.is_null()), good)
+    items = updates.flatten()
+    parts = [pc.struct_field(items, name).is_null() for name in ("data", "time", "diff")]
+    lacking = pc.or_(pc.or_(*parts[:2]), parts[2])
+    rows = pc.list_parent_indices(updates).filter(lacking)
+    is_lacking = np.zeros(len(updates), bool)
+    is_lacking[rows] = True
+    words = pc.if_else(pa.array(is_lacking), INCOMPLETE, pa.scalar(None, pa.string()))
+    return pc.if_else(nothing, NO_CHANGE, words)
+
+
+class _AvroChanges:
+    """The schema's two branches are the two fields of its one column."""
+
+    def __init__(self, spec: Avro, client: RegistryClient | None) -> None:
+        node = parse(spec.schema)
+        updates, progress = _branches(node)
+        branches = node.alternatives()
+        names = dict(zip((id(each) for each in branches), branch_names(branches), strict=True))
+        self._updates = names[id(updates)]
+        self._progress = None if progress is None else names[id(progress)]
+        self._format = AvroFormat(spec, client)
+
+    def decode(self, data: pa.BinaryArray) -> Decoded:
+        (column,), errors, absent = self._format.decode(data)
+        if self._progress is None:
+            return Decoded([column, pa.nulls(len(data), _PROGRESS)], errors, absent)
+        return Decoded([pc.struct_field(column, self._updates),
+                        pc.struct_field(column, self._progress)], errors, absent)
+
+
+def _branches(node: Node) -> tuple[Node, Node | None]:
+    """The array of updates and the record of progress in a schema of changes."""
+    updates = [each for each in node.alternatives()
+               if each.kind == "array" and _has_longs(each.inner[0], "time", "diff")
+               and any(field.name == "data" and field.type.kind == "record"
+                       for field in each.inner[0].fields)]
+    progress = [each for each in node.alternatives() if each.kind == "record"]
+    if len(updates) != 1 or len(updates) + len(progress) != len(node.alternatives()):
+        raise AvroSchemaError("ENVELOPE MATERIALIZE takes a union of an array of updates "
+                              "(data, time, diff) and a record of progress")
+    if progress and [each[:2] for each in columns_of_node(progress[0])] != [
+            (each.name, each.type) for each in _PROGRESS]:
+        raise AvroSchemaError("ENVELOPE MATERIALIZE takes a record of progress with lower, upper "
+                              "and counts")
+    return updates[0], progress[0] if progress else None
+
+
+def _has_longs(record: Node, *names: str) -> bool:
+    kinds = {field.name: field.type.kind for field in record.fields}
+    return record.kind == "record" and all(kinds.get(name) == "long" for name in names)

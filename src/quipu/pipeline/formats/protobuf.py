@@ -1,0 +1,309 @@
+"""Protocol Buffers messages to columns.
+
+    double float bool string bytes     as they are            message     record
+    (s)int32 sfixed32, 64 likewise     integer, bigint        repeated    list
+    uint32 fixed32                     bigint                 map         map
+    uint64 fixed64                     numeric(20,0)          enum        text: the value's name,
+    google.protobuf.Timestamp          timestamptz                        or its number if unknown
+    google.protobuf.…Value (wrappers)  what they wrap         Struct, Value, ListValue    json
+
+A field that knows whether it is present (in a oneof, `optional`, a message) is null where it is
+not; any other has its default.  Messages are parsed one by one, by Google's library, and then
+taken apart field by field: a column is one pass over all messages.
+
+With `framed`, Confluent's frame is in front: a zero, four bytes of schema id (which is not looked
+at: evolution is in the encoding), and which message of the schema's file it is.
+
+Not here: `.proto` text, as registries hold it (protobuf_text.py).
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf import descriptor_pb2, json_format, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pool import Default, DescriptorPool
+from google.protobuf.message import DecodeError
+
+from quipu.pipeline.formats.avro_defaults import varint
+from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.specs import Protobuf
+from quipu.pipeline.types import TIMESTAMPTZ, Column
+
+FRAME_SIZE: Final = 5
+DEPTH_MAX: Final = 64
+COLUMNS_MAX: Final = 10_000
+_PREFIX: Final = "protobuf deserialization error: "
+
+Message = Any  # classes of messages are made at run time
+
+_NUMBERS: Final = {
+    FieldDescriptor.CPPTYPE_INT32: pa.int32(), FieldDescriptor.CPPTYPE_INT64: pa.int64(),
+    FieldDescriptor.CPPTYPE_UINT32: pa.int64(), FieldDescriptor.CPPTYPE_UINT64: pa.decimal128(20),
+    FieldDescriptor.CPPTYPE_DOUBLE: pa.float64(), FieldDescriptor.CPPTYPE_FLOAT: pa.float32(),
+    FieldDescriptor.CPPTYPE_BOOL: pa.bool_(), FieldDescriptor.CPPTYPE_ENUM: pa.string(),
+}
+_WRAPPERS: Final = frozenset(f"google.protobuf.{name}Value" for name in (
+    "Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"))
+_JSON: Final = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+
+
+class ProtobufSchemaError(ValueError):
+    """No descriptors, or ones that columns cannot have; the message says why."""
+
+
+def columns_of(descriptors: bytes, message: str) -> tuple[Column, ...]:
+    """The columns of a message, from a serialized FileDescriptorSet."""
+    return _columns(_descriptor(descriptors, message))
+
+
+def first_message(descriptors: bytes) -> str:
+    """The full name of the first message of the last file: what a registry's schema is about."""
+    files = _files(descriptors)
+    if not files or not files[-1].message_type:
+        raise ProtobufSchemaError("the schema has no message")
+    package, name = files[-1].package, files[-1].message_type[0].name
+    return f"{package}.{name}" if package else str(name)
+
+
+class ProtobufFormat:
+    """Decodes messages of one type."""
+
+    def __init__(self, spec: Protobuf) -> None:
+        descriptor = _descriptor(spec.descriptors, spec.message)
+        self.columns = _columns(descriptor)
+        self._descriptor = descriptor
+        self._parse: Callable[[bytes], Message] = (
+            message_factory.GetMessageClass(descriptor).FromString)
+        self._empty = self._parse(b"")
+        self._index = _index_of(descriptor) if spec.framed else None
+
+    def decode(self, data: pa.BinaryArray) -> Decoded:
+        values: list[bytes | None] = data.to_pylist()
+        errors: dict[int, str] = {}
+        if self._index is not None:
+            values = [self._unframed(row, value, errors) for row, value in enumerate(values)]
+        try:
+            messages = [self._empty if value is None else self._parse(value) for value in values]
+            columns = self._arrays(messages)
+        except (DecodeError, ValueError, OverflowError, pa.ArrowException):
+            messages = [self._parsed(row, value, errors) for row, value in enumerate(values)]
+            columns = self._arrays(messages)
+        missing = np.array([value is None for value in values], bool)
+        missing[list(errors)] = True
+        if missing.any():
+            nothing = pa.array(missing)
+            columns = [pc.if_else(nothing, pa.scalar(None, each.type), each) for each in columns]
+        return Decoded(columns, _texts(len(data), errors), data.is_null())
+
+    def _arrays(self, messages: Sequence[Message]) -> list[pa.Array]:
+        return [_array(field, messages) for field in self._descriptor.fields]
+
+    def _parsed(self, row: int, value: bytes | None, errors: dict[int, str]) -> Message:
+        """A message that is whole by itself; an error, and an empty one, where it is not."""
+        if value is None:
+            return self._empty
+        try:
+            message = self._parse(value)
+            self._arrays([message])
+        except (DecodeError, ValueError, OverflowError, pa.ArrowException) as error:
+            errors[row] = f"{_PREFIX}failed to decode Protobuf message: {error}"[:1000]
+            return self._empty
+        return message
+
+    def _unframed(self, row: int, value: bytes | None, errors: dict[int, str]) -> bytes | None:
+        if value is None:
+            return None
+        index = self._index
+        assert index is not None
+        if value[:1] == b"\0" and value.startswith(index, FRAME_SIZE):
+            return value[FRAME_SIZE + len(index):]
+        if len(value) < FRAME_SIZE + len(index):
+            errors[row] = (f"{_PREFIX}Confluent-style protobuf datum is too few bytes: expected at "
+                           f"least {FRAME_SIZE + len(index)} bytes, got {len(value)}")
+        elif value[0] != 0:
+            errors[row] = (f"{_PREFIX}wrong Confluent-style protobuf serialization magic: "
+                           f"expected 0, got {value[0]}")
+        elif index == b"\0" and value.startswith(b"\2\0", FRAME_SIZE):
+            return value[FRAME_SIZE + 2:]  # the same, written out
+        else:
+            errors[row] = (f"{_PREFIX}unsupported Confluent-style protobuf message descriptor id: "
+                           f"expected {index[0]}, but found: {value[FRAME_SIZE]}")
+        return None
+
+
+def _texts(count: int, errors: dict[int, str]) -> pa.Array:
+    if not errors:
+        return pa.nulls(count, pa.string())
+    return pa.array([errors.get(row) for row in range(count)], pa.string())
+
+
+def _index_of(descriptor: Descriptor) -> bytes:
+    """How Confluent's frame names a message of its file: the way to it, by positions."""
+    way = []
+    while descriptor.containing_type is not None:
+        way.append(descriptor.index)
+        descriptor = descriptor.containing_type
+    way.append(descriptor.index)
+    if way == [0]:
+        return b"\0"
+    return varint(len(way)) + b"".join(varint(index) for index in reversed(way))
+
+
+# -- descriptors ----------------------------------------------------------------------------------
+
+def _files(descriptors: bytes) -> list[Any]:
+    try:
+        return list(descriptor_pb2.FileDescriptorSet.FromString(descriptors).file)
+    except DecodeError as error:
+        raise ProtobufSchemaError(f"no set of file descriptors: {error}") from None
+
+
+def _descriptor(descriptors: bytes, message: str) -> Descriptor:
+    pool = DescriptorPool()
+    files = {file.name: file for file in _files(descriptors)}
+    added: set[str] = set()
+    for name in files:
+        _add_file(name, files, pool, added)
+    try:
+        return pool.FindMessageTypeByName(message.removeprefix("."))
+    except KeyError:
+        known = [f"{file.package}.{each.name}".removeprefix(".")
+                 for file in files.values() for each in file.message_type]
+        raise ProtobufSchemaError(f"there is no message {message!r}; there are "
+                                  f"{', '.join(known[:20]) or 'none'}") from None
+
+
+def _add_file(name: str, files: dict[str, Any], pool: DescriptorPool, added: set[str]) -> None:
+    if name in added:
+        return
+    added.add(name)
+    file = files.get(name)
+    if file is None:
+        file = _well_known(name)
+    for dependency in file.dependency:
+        _add_file(dependency, files, pool, added)
+    try:
+        pool.Add(file)
+    except TypeError as error:
+        raise ProtobufSchemaError(f"{name}: {error}") from None
+
+
+def _well_known(name: str) -> Message:
+    """A file that Google's library brings, such as that of Timestamp."""
+    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+    try:
+        if not name.startswith("google/protobuf/"):
+            raise ImportError(name)
+        __import__(module)
+        found = descriptor_pb2.FileDescriptorProto()
+        Default().FindFileByName(name).CopyToProto(found)
+    except (ImportError, KeyError):
+        raise ProtobufSchemaError(f"{name!r} is imported, and not among the files") from None
+    return found
+
+
+def _columns(descriptor: Descriptor) -> tuple[Column, ...]:
+    if not descriptor.fields:
+        raise ProtobufSchemaError(f"message {descriptor.full_name!r} has no fields")
+    count = [0]
+    return tuple(Column(field.name, _field_type(field, (descriptor,), count), field.has_presence)
+                 for field in descriptor.fields)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return bool(field.message_type is not None and field.message_type.GetOptions().map_entry)
+
+
+def _field_type(field: FieldDescriptor, inside: tuple[Descriptor, ...],
+                count: list[int]) -> pa.DataType:
+    if _is_map(field):
+        key, value = field.message_type.fields
+        return pa.map_(_single_type(key, inside, count), _single_type(value, inside, count))
+    kind = _single_type(field, inside, count)
+    return pa.list_(kind) if field.is_repeated else kind
+
+
+def _single_type(field: FieldDescriptor, inside: tuple[Descriptor, ...],
+                 count: list[int]) -> pa.DataType:
+    count[0] += 1
+    if count[0] > COLUMNS_MAX or len(inside) > DEPTH_MAX:
+        raise ProtobufSchemaError(f"message {inside[0].full_name!r} has more than {COLUMNS_MAX} "
+                                  f"columns, or nests deeper than {DEPTH_MAX}")
+    kind = field.message_type
+    if kind is None:
+        if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+            is_bytes = field.type == FieldDescriptor.TYPE_BYTES
+            return pa.binary() if is_bytes else pa.string()
+        return _NUMBERS[field.cpp_type]
+    if kind.full_name == _TIMESTAMP:
+        return TIMESTAMPTZ
+    if kind.full_name in _JSON:
+        return pa.string()
+    if kind.full_name in _WRAPPERS:
+        return _single_type(kind.fields[0], inside, count)
+    if any(kind is each for each in inside):
+        raise ProtobufSchemaError(f"Recursive types are not supported: {kind.full_name}")
+    if not kind.fields:
+        return pa.struct([("present", pa.bool_())])  # Arrow and Spark want at least one
+    return pa.struct([(each.name, _field_type(each, (*inside, kind), count))
+                      for each in kind.fields])
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+def _array(field: FieldDescriptor, messages: Sequence[Message]) -> pa.Array:
+    """One field of all messages."""
+    values = list(map(attrgetter(field.name), messages))
+    if _is_map(field):
+        key, value = field.message_type.fields
+        keys = list(chain.from_iterable(values))
+        items = list(chain.from_iterable(each.values() for each in values))
+        return pa.MapArray.from_arrays(
+            _offsets(values), _singles(key, keys), _singles(value, items))
+    if field.is_repeated:
+        return pa.ListArray.from_arrays(
+            _offsets(values), _singles(field, list(chain.from_iterable(values))))
+    if not field.has_presence:
+        return _singles(field, values)
+    present = [message.HasField(field.name) for message in messages]
+    if all(present):
+        return _singles(field, values)
+    array = _singles(field, values)
+    return pc.if_else(pa.array(present, pa.bool_()), array, pa.scalar(None, array.type))
+
+
+def _offsets(values: Sequence[Sequence[Any]]) -> pa.Array:
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(list(map(len, values)), out=offsets[1:])
+    return pa.array(offsets).cast(pa.int32())
+
+
+def _singles(field: FieldDescriptor, values: list[Any]) -> pa.Array:
+    """Values of a field, or items of it."""
+    kind = field.message_type
+    if kind is None:
+        if field.enum_type is not None:
+            names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
+            return pa.array([names.get(each) or str(each) for each in values], pa.string())
+        return pa.array(values, _single_type(field, (), [0]))
+    if kind.full_name == _TIMESTAMP:
+        micros = [each.seconds * 1_000_000 + each.nanos // 1000 for each in values]
+        return pa.array(micros, pa.int64()).cast(TIMESTAMPTZ)
+    if kind.full_name in _JSON:
+        return pa.array([json.dumps(json_format.MessageToDict(each)) for each in values],
+                        pa.string())
+    if kind.full_name in _WRAPPERS:
+        return _singles(kind.fields[0], [each.value for each in values])
+    if not kind.fields:
+        return pa.StructArray.from_arrays([pa.array([True] * len(values), pa.bool_())],
+                                          ["present"])
+    return pa.StructArray.from_arrays([_array(each, values) for each in kind.fields],
+                                      [each.name for each in kind.fields])
