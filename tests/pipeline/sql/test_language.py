@@ -8,6 +8,7 @@ from quipu.pipeline.sql.completion import complete
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.lexer import split
 from quipu.pipeline.sql.parser import TEXT_SIZE_MAX, parse, parse_one, pieces
+from quipu.pipeline.sql.printer import canonical
 from quipu.pipeline.sql.secrecy import Secret, is_secret, mask_text
 from quipu.pipeline.sql.statements import CreateConnection, CreateView, ObjectKind
 from quipu.pipeline.sql.text import Span
@@ -141,3 +142,14 @@ def test_a_script_can_be_shown() -> None:
         SELECT * FROM s WHERE name = 'public'"""
 
     assert mask_text(script) == script.replace("hunter2", "'***'")
+
+
+def test_a_broker_that_is_known_need_not_be_written() -> None:
+    """I1: a shell has a broker of its own; what is kept names it."""
+    text = "CREATE SOURCE s FROM KAFKA TOPIC 't' FORMAT TEXT"
+    for each in (text, text.replace("TOPIC 't'", "(TOPIC 't')")):
+        assert "BROKER 'b:1' TOPIC 't'" in canonical(parse_one(each, "b:1"))
+    other = parse_one(text.replace("TOPIC", "CONNECTION c TOPIC"), "b:1")
+    assert "CONNECTION c" in canonical(other)
+    with pytest.raises(SqlError, match="Expected BROKER or CONNECTION, found TOPIC"):
+        parse_one(text)

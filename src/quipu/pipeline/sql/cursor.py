@@ -35,9 +35,10 @@ class Wanted:
 class Cursor:
     """The tokens of a statement, and where we are."""
 
-    def __init__(self, text: str, piece: Piece) -> None:
+    def __init__(self, text: str, piece: Piece, broker: str | None = None) -> None:
         self.text = text
         self.piece = piece
+        self.broker = broker  # where topics are if a statement does not say
         self.index = 0
         self.known: set[str] = set()  # words that the grammar has asked for anywhere
         self._wanted = Wanted()

@@ -1,7 +1,8 @@
 """Text to statements.
 
 `parse` reads a whole script, `parse_piece` one statement of it, so that a shell can carry out the
-first before it looks at the second.  Errors point into the whole text.
+first before it looks at the second.  Errors point into the whole text.  With a `broker`, FROM KAFKA
+TOPIC 't' is as good as FROM KAFKA BROKER '…' TOPIC 't'.
 """
 
 from quipu.pipeline.sql.cursor import Cursor
@@ -35,12 +36,12 @@ EXPLAINABLE = tuple(word for word in STATEMENTS if word != "EXPLAIN")
 _READABLE = (ObjectKind.SOURCE, ObjectKind.VIEW)
 
 
-def parse(text: str) -> tuple[Statement, ...]:
+def parse(text: str, broker: str | None = None) -> tuple[Statement, ...]:
     """Every statement of a script."""
-    return tuple(parse_piece(text, piece) for piece in pieces(text))
+    return tuple(parse_piece(text, piece, broker) for piece in pieces(text))
 
 
-def parse_one(text: str) -> Statement:
+def parse_one(text: str, broker: str | None = None) -> Statement:
     """The one statement that a text holds."""
     found = pieces(text)
     with located(text):
@@ -50,7 +51,7 @@ def parse_one(text: str) -> Statement:
         if len(found) > 1:
             raise SqlError("There is more than one statement here", found[1].span,
                            hint="give one at a time")
-    return parse_piece(text, found[0])
+    return parse_piece(text, found[0], broker)
 
 
 def pieces(text: str) -> tuple[Piece, ...]:
@@ -61,10 +62,10 @@ def pieces(text: str) -> tuple[Piece, ...]:
     return split(text)
 
 
-def parse_piece(text: str, piece: Piece) -> Statement:
+def parse_piece(text: str, piece: Piece, broker: str | None = None) -> Statement:
     """One statement."""
     with located(text):
-        return parse_cursor(Cursor(text, piece))
+        return parse_cursor(Cursor(text, piece, broker))
 
 
 def parse_cursor(cursor: Cursor) -> Statement:

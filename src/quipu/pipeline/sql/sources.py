@@ -4,9 +4,9 @@
       FROM KAFKA {BROKER 'h:p' | CONNECTION c} topics
       [WITH (…)] [FORMAT … | KEY FORMAT … VALUE FORMAT …] [INCLUDE …] [ENVELOPE …] [WITH (…)]
 
-Topics stand after the broker (TOPIC 't', TOPICS ('a', 'b'), TOPIC LIST ('a', 'b'), TOPIC PATTERN
-'re'), or in parentheses together with other options (TOPIC 't', START OFFSET (0, 1)); the options
-are then the same as in WITH.
+BROKER may be left out where the cursor knows one.  Topics stand after it (TOPIC 't', TOPICS ('a',
+'b'), TOPIC LIST ('a', 'b'), TOPIC PATTERN 're'), or in parentheses together with other options
+(TOPIC 't', START OFFSET (0, 1)); the options are then the same as in WITH.
 """
 
 from quipu.pipeline.source import EnvelopeKind, ItemKind
@@ -100,11 +100,13 @@ def _column(cursor: Cursor) -> ColumnItem:
 def parse_place(cursor: Cursor) -> tuple[KafkaPlace, tuple[Option, ...]]:
     """BROKER or CONNECTION, the topics, and the other options in parentheses."""
     start = cursor.token.span
-    broker = connection = None
-    if cursor.choose("BROKER", "CONNECTION") == "BROKER":
-        broker = cursor.string("a broker's address")
-    else:
-        connection = cursor.name("a connection", ObjectKind.CONNECTION)
+    broker, connection = cursor.broker, None
+    omitted = cursor.sees("TOPIC") or cursor.sees("TOPICS") or cursor.sees_symbol("(")
+    if broker is None or not omitted:
+        if cursor.choose("BROKER", "CONNECTION") == "BROKER":
+            broker = cursor.string("a broker's address")
+        else:
+            broker, connection = None, cursor.name("a connection", ObjectKind.CONNECTION)
     topics: tuple[str, ...] = ()
     pattern = None
     options: tuple[Option, ...] = ()
