@@ -22,6 +22,13 @@ def test_groups_are_columns() -> None:
     assert names(r"(a)(?:x)(?<b>b)\((c[(])") == ["column1", "b", "column3"]
 
 
+@pytest.mark.parametrize("pattern", [
+    r"(?P<a>[(\])]+)(b)\(", r"(?i)(a)|(?P<b>b)", r"(?:x)(\w+) \[([^\]]*)\]", r"([]x])(?<n>y)"])
+def test_usual_patterns_are_for_both_engines(pattern: str) -> None:
+    """I10: parentheses that are no groups are told apart when groups get names."""
+    assert RegexFormat(Regex(pattern))._fast is not None
+
+
 def test_a_message_that_does_not_match_is_absent() -> None:
     """I10, I15: and one that is no text an error."""
     fmt = make_format(Regex(r"(?P<animal>[^,]+),(?P<food>\w+)"))

@@ -216,16 +216,24 @@ def _timestamp_rule(kind: pa.DataType) -> _Rule:
 
 def _timestamps(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
     try:
-        values = texts.cast(kind)
+        values = _timestamps_as_written(texts, kind)
     except pa.ArrowInvalid:
-        if kind.tz is None:
-            raise
-        values = texts.cast(pa.timestamp("us")).cast(kind)  # none has a zone, perhaps
+        cut = pc.replace_substring_regex(texts, _FRACTION.pattern, r"\1")
+        values = _timestamps_as_written(cut, kind)
     try:
         pc.min_max(values).as_py()
     except (OverflowError, ValueError):  # a zone has moved it out of the calendar
         raise pa.ArrowInvalid("out of range") from None
     return values
+
+
+def _timestamps_as_written(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid:
+        if kind.tz is None:
+            raise
+        return texts.cast(pa.timestamp("us")).cast(kind)  # none has a zone, perhaps
 
 
 def _timestamp(text: str, *, is_zoned: bool) -> datetime:

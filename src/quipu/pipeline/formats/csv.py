@@ -1,7 +1,8 @@
 """CSV: one record of text columns per message, with or without an end of line.
 
-Rows without quotes are cut at their delimiters, all at once.  Rows with quotes, or with an end of
-line before their end, go through Python's reader.  A quote counts at the start of a field only.
+Rows without quotes are cut at their delimiters, all at once.  Rows with quotes are read by Arrow,
+a block at a time; a block with an end of line within a row, or with a quote that is not closed,
+by Python, row by row.  The two mean the same.  A quote counts at the start of a field only.
 """
 
 import csv
@@ -11,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.csv
 
 from quipu.pipeline.formats.casting import Errors, error_array, shown
 from quipu.pipeline.formats.contract import Decoded
@@ -20,7 +22,8 @@ from quipu.pipeline.formats.utf8 import texts_of
 from quipu.pipeline.types import Column
 
 _PREFIX: Final = "CSV error at record number 1: "
-_BLOCK: Final = 1024
+_BLOCK: Final = 4096  # rows that Arrow reads at once
+_QUOTE, _LF, _CR = b'"\n\r'
 _FIELD_SIZE_MAX: Final = (1 << 31) - 1  # a message's: the reader's own limit of 128 KiB is none
 
 csv.field_size_limit(_FIELD_SIZE_MAX)
@@ -33,8 +36,9 @@ class CsvFormat:
         self.columns: tuple[Column, ...] = tuple(
             Column(name, pa.string()) for name in spec.columns)
         self._delimiter = spec.delimiter
-        assert len(spec.delimiter) == 1, spec.delimiter
         assert spec.columns
+        assert len(spec.delimiter.encode()) == 1, spec.delimiter
+        assert spec.delimiter not in '"\r\n', spec.delimiter
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
         texts = texts_of(data)
@@ -44,7 +48,7 @@ class CsvFormat:
         lines = _lines(texts.values, self._delimiter)
         columns = self._cut(lines, errors)
         if lines.odd.any():
-            columns = self._with_odd(texts.values, lines.odd, columns, errors)
+            columns = self._with_odd(lines, columns, errors)
         return Decoded(columns, error_array(errors, len(data)), data.is_null())
 
     def _cut(self, lines: "_Lines", errors: Errors) -> list[pa.Array]:
@@ -69,23 +73,22 @@ class CsvFormat:
         return columns
 
     def _with_odd(
-        self, texts: pa.StringArray, odd: Mask, columns: list[pa.Array], errors: Errors
+        self, lines: "_Lines", columns: list[pa.Array], errors: Errors
     ) -> list[pa.Array]:
-        """The columns, with the rows put in that are read one by one."""
-        rows = np.flatnonzero(odd)
-        count = len(self.columns)
-        fields: list[list[str | None]] = []
-        for row, read in zip(rows.tolist(), _read_all(texts.take(pa.array(rows)).to_pylist(),
-                                                      self._delimiter), strict=True):
-            if isinstance(read, str):
-                errors[row] = read
-            elif len(read) != count:
-                errors[row] = _wrong_count(count, len(read))
-            fields.append([None] * count if row in errors else [*read])
-        order = np.arange(len(texts))
-        order[rows] = len(texts) + np.arange(len(rows))
-        return [pa.concat_arrays([column, pa.array(list(found), pa.string())]).take(pa.array(order))
-                for column, found in zip(columns, zip(*fields, strict=True), strict=True)]
+        """The columns, with the odd rows put in."""
+        rows = np.flatnonzero(lines.odd)
+        texts = pieces(lines.data, lines.starts[rows], lines.ends[rows])
+        blocks = []
+        for start in range(0, len(rows), _BLOCK):
+            block = texts.slice(start, _BLOCK)
+            read = _read_by_arrow(block, len(columns), self._delimiter) or (
+                _read_by_python(block, len(columns), self._delimiter))
+            blocks.append(read.columns)
+            errors |= {int(rows[start + row]): error for row, error in read.errors.items()}
+        order = np.arange(len(lines.odd))
+        order[rows] = len(order) + np.arange(len(rows))
+        return [pa.concat_arrays([column, *parts]).take(pa.array(order))
+                for column, parts in zip(columns, zip(*blocks, strict=True), strict=True)]
 
 
 class _Lines(NamedTuple):
@@ -98,7 +101,7 @@ class _Lines(NamedTuple):
     cut_starts: npt.NDArray[np.int64]  # of each row: the first delimiter in it
     cut_ends: npt.NDArray[np.int64]
     plain: Mask  # neither null nor odd
-    odd: Mask  # for Python's reader
+    odd: Mask  # with quotes, or ends of lines within
 
 
 def _lines(texts: pa.StringArray, delimiter: str) -> _Lines:
@@ -106,16 +109,12 @@ def _lines(texts: pa.StringArray, delimiter: str) -> _Lines:
     starts, ends = place.offsets[:-1], place.offsets[1:]
     is_there = mask_of(texts.is_valid())
     view = np.frombuffer(place.data, np.uint8)[place.offsets[0] : place.offsets[-1]]
-    if not delimiter.isascii():  # it is several bytes
-        none = np.zeros(len(texts), np.int64)
-        return _Lines(place.data, starts, starts, none[:0].astype(np.int32), none, none,
-                      np.zeros(len(texts), np.bool_), is_there)
-    has_breaks = bool((view == 10).any() or (view == 13).any())
+    has_breaks = bool((view == _LF).any() or (view == _CR).any())
     if has_breaks:
         ends = _without_break(place, starts, ends)
     cuts = (np.flatnonzero(view == ord(delimiter)) + place.offsets[0]).astype(np.int32)
     odd = np.zeros(len(texts), np.bool_)
-    for byte in (34, 10, 13) if has_breaks else (34,):
+    for byte in (_QUOTE, _LF, _CR) if has_breaks else (_QUOTE,):
         found = np.flatnonzero(view == byte) + place.offsets[0]
         if len(found):
             odd |= np.searchsorted(found, starts) < np.searchsorted(found, ends)
@@ -127,7 +126,7 @@ def _lines(texts: pa.StringArray, delimiter: str) -> _Lines:
 def _without_break(place: Laid, starts: Numbers, ends: Numbers) -> Numbers:
     """The ends of rows, before a line feed and the carriage return in front of it."""
     view = np.frombuffer(place.data, np.uint8)
-    for byte in (10, 13):
+    for byte in (_LF, _CR):
         is_last = (ends > starts) & (view[np.maximum(ends - 1, 0)] == byte)
         ends = ends - is_last.astype(np.int32)
     return ends
@@ -139,22 +138,63 @@ def _wrong_count(expected: int, found: int) -> str:
 
 # ---------------------------------------------------------------- rows with quotes
 
-def _read_all(texts: list[str], delimiter: str) -> list[list[str] | str]:
-    """The fields of each text, or what is wrong with it."""
-    read: list[list[str] | str] = []
-    for start in range(0, len(texts), _BLOCK):
-        block = texts[start : start + _BLOCK]
-        try:
-            rows = list(csv.reader(block, delimiter=delimiter))
-        except csv.Error:
-            rows = []
-        # A record takes at least one text, so as many records as texts are one of each.
-        whole = len(rows) == len(block) and all(rows)
-        read += rows if whole else [_read_one(text, delimiter) for text in block]
-    return read
+class _Read(NamedTuple):
+    columns: list[pa.Array]  # null where there is an error
+    errors: Errors
+
+
+def _read_by_arrow(texts: pa.StringArray, count: int, delimiter: str) -> _Read | None:
+    """The fields of a block; None if it is not plain that each row is a record of its own."""
+    joined = "\n".join(texts.to_pylist()).encode()
+    if b"\r" in joined or joined.count(b"\n") != len(texts) - 1:
+        return None
+    errors: Errors = {}
+
+    def note(row: pyarrow.csv.InvalidRow) -> str:
+        errors[row.number - 1] = _wrong_count(count, row.actual_columns)
+        return "skip"
+
+    names = [str(index) for index in range(count)]
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(joined),
+            pyarrow.csv.ReadOptions(column_names=names, use_threads=False,
+                                    block_size=len(joined) + 1),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, ignore_empty_lines=False,
+                                     invalid_row_handler=note),
+            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()),
+                                       strings_can_be_null=False))
+    except pa.ArrowInvalid:
+        return None
+    # A record takes at least one row, so as many records as rows are one of each.
+    if table.num_rows + len(errors) != len(texts):
+        return None
+    columns = [column.combine_chunks() for column in table.columns]
+    if errors:
+        good = np.ones(len(texts), np.bool_)
+        good[list(errors)] = False
+        order = pa.array(np.cumsum(good) - 1, mask=~good)
+        columns = [column.take(order) for column in columns]
+    return _Read(columns, errors)
+
+
+def _read_by_python(texts: pa.StringArray, count: int, delimiter: str) -> _Read:
+    """The fields of a block, row by row."""
+    errors: Errors = {}
+    rows: list[list[str | None]] = []
+    for row, text in enumerate(texts.to_pylist()):
+        fields = _read_one(text, delimiter)
+        if isinstance(fields, str):
+            errors[row] = fields
+        elif len(fields) != count:
+            errors[row] = _wrong_count(count, len(fields))
+        rows.append([None] * count if row in errors else [*fields])
+    return _Read([pa.array(list(column), pa.string()) for column in zip(*rows, strict=True)],
+                 errors)
 
 
 def _read_one(text: str, delimiter: str) -> list[str] | str:
+    """The fields of a row, or what is wrong with it."""
     lines = io.StringIO(text, newline="")
     reader = csv.reader(lines, delimiter=delimiter)
     try:

@@ -26,7 +26,7 @@ from quipu.pipeline.types import Column
 
 _PRINTABLE: Final = r"^[\t -~]*$"
 _PART = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?<(?![=!])|.", re.DOTALL)
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<(?![=!])|\(\?|.", re.DOTALL)
 
 
 class InvalidPattern(ValueError):
