@@ -115,8 +115,9 @@ class EventShape:
 def event_shape(source: Source) -> EventShape:
     """The events of a source whose envelope is not NONE."""
     assert source.is_keyed, source.name
-    keyed = source.key is not None or bool(source.identity)
     timed = source.envelope is EnvelopeKind.MATERIALIZE
+    # a message with updates of many rows has no key that tells them apart
+    keyed = bool(source.identity) or (source.key is not None and not timed)
     upsert = source.envelope in (EnvelopeKind.UPSERT, EnvelopeKind.DEBEZIUM_UPSERT)
     latest = upsert or keyed
     return EventShape(

@@ -4,7 +4,7 @@ A parcel is an Arrow IPC stream of events; each of its batches says where it was
 partition, first offset), so that whoever folds several parcels can put them back in order.
 
     packer = Packer(shape, buckets=16)
-    packer.add(topic, partition, first_offset, events)      as often as there are chunks
+    packer.add(messages, envelope.open(messages).batch)     as often as there are messages
     for bucket, data in packer.parcels(): …                  and again from the start
 
     unpack(shape, [data, …]) -> pa.Table                     events, in order, of one bucket
@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
+from quipu.pipeline.envelopes.contract import Messages
 from quipu.pipeline.envelopes.events import EventShape
 from quipu.pipeline.envelopes.fingerprints import buckets_of
 
@@ -49,14 +50,15 @@ class Packer:
         self._sinks: dict[int, tuple[pa.BufferOutputStream, ipc.RecordBatchStreamWriter]] = {}
         self.size = 0  # bytes gathered, about; ask for parcels when it is much
 
-    def add(
-        self, topic: str, partition: int, first_offset: int, events: pa.RecordBatch,
-    ) -> None:
-        """Gather events of one chunk of a partition; chunks may come in any order."""
+    def add(self, messages: Messages, events: pa.RecordBatch) -> None:
+        """Gather the events of messages; messages may come in any order."""
         if not events.schema.equals(self._shape.schema):
             raise ForeignParcel(f"events with columns {_names(events.schema)}, "
                                 f"wanted {_names(self._shape.schema)}")
-        place = {"place": json.dumps([topic, partition, first_offset])}
+        if events.num_rows == 0:
+            return
+        offset = messages.records.column("offset")[0].as_py()
+        place = {"place": json.dumps([messages.topic, messages.partition, offset])}
         for bucket, part in self._split(events):
             self._writer(bucket).write_batch(part, custom_metadata=place)
         self.size += events.get_total_buffer_size()
@@ -70,8 +72,7 @@ class Packer:
 
     def _split(self, events: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         if self._buckets == 1:
-            if events.num_rows:
-                yield 0, events
+            yield 0, events
             return
         buckets = buckets_of(events.column(0), self._buckets)
         order = np.argsort(buckets, kind="stable")  # 16 bits and stable: a radix sort

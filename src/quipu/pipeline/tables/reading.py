@@ -1,17 +1,18 @@
 """Reading a table: the rows of a version, and what changed from one version to the next.
 
     rows(directory, shape, state, columns=None)          a bucket's rows, batch by batch
-    changes(directory, shape, states, columns=None)      what became of them: columns and #diff
+    changes(directory, shape, states, columns=None)      what became of them: the columns, #diff
     errors(directory, shape, state)                      outstanding errors, as text
 
 `state` is `manifest(directory, version).bucket(b)`; buckets can be read in different processes.
 `columns` are names of the row's columns, in the order in which they are wanted; other columns are
 not read from disk.  A row that a table counts n times comes n times.
 
-Changes are rows with #diff -1 or +1 (or further, where copies are counted): what was taken away,
-then what was added.  `states` are those of one bucket in versions that follow each other, oldest
-first (`history`): what was added and taken away again in between is not told, nor is a row
-replaced by an equal one.
+Changes are rows with #diff -1 or +1 (or further, where copies are counted).  What was added and
+taken away again in between is not told, nor is a row replaced by an equal one.
+
+    versions = history(directory, since, until)          manifests; all of them must be kept
+    changes(directory, shape, bucket_history(versions, bucket))
 """
 
 from collections.abc import Iterator, Sequence
@@ -83,6 +84,12 @@ def history(directory: Path, since: int, until: int) -> list[Manifest]:
     return found[::-1]
 
 
+def bucket_history(manifests: Sequence[Manifest], bucket: int) -> list[BucketState]:
+    """The states of one bucket in those versions that changed it."""
+    states = [(each.version, each.bucket(bucket)) for each in manifests]
+    return [state for version, state in states if state.version == version]
+
+
 class _Change(NamedTuple):
     """Per identity that changed: what was seen before, and what is seen now."""
 
@@ -143,8 +150,9 @@ def _batches(
     directory: Path, shape: TableShape, data: Sequence[DataRef], pointers: I64,
     places: Sequence[int], *, copies: I64 | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows by pointers, in the order of the files."""
+    """Rows by pointers, sorted."""
     home = files_directory(directory)
+    data = sorted(data)
     order = np.argsort(pointers, kind="stable")
     pointers = pointers[order]
     copies = None if copies is None else copies[order]

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from quipu.pipeline.envelopes.events import IDENTITY, KIND, SLOT_UNIT
+from quipu.pipeline.envelopes.fingerprints import fingerprints
 from quipu.pipeline.tables.contract import ROW_BITS, DataRef, RunRef, TableShape
 from quipu.pipeline.tables.files import SectionWriter, open_file
 from quipu.pipeline.tables.merging import I64, U64, Entries
@@ -47,6 +50,24 @@ def numbers(table: pa.Table, name: str | int) -> npt.NDArray[Any]:
     found: npt.NDArray[Any] = (
         column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy())
     return found
+
+
+def event_fingerprints(shape: TableShape, events: pa.Table) -> tuple[U64, U64]:
+    """The fingerprint of each event's identity.
+
+    Chunk by chunk: joined, the bytes of all identities might be too many for one array.
+    """
+    slots = numbers(events, shape.events.place(KIND)) // np.uint8(SLOT_UNIT)
+    halves: tuple[list[U64], list[U64]] = [], []
+    start = 0
+    for chunk in events.column(shape.events.place(IDENTITY)).chunks:
+        found = fingerprints(chunk, slots[start:start + len(chunk)], shape.secret)
+        for half, part in zip(halves, found, strict=True):
+            half.append(part)
+        start += len(chunk)
+    first, second = (np.concatenate([*half, np.zeros(0, np.uint64)]) if len(half) != 1
+                     else half[0] for half in halves)
+    return first, second
 
 
 def read_run(home: Path, shape: TableShape, file: str) -> Entries:

@@ -22,8 +22,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from quipu.pipeline.envelopes.events import DIFF, IDENTITY, KIND, OFFSET, ORDER, SLOT_UNIT
-from quipu.pipeline.envelopes.fingerprints import fingerprints
+from quipu.pipeline.envelopes.events import DIFF, KIND, OFFSET, ORDER, SLOT_UNIT
 from quipu.pipeline.envelopes.parcels import unpack
 from quipu.pipeline.tables.contract import (
     MOVED,
@@ -36,11 +35,10 @@ from quipu.pipeline.tables.contract import (
 from quipu.pipeline.tables.levels import files_to_rewrite, runs_to_merge
 from quipu.pipeline.tables.merging import (
     I64,
-    U8,
-    U64,
     Entries,
     Fold,
     concatenate,
+    find,
     fold_counts,
     fold_latest,
     lookup,
@@ -51,6 +49,7 @@ from quipu.pipeline.tables.sections import (
     Batch,
     Replaced,
     Rows,
+    event_fingerprints,
     extra_count,
     numbers,
     pointers,
@@ -61,6 +60,7 @@ from quipu.pipeline.tables.sections import (
     write_batch,
     write_run,
 )
+from quipu.pipeline.tables.waiting import released
 
 
 def files_directory(directory: Path) -> Path:
@@ -82,6 +82,8 @@ def merge_events(
     """Fold events, which are in order, into a bucket."""
     assert version > state.version, (version, state.version)
     home = files_directory(directory)
+    if shape.events.timed:
+        state, events = released(home, shape, state, events, version)
     runs = [read_run(home, shape, each.file) for each in state.runs]
     fold = _fold(shape, runs, events)
     unchanged = replace(state, version=version, changes="", befores=())
@@ -112,27 +114,13 @@ def merge_events(
 
 def _fold(shape: TableShape, runs: Sequence[Entries], events: pa.Table) -> Fold:
     place = shape.events.place
-    kinds: U8 = numbers(events, place(KIND))
-    slots = kinds // np.uint8(SLOT_UNIT)
-    first, second = _fingerprints(events.column(place(IDENTITY)), slots, shape.secret)
+    first, second = event_fingerprints(shape, events)
     if shape.counts:
         return fold_counts(runs, first, second, numbers(events, place(DIFF)))
     priority = ((numbers(events, place(ORDER)), numbers(events, place(OFFSET)))
                 if shape.events.ordered else ())
-    return fold_latest(runs, first, second, kinds % np.uint8(SLOT_UNIT), priority)
-
-
-def _fingerprints(identities: pa.ChunkedArray, slots: U8, secret: bytes) -> tuple[U64, U64]:
-    """Chunk by chunk: joined, the bytes of all identities might be too many for one array."""
-    found, start = [], 0
-    for chunk in identities.chunks:
-        found.append(fingerprints(chunk, slots[start:start + len(chunk)], secret))
-        start += len(chunk)
-    if len(found) == 1:
-        return found[0]
-    none = np.zeros(0, np.uint64)
-    return (np.concatenate([none, *(each[0] for each in found)]),
-            np.concatenate([none, *(each[1] for each in found)]))
+    actions = numbers(events, place(KIND)) % np.uint8(SLOT_UNIT)
+    return fold_latest(runs, first, second, actions, priority)
 
 
 def _count_dead(data: Sequence[DataRef], released: I64) -> list[DataRef]:
@@ -176,11 +164,14 @@ def _batch(
     count = [fold.before_count]
     end = len(by_arrival)
     for _, entries in moved:
-        place = np.arange(end, end + len(entries))
-        parts.append(replace(entries, pointer=pointers(next_number, place, step)))
-        before.append(np.full(len(entries), MOVED, np.int64))
-        count.append(np.zeros(len(entries), np.int64))
+        place = pointers(next_number, np.arange(end, end + len(entries)), step)
         end += len(entries)
+        held = find(fold.entries, entries.first, entries.second)
+        pointer[held[held >= 0]] = place[held >= 0]  # a count that changed, of a row that moves
+        other = held < 0
+        parts.append(replace(entries, pointer=place).take(other))
+        before.append(np.full(np.count_nonzero(other), MOVED, np.int64))
+        count.append(np.zeros(np.count_nonzero(other), np.int64))
     first = [fold.entries.first[by_arrival], *(rows.first for rows, _ in moved)]
     second = [fold.entries.second[by_arrival], *(rows.second for rows, _ in moved)]
     entries, replaced = concatenate(parts), Replaced(np.concatenate(before), np.concatenate(count))

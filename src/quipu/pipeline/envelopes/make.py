@@ -1,0 +1,24 @@
+"""The envelope of a source."""
+
+from typing import assert_never
+
+from quipu.pipeline.envelopes.contract import Envelope
+from quipu.pipeline.envelopes.materialize import MaterializeEnvelope
+from quipu.pipeline.envelopes.plain import PlainEnvelope
+from quipu.pipeline.envelopes.row_keyed import RowKeyedEnvelope
+from quipu.pipeline.envelopes.upsert import UpsertEnvelope
+from quipu.pipeline.source import EnvelopeKind, Source
+
+
+def make_envelope(source: Source) -> Envelope:
+    """What opens the messages of a source."""
+    kind = source.envelope
+    match kind:
+        case EnvelopeKind.NONE:
+            return PlainEnvelope(source)
+        case EnvelopeKind.UPSERT | EnvelopeKind.DEBEZIUM_UPSERT | EnvelopeKind.DEBEZIUM:
+            return RowKeyedEnvelope(source) if source.key is None else UpsertEnvelope(source)
+        case EnvelopeKind.MATERIALIZE:
+            return MaterializeEnvelope(source)
+        case _:
+            assert_never(kind)
