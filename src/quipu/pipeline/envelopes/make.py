@@ -3,7 +3,6 @@
 from typing import assert_never
 
 from quipu.pipeline.envelopes.contract import Envelope
-from quipu.pipeline.envelopes.materialize import MaterializeEnvelope
 from quipu.pipeline.envelopes.plain import PlainEnvelope
 from quipu.pipeline.envelopes.row_keyed import RowKeyedEnvelope
 from quipu.pipeline.envelopes.upsert import UpsertEnvelope
@@ -16,9 +15,14 @@ def make_envelope(source: Source) -> Envelope:
     match kind:
         case EnvelopeKind.NONE:
             return PlainEnvelope(source)
-        case EnvelopeKind.UPSERT | EnvelopeKind.DEBEZIUM_UPSERT | EnvelopeKind.DEBEZIUM:
+        case EnvelopeKind.UPSERT:
+            return UpsertEnvelope(source)
+        case EnvelopeKind.DEBEZIUM_UPSERT | EnvelopeKind.DEBEZIUM:
             return RowKeyedEnvelope(source) if source.key is None else UpsertEnvelope(source)
         case EnvelopeKind.MATERIALIZE:
+            from quipu.pipeline.envelopes.materialize import (  # noqa: PLC0415 loads fastavro
+                MaterializeEnvelope,
+            )
             return MaterializeEnvelope(source)
         case _:
             assert_never(kind)

@@ -14,7 +14,6 @@ columns, and each keeps the metadata of the message that inserted it.
 """
 
 import json
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +27,9 @@ from quipu.pipeline.envelopes.faults import Faults, flags
 from quipu.pipeline.envelopes.identity import encode_rows, key_identities
 from quipu.pipeline.envelopes.metadata import item_columns, wanted_by
 from quipu.pipeline.envelopes.rows import error_shown, value_faults, with_bad_records
+from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.materialize import changes_of
 from quipu.pipeline.source import Source
-
-UPDATES: Final = 0  # columns of the value (formats room): a list of record(data, time, diff),
-PROGRESS: Final = 1  # and a record(lower, upper, counts)
 
 
 class MaterializeEnvelope:
@@ -51,46 +49,48 @@ class MaterializeEnvelope:
         faults = Faults(messages.size)
         value_faults(messages, faults)
         items = item_columns(source.items, messages, faults, ~flags(messages.value.absent))
-        updates = messages.value.columns[UPDATES]
-        updates = pc.if_else(pa.array(faults.mask), pa.scalar(None, updates.type), updates) \
-            if faults else updates
-        owner = np.repeat(np.arange(messages.size),
-                          updates.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
-        data, time, diff = updates.flatten().flatten()
-        columns = data.flatten()
+        changes = changes_of(_without(messages.value, faults))
+        columns = changes.row.flatten()
         if self._places:
             identities, slots = key_identities([columns[place] for place in self._places])
         else:
-            identities, slots = encode_rows(columns), np.zeros(len(data), np.uint8)
+            identities, slots = encode_rows(columns), np.zeros(len(changes.row), np.uint8)
         kinds = slots * np.uint8(SLOT_UNIT) + np.uint8(Action.ROW)
-        texts = pa.nulls(len(data), pa.string())
-        front = [identities, pa.array(kinds), diff, time, *([texts] * self.shape.errors)]
-        rows = pa.array(owner)
+        texts = pa.nulls(len(changes.row), pa.string())
+        front = [identities, pa.array(kinds), changes.diff, changes.time,
+                 *([texts] * self.shape.errors)]
         batch = pa.RecordBatch.from_arrays(
             [*front, *error_shown(source.error_column, texts), *columns,
-             *(item.take(rows) for item in items)], schema=self.shape.schema)
-        told = [*_told(messages.value.columns[PROGRESS]), *_lost(faults)]
+             *(item.take(changes.update_message) for item in items)], schema=self.shape.schema)
+        told = [*_told(changes.progress), *_lost(faults)]
         if told:
             batch = pa.concat_batches([batch, _progress_events(self.shape.schema, told)])
         return Opened(batch, letters(messages, faults.mask, faults.texts()) if faults
                       else no_letters())
 
 
+def _without(value: Decoded, faults: Faults) -> Decoded:
+    """Messages, but none of the updates of those that are bad (a header may be)."""
+    if not faults:
+        return value
+    bad = pa.array(faults.mask)
+    return value._replace(columns=[
+        pc.if_else(bad, pa.scalar(None, column.type), column) for column in value.columns])
+
+
 def _told(progress: pa.StructArray) -> list[bytes]:
     """Progress as JSON; there is little of it, compared with updates."""
     found = []
-    for each in progress.drop_null().to_pylist():
+    for each in progress.to_pylist():
         counts = [[count["time"], count["count"]] for count in each["counts"] or ()]
         found.append(json.dumps({"lower": _only(each["lower"]), "upper": _only(each["upper"]),
                                  "counts": counts}).encode())
     return found
 
 
-def _only(times: list[int] | int | None) -> int | None:
+def _only(times: list[int]) -> int | None:
     """The element of an antichain of at most one; none at all is the end of time."""
-    if isinstance(times, list):
-        return times[0] if times else None
-    return times
+    return times[0] if times else None
 
 
 def _lost(faults: Faults) -> list[bytes]:

@@ -3,24 +3,19 @@
     wanted_by(items)     which columns of records they need; the others are not made (I4)
     item_columns(…)      the columns, in order; headers that cannot be converted are faults
 
-A header that a record does not have is NULL; of several with one name the last counts.  A header
-as another type than bytes is text, converted as SQL would.
+Not here: headers by name and type (`formats/headers.py`).
 """
 
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from quipu.pipeline.envelopes.contract import Messages
-from quipu.pipeline.envelopes.faults import Faults, Mask
+from quipu.pipeline.envelopes.faults import Faults, Mask, bad_rows, decode_errors
+from quipu.pipeline.formats.headers import header_column
 from quipu.pipeline.records.columns import Wanted
 from quipu.pipeline.source import Item, ItemKind
-
-Numbers = npt.NDArray[np.int64]
 
 # columns of the value in the formats of change events (formats room)
 BEFORE: Final = 0
@@ -80,48 +75,9 @@ def _as(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _header(item: Item, messages: Messages, faults: Faults, matters: Mask) -> pa.Array:
-    values = last_headers(messages.records.column("headers"), item.header)
-    found, bad = converted(values, item.column.type)
-    bad = bad[matters[bad]]
-    if len(bad):
-        faults.add(bad, (f"Decode error: header {item.header!r} is not {item.column.type} "
-                         f'(original bytes: "{data[:64].hex()}")'
-                         for data in values.take(pa.array(bad)).to_pylist()))
-    return found
-
-
-def last_headers(headers: pa.ListArray, name: str) -> pa.BinaryArray:
-    """The value of each record's last header of that name, null where there is none."""
-    elements = headers.flatten()
-    matches = np.flatnonzero(pc.equal(elements.field(0), name).to_numpy(zero_copy_only=False))
-    counts = pc.fill_null(headers.value_lengths(), 0).to_numpy(zero_copy_only=False)
-    owner = np.repeat(np.arange(len(headers)), counts)
-    place = np.full(len(headers), -1, np.int64)
-    place[owner[matches]] = matches  # of several the last is what remains
-    return elements.field(1).take(pa.array(place, mask=place < 0))
-
-
-def converted(values: pa.BinaryArray, target: pa.DataType) -> tuple[pa.Array, Numbers]:
-    """Bytes as another type, and which of them cannot be; those are null."""
-    if pa.types.is_binary(target):
-        return values, np.zeros(0, np.int64)
-    parts: list[pa.Array] = []
-    bad: list[int] = []
-    _convert(values, target, parts, bad, 0)
-    return pa.concat_arrays(parts), np.array(bad, np.int64)
-
-
-def _convert(
-    values: pa.Array, target: pa.DataType, parts: list[pa.Array], bad: list[int], start: int,
-) -> None:
-    """All at once if that works; else by halves, so that few bad ones cost few more attempts."""
-    try:
-        parts.append(values.cast(pa.string()).cast(target))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if len(values) == 1:
-            parts.append(pa.nulls(1, target))
-            bad.append(start)
-            return
-        middle = len(values) // 2
-        _convert(values.slice(0, middle), target, parts, bad, start)
-        _convert(values.slice(middle), target, parts, bad, start + middle)
+    found = header_column(messages.records.column("headers"), item.header, item.column.type)
+    rows = bad_rows(found.errors)
+    rows = rows[matters[rows]]
+    if len(rows):
+        faults.add(rows, decode_errors(found.errors, rows, None))
+    return found.values

@@ -1,7 +1,7 @@
 """Envelopes of messages without a key: rows tell themselves apart, by some columns or by all.
 
-    UPSERT, DEBEZIUM UPSERT, DEBEZIUM with PRIMARY KEY (…)    by those columns
-    DEBEZIUM without                                            by all columns
+    DEBEZIUM UPSERT, DEBEZIUM with PRIMARY KEY (…)    by those columns
+    DEBEZIUM without                                  by all columns
 
 By some columns a row replaces the one that had the same values there.  A change event deletes the
 row `before` and inserts the row `after`; so a change of those columns moves the row.
@@ -41,9 +41,8 @@ class RowKeyedEnvelope:
 
     def __init__(self, source: Source) -> None:
         assert source.key is None, source.name
+        assert source.envelope is not EnvelopeKind.UPSERT, source.name
         self._source = source
-        self._after = None if source.envelope is EnvelopeKind.UPSERT else AFTER
-        self._retracts = source.envelope is not EnvelopeKind.UPSERT
         names = [column.name for column in source.value_columns]
         self._places = [names.index(name) for name in source.identity]
         self.shape = event_shape(source)
@@ -56,17 +55,15 @@ class RowKeyedEnvelope:
         faults = Faults(messages.size)
         value_faults(messages, faults)
         undecoded = faults.mask.copy()
-        columns, absent = row_and_absence(messages, self._after)
+        columns, absent = row_and_absence(messages, AFTER)
         items = item_columns(source.items, messages, faults, ~(absent | undecoded))
         texts = faults.texts()
         lost = undecoded if source.errors is ErrorPolicy.INLINE else faults.mask
         inserted = ~(absent | lost)
         shown = [*error_shown(source.error_column, texts), *columns, *items]
         after = [*self._front(messages, columns, Action.ROW, 1), *shown]
-        parts = [_Part(after, inserted)]
-        if self._retracts:
-            parts.insert(0, self._before(messages, after[0], inserted, lost))
-        return Opened(_interleaved(parts, self.shape.schema),
+        before = self._before(messages, after[0], inserted, lost)
+        return Opened(_interleaved((before, _Part(after, inserted)), self.shape.schema),
                       letters(messages, lost, texts) if faults else no_letters())
 
     def _before(
@@ -106,11 +103,11 @@ class _Part(NamedTuple):
     kept: Mask
 
 
-def _interleaved(parts: Sequence[_Part], schema: pa.Schema) -> pa.RecordBatch:
+def _interleaved(parts: tuple[_Part, _Part], schema: pa.Schema) -> pa.RecordBatch:
     """Events message by message; of one message in the order of the parts."""
     batches = [selected(pa.RecordBatch.from_arrays(part.columns, schema=schema), part.kept)
                for part in parts]
-    if len(batches) == 1 or batches[0].num_rows == 0:
-        return batches[-1]
+    if batches[0].num_rows == 0:
+        return batches[1]
     message = np.concatenate([np.flatnonzero(part.kept) for part in parts])
     return pa.concat_batches(batches).take(pa.array(np.argsort(message, kind="stable")))
