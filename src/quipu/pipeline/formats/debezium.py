@@ -144,7 +144,7 @@ def _has(source: pa.StructArray, name: str) -> bool:
 
 def _moment(millis: pa.Array) -> pa.Array:
     """Milliseconds as a timestamp; null if it is out of range."""
-    inside = pc.less_equal(pc.abs(millis), MILLIS_MAX)
+    inside = pc.and_(pc.less_equal(millis, MILLIS_MAX), pc.greater_equal(millis, -MILLIS_MAX))
     kept = pc.if_else(inside, millis, pa.scalar(None, pa.int64()))
     return pc.multiply(kept, 1000).cast(TIMESTAMPTZ)
 

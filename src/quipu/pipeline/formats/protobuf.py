@@ -147,14 +147,16 @@ def _texts(count: int, errors: dict[int, str]) -> pa.Array:
 
 def _index_of(descriptor: Descriptor) -> bytes:
     """How Confluent's frame names a message of its file: the way to it, by positions."""
-    way = []
-    while descriptor.containing_type is not None:
-        way.append(descriptor.index)
-        descriptor = descriptor.containing_type
-    way.append(descriptor.index)
+    way: list[int] = []
+    while descriptor is not None:
+        outer = descriptor.containing_type
+        siblings = (descriptor.file.message_types_by_name.values() if outer is None
+                    else outer.nested_types)
+        way.insert(0, [each.name for each in siblings].index(descriptor.name))
+        descriptor = outer
     if way == [0]:
         return b"\0"
-    return varint(len(way)) + b"".join(varint(index) for index in reversed(way))
+    return varint(len(way)) + b"".join(varint(index) for index in way)
 
 
 # -- descriptors ----------------------------------------------------------------------------------
@@ -291,7 +293,7 @@ def _singles(field: FieldDescriptor, values: list[Any]) -> pa.Array:
     kind = field.message_type
     if kind is None:
         if field.enum_type is not None:
-            names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
+            names = {each.number: each.name for each in reversed(field.enum_type.values)}
             return pa.array([names.get(each) or str(each) for each in values], pa.string())
         return pa.array(values, _single_type(field, (), [0]))
     if kind.full_name == _TIMESTAMP:

@@ -23,6 +23,7 @@ _TOKEN: Final = re.compile(
     r"""|(?P<word>[.]?[A-Za-z_][\w.]*)"""
     r"""|(?P<number>[+-]?[0-9][\w.+-]*)"""
     r"""|(?P<sign>[{}\[\]()<>=;,:\-+/])""", re.DOTALL)
+_WHOLE: Final = re.compile(r"[+-]?(0[xX][0-9a-fA-F]{1,16}|0[0-7]{0,22}|[1-9][0-9]{0,19})")
 _FIELD: Final = descriptor_pb2.FieldDescriptorProto
 _SCALARS: Final = {name: getattr(_FIELD, f"TYPE_{name.upper()}") for name in (
     "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "bytes",
@@ -100,11 +101,11 @@ class _Parser:
 
     def _number(self) -> int:
         sign = -1 if self._take("-") else 1
-        try:
-            return sign * int(self._next("number"), 0)
-        except ValueError:
-            self._at -= 1
-            raise self._unexpected("a whole number") from None
+        if self._tokens[self._at].kind != "number" or not _WHOLE.fullmatch(self._peek()):
+            raise self._unexpected("a whole number")
+        text = self._next().lower()
+        base = 16 if "x" in text else 8 if text.lstrip("+-").startswith("0") else 10
+        return sign * int(text, base)
 
     def _skip_statement(self) -> None:
         """To the end of a statement: a semicolon, or a block in braces."""
