@@ -53,7 +53,7 @@ class Entry:
 
     kind: ObjectKind
     name: str
-    text: str  # the statement, with its passwords
+    text: str = field(repr=False)  # the statement, with its passwords
     uses: tuple[str, ...] = ()  # objects without which it cannot be
     materialized: bool = False
     facts: Facts = field(default_factory=dict)

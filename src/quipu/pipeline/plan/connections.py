@@ -13,7 +13,7 @@ from quipu.pipeline.registry.client import OPTIONS as REGISTRY_SETTINGS
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.secrecy import Secret
 from quipu.pipeline.sql.statements import CreateConnection, Name, Option, Value
-from quipu.pipeline.sql.text import nearest
+from quipu.pipeline.sql.text import Span, nearest
 
 _BROKERS = ("broker", "brokers", "bootstrap servers", "metadata broker list")
 KAFKA_OPTIONS: Mapping[str, str] = {
@@ -44,7 +44,7 @@ def kafka_of(connection: CreateConnection) -> tuple[str, dict[str, str]]:
                        hint="write BROKER 'host:9092', or BROKERS ('a:9092', 'b:9092')")
     settings = settings_of(option for option in connection.options if option not in brokers)
     bootstrap = setting_text(brokers[0].value)
-    check_settings(bootstrap, settings, brokers[0])
+    check_settings(bootstrap, settings, connection.options, connection.span)
     return bootstrap, settings
 
 
@@ -85,14 +85,18 @@ def settings_of(options: Iterable[Option]) -> dict[str, str]:
     return {KAFKA_OPTIONS[option.name]: setting_text(option.value) for option in options}
 
 
-def check_settings(bootstrap: str, settings: Mapping[str, str], at: Option | Name) -> None:
-    """Would a client take these?"""
+def check_settings(bootstrap: str, settings: Mapping[str, str], options: Iterable[Option],
+                   span: Span) -> None:
+    """Would a client take these?  If not, the option that it names is told, or else the span."""
     try:
         client_settings({**settings, "bootstrap.servers": bootstrap})
     except SettingError as error:
-        span = at.value_span if isinstance(at, Option) else at.span
+        for option in options:
+            if KAFKA_OPTIONS.get(option.name, "bootstrap.servers") in str(error):
+                span = option.span.to(option.value_span)
+                break
         raise SqlError(f"Kafka's client says: {error}", span,
-                       hint="correct the settings of the connection") from None
+                       hint="correct what is told to the client") from None
 
 
 def refuse_unknown(options: Iterable[Option], known: Iterable[str], what: str) -> None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from quipu.pipeline.plan.draft import Draft
+from quipu.pipeline.plan.include import ITEM_COLUMNS
+from quipu.pipeline.source import ItemKind
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.printer import item_text, quote_name
 from quipu.pipeline.sql.statements import Include
@@ -64,6 +66,7 @@ class _Origin(NamedTuple):
     span: Span
     rank: int
     item: Include | None = None
+    asked: bool = True  # UPSERT shows the key unasked
 
 
 _VALUE, _DEFINED, _ERROR, _KEY, _ITEM, _RENAMED = range(6)
@@ -96,20 +99,25 @@ def _key_origins(draft: Draft) -> Iterator[_Origin]:
     at = include or statement.key_format or statement.value_format or statement
     for column in draft.key_columns:
         yield _Origin(column.name, at.span, _KEY,
-                      include or Include(None, span=at.span))
+                      include or Include(None, span=at.span), include is not None)
 
 
 def _hint(origin: _Origin, name: str) -> str:
     if origin.rank in (_DEFINED, _RENAMED):
         return "give it another name"
     if origin.rank == _ERROR:
-        return "name it: VALUE DECODING ERRORS = INLINE AS …, or rename the columns: (a, b, …)"
+        return "name it: VALUE DECODING ERRORS = INLINE AS …, or ERROR COLUMN = '…'"
     if origin.item is None:
         return "name the columns after the source's name: (a, b, …)"
     bare = item_text(replace(origin.item, alias=None, type=None))
-    prefix = "message" if origin.item.kind is None else "kafka"
-    other = quote_name(f"{prefix}_{name.lstrip('_')}")
-    return f"write {bare} AS {other}"
+    if origin.item.kind is None:
+        other = f"message_{name.lstrip('_')}"
+        bare = bare if origin.asked else f"INCLUDE {bare}"
+    elif origin.item.kind is ItemKind.HEADER:
+        other = f"header_{name.lstrip('_')}"
+    else:
+        other = f"kafka_{ITEM_COLUMNS[origin.item.kind].name}"
+    return f"write {bare} AS {quote_name(other)}"
 
 
 def _names(draft: Draft) -> list[str]:

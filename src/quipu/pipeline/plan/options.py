@@ -11,12 +11,12 @@ from quipu.pipeline.sql.statements import Option
 from quipu.pipeline.sql.text import nearest, one_of
 
 HOUR_MS = 3_600_000
-OPTIONS = ("start offset", "start timestamp", "kafka time offset", "errors", "isolation level",
-           "confluent wire format", "group id prefix", "topic metadata refresh interval",
-           "topic metadata refresh interval ms")
+OPTIONS = ("start offset", "start timestamp", "kafka time offset", "errors", "error column",
+           "isolation level", "confluent wire format", "group id prefix",
+           "topic metadata refresh interval", "topic metadata refresh interval ms")
 _UNITS_MS = {"ms": 1, "millisecond": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000,
              "min": 60_000, "minute": 60_000, "h": HOUR_MS, "hour": HOUR_MS}
-_INTERVAL = re.compile(r"\s*([+-]?\d{1,15})\s*([a-z]+?)s?\s*", re.IGNORECASE)
+_INTERVAL = re.compile(r"\s*([+-]?[0-9]{1,15})\s*([a-z]+)\s*")
 
 
 def read_options(draft: Draft) -> Draft:
@@ -74,8 +74,8 @@ def _policy(option: Option) -> ErrorPolicy:
 
 
 def _interval_ms(option: Option) -> int:
-    found = _INTERVAL.fullmatch(setting_text(option.value))
-    unit = _UNITS_MS.get(found[2].lower()) if found else None
+    found = _INTERVAL.fullmatch(setting_text(option.value).lower())
+    unit = (_UNITS_MS.get(found[2]) or _UNITS_MS.get(found[2].removesuffix("s"))) if found else None
     if found is None or unit is None:
         raise SqlError(f"{option.name.upper()} must be an interval", option.value_span,
                        hint="write '30 seconds', for example")

@@ -16,7 +16,7 @@ from quipu.pipeline.plan.options import refresh_interval_ms
 from quipu.pipeline.plan.world import Unreachable
 from quipu.pipeline.source import Place
 from quipu.pipeline.sql.errors import SqlError
-from quipu.pipeline.sql.statements import KafkaPlace, Name
+from quipu.pipeline.sql.statements import KafkaPlace
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -37,7 +37,7 @@ def find_place(draft: Draft) -> Draft:
     if "bootstrap.servers" in settings:
         raise SqlError("The brokers are given twice", draft.options["bootstrap servers"].span,
                        hint="leave it out: BROKER or CONNECTION says it")
-    check_settings(bootstrap, settings, Name("", written.span))
+    check_settings(bootstrap, settings, ours, written.span)
     _check_topics(written)
     return replace(draft, place=Place(bootstrap, written.topics, written.pattern, settings))
 

@@ -22,16 +22,29 @@ def choose_errors(draft: Draft) -> Draft:
         raise SqlError(f"ENVELOPE … INLINE and ERRORS = '{draft.errors.value}' contradict each "
                        "other", given.span, hint="leave one of them out")
     if not inline and draft.errors is not ErrorPolicy.INLINE:
+        if (column := draft.options.get("error column")) is not None:
+            raise SqlError("ERROR COLUMN requires ERRORS = 'inline'", column.span,
+                           hint="leave it out, or write ERRORS = 'inline'")
         return draft
     if draft.envelope.kind in _SELF_RETRACTING:
         assert given is not None  # the grammar gives these envelopes no INLINE of their own
         raise SqlError("ERRORS = 'inline' requires ENVELOPE NONE, UPSERT or DEBEZIUM UPSERT",
                        given.value_span, hint="write ERRORS = 'dead letter' or 'strict'")
     named = draft.envelope.error_name
-    name = named.text if named is not None else ERROR_NAME
+    name = named.text if named is not None else _option_name(draft)
     columns = tuple(column._replace(nullable=True) for column in draft.value_columns)
     return replace(draft, errors=ErrorPolicy.INLINE, error_column=Column(name, ERROR),
                    value_columns=columns)
+
+
+def _option_name(draft: Draft) -> str:
+    option = draft.options.get("error column")
+    if option is None:
+        return ERROR_NAME
+    if not isinstance(option.value, str) or not option.value:
+        raise SqlError("ERROR COLUMN must be a column's name", option.value_span,
+                       hint="write ERROR COLUMN = 'error', for example")
+    return option.value
 
 
 def order_of(draft: Draft) -> ItemKind | None:

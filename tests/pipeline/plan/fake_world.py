@@ -1,0 +1,86 @@
+"""A world of a few topics, schemas and files, at a fixed time."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from quipu.pipeline.formats.specs import Registry
+from quipu.pipeline.plan.world import Schema, Unreachable
+from quipu.pipeline.source import Place
+
+NOW_MS = 1_700_000_000_000
+
+
+def record(name: str, /, **fields: object) -> str:
+    return json.dumps({"type": "record", "name": name, "fields": [
+        {"name": field, "type": kind} for field, kind in fields.items()]})
+
+
+def debezium(**fields: object) -> str:
+    row = json.loads(record("Row", **fields))
+    source = json.loads(record("Source", ts_ms="long", table="string"))
+    return record("Envelope", before=["null", row], after=["null", "Row"], source=source,
+                  op="string", ts_ms=["null", "long"])
+
+
+AVRO_SCHEMAS = {
+    "t-key": record("Key", id="long"),
+    "t-value": record("Value", id="long", b=["null", "string"]),
+    "keyless-value": record("Value", a="long"),
+    "changes-key": record("Key", id="long"),
+    "changes-value": debezium(id="long", name=["null", "string"]),
+    "keyless-changes-value": debezium(id="long", name="string"),
+    "badkey-key": record("Key", other="long"),
+    "badkey-value": debezium(id="long"),
+    "badtype-key": record("Key", id="string"),
+    "badtype-value": debezium(id="long"),
+    "recursive-value": json.dumps({"type": "record", "name": "a", "fields": [
+        {"name": "again", "type": ["null", "a"]}]}),
+}
+TOPICS = {"t": 2, "u": 1, "keyless": 1, "changes": 1, "keyless-changes": 1, "badkey": 1,
+          "badtype": 1, "recursive": 1, "noschema": 1}
+
+
+@dataclass
+class FakeWorld:
+    """See above; `asked` tells what planning wanted to know."""
+
+    topics: Mapping[str, int] = field(default_factory=lambda: TOPICS)
+    schemas: Mapping[str, Schema] = field(default_factory=lambda: {
+        subject: Schema("AVRO", text) for subject, text in AVRO_SCHEMAS.items()})
+    files: Mapping[str, bytes] = field(default_factory=lambda: {
+        "value.avsc": AVRO_SCHEMAS["t-value"].encode(), "bytes": b"\xff"})
+    asked: list[str] = field(default_factory=list)
+
+    def partitions(self, place: Place) -> Mapping[str, int]:
+        self._ask(place, "partitions")
+        if place.pattern is not None:
+            return {topic: count for topic, count in self.topics.items()
+                    if topic.startswith(place.pattern)}
+        return {topic: self.topics[topic] for topic in place.topics if topic in self.topics}
+
+    def offsets_at(self, place: Place, timestamp_ms: int) -> Mapping[str, Mapping[int, int]]:
+        self._ask(place, f"offsets at {timestamp_ms}")
+        return {topic: {partition: timestamp_ms // 1000 + partition for partition in range(count)}
+                for topic, count in self.partitions(place).items()}
+
+    def schema(self, registry: Registry, subject: str, schema_id: int | None) -> Schema | None:
+        self.asked.append(f"schema {subject} {schema_id}")
+        if "down" in registry.url:
+            raise Unreachable(f"{registry.url} does not answer")
+        return self.schemas.get(subject)
+
+    def file(self, path: str) -> bytes:
+        self.asked.append(f"file {path}")
+        if path not in self.files:
+            raise Unreachable(f"{path}: no such file")
+        return self.files[path]
+
+    def now_ms(self) -> int:
+        self.asked.append("now")
+        return NOW_MS
+
+    def _ask(self, place: Place, what: str) -> None:
+        self.asked.append(what)
+        if "down" in place.bootstrap:
+            raise Unreachable(f"{place.bootstrap} does not answer")

@@ -1,0 +1,121 @@
+"""What planning asks, and that it can be remembered."""
+
+import json
+
+import pytest
+
+from quipu.model.errors import CorruptLog
+from quipu.pipeline.plan.connections import check_connection
+from quipu.pipeline.plan.sources import plan_source
+from quipu.pipeline.plan.world import Remembered, Remembering, Schema
+from quipu.pipeline.sql.errors import SqlError
+from quipu.pipeline.sql.parser import parse_one
+from quipu.pipeline.sql.statements import CreateConnection, CreateSource
+from tests.pipeline.plan.describe import CONNECTIONS, planned
+from tests.pipeline.plan.fake_world import FakeWorld
+
+HEAD = "CREATE SOURCE s FROM KAFKA BROKER 'b:1' TOPIC 't' "
+REGISTRY = "CONFLUENT SCHEMA REGISTRY CONNECTION r"
+STATEMENTS = [
+    f"{HEAD} FORMAT TEXT WITH (START TIMESTAMP = -5000)",
+    f"{HEAD} FORMAT AVRO USING {REGISTRY} INCLUDE KEY AS k ENVELOPE UPSERT",
+    f"{HEAD} FORMAT AVRO USING SCHEMA FILE 'value.avsc'",
+    f"{HEAD} FORMAT AVRO USING {REGISTRY} VALUE STRATEGY ID 3 ENVELOPE NONE",
+]
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_a_remembered_world_gives_the_same_source(text: str) -> None:
+    """I14: start offsets and schemas are resolved once, and stay after a restart."""
+    statement = parse_one(text)
+    assert isinstance(statement, CreateSource)
+    world = Remembering(FakeWorld())
+    source = plan_source(statement, text, world, CONNECTIONS)
+
+    kept = json.loads(json.dumps(world.facts))
+    assert plan_source(statement, text, Remembered(kept), CONNECTIONS) == source
+
+
+def test_a_forgotten_fact_is_said() -> None:
+    statement = parse_one(STATEMENTS[0])
+    assert isinstance(statement, CreateSource)
+    with pytest.raises(CorruptLog, match="drop the source and create it again"):
+        plan_source(statement, STATEMENTS[0], Remembered({"partitions": {"t": 1}}), {})
+
+
+def test_protobuf_schemas_are_remembered() -> None:
+    world = Remembering(FakeWorld(schemas={"t-value": Schema("PROTOBUF", descriptors=b"\0\xff")}))
+    answer = world.schema(planned_registry(), "t-value", None)
+    missing = world.schema(planned_registry(), "t-key", None)
+    again = Remembered(json.loads(json.dumps(world.facts)))
+
+    assert again.schema(planned_registry(), "t-value", None) == answer
+    assert again.schema(planned_registry(), "t-key", None) is missing is None
+
+
+def planned_registry():  # noqa: ANN201 a spec of the plan
+    return planned(f"{HEAD} FORMAT AVRO USING {REGISTRY}").value.registry
+
+
+@pytest.mark.parametrize(("clause", "asked"), [
+    ("FORMAT TEXT", ["partitions"]),
+    (f"FORMAT AVRO USING {REGISTRY}", ["partitions", "schema t-value None"]),
+    (f"KEY FORMAT AVRO USING {REGISTRY} VALUE FORMAT TEXT", ["partitions"]),
+    (f"FORMAT AVRO USING {REGISTRY} VALUE STRATEGY INLINE '\"long\"'", ["partitions"]),
+])
+def test_nobody_is_asked_for_what_is_not_included(clause: str, asked: list[str]) -> None:
+    """I4: no cost for what is not included."""
+    world = FakeWorld()
+    planned(f"{HEAD} {clause}", world)
+
+    assert world.asked == asked
+
+
+def test_mistakes_in_the_statement_are_found_before_anybody_is_asked() -> None:
+    world = FakeWorld()
+    with pytest.raises(SqlError, match="INCLUDE DEBEZIUM OP requires"):
+        planned(f"{HEAD} FORMAT TEXT INCLUDE DEBEZIUM OP", world)
+
+    assert world.asked == []
+
+
+BAD_CONNECTIONS = [
+    ("KAFKA (BROKER 'b:1', SASL PASWORD 'x')", "unexpected parameters for CREATE CONNECTION"),
+    ("KAFKA (BROKER 'b:1', BROKERS 'c:1')", "one BROKER or BROKERS"),
+    ("KAFKA (CLIENT ID 'x')", "one BROKER or BROKERS"),
+    ("KAFKA (BROKER 'nowhere')", "must be HOST:PORT"),
+    ("KAFKA (BROKER 'b:1', SECURITY PROTOCOL SASL_SSL)", "needs sasl.username"),
+    ("KAFKA (BROKER 'b:1', SECURITY PROTOCOL none)", "security.protocol"),
+    ("KAFKA (BROKER 'b:1', CLIENT ID 'x', client_id 'y')", "CLIENT ID is given twice"),
+    ("CONFLUENT SCHEMA REGISTRY (USERNAME 'x')", "one URL"),
+    ("CONFLUENT SCHEMA REGISTRY (URL 'http://r', BROKER 'b:1')", "unexpected parameters"),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "message"), BAD_CONNECTIONS, ids=[bad for bad, _ in BAD_CONNECTIONS])
+def test_connections_are_checked_when_they_are_made(what: str, message: str) -> None:
+    connection = parse_one(f"CREATE CONNECTION c TO {what}")
+    assert isinstance(connection, CreateConnection)
+    with pytest.raises(SqlError, match=message):
+        check_connection(connection)
+
+
+def test_a_connection_tells_the_client_everything() -> None:
+    """I18: any broker, with its way to log in; a source's own options win."""
+    text = ("CREATE CONNECTION k TO KAFKA (BROKERS ('a:1', 'b:1'), SECURITY PROTOCOL SASL_SSL, "
+            "SASL MECHANISMS 'SCRAM-SHA-256', SASL USERNAME 'u', SASL PASSWORD 'p', "
+            "SSL CERTIFICATE AUTHORITY '-----BEGIN', CLIENT ID 'x')")
+    connection = parse_one(text)
+    assert isinstance(connection, CreateConnection)
+    statement_text = ("CREATE SOURCE s FROM KAFKA CONNECTION k TOPIC 't' FORMAT TEXT "
+                      "WITH (CLIENT ID = 'y')")
+    statement = parse_one(statement_text)
+    assert isinstance(statement, CreateSource)
+
+    place = plan_source(statement, statement_text, FakeWorld(), {"k": connection}).place
+
+    assert place.bootstrap == "a:1,b:1"
+    assert place.options == {
+        "security.protocol": "SASL_SSL", "sasl.mechanisms": "SCRAM-SHA-256", "sasl.username": "u",
+        "sasl.password": "p", "ssl.ca.pem": "-----BEGIN", "client.id": "y"}
