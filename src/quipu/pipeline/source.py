@@ -4,13 +4,8 @@
 catalog.  Names of columns are final here, clashes are gone, the schema registry was asked.
 
 `key_columns` and `value_columns` are the formats' columns in the formats' order under the names
-that the source shows.  Envelopes that wrap the row look into the value by the format's own names:
-
-    DEBEZIUM, DEBEZIUM UPSERT   `after` and, where the schema has it, `before`: a record with the
-                                fields of `value_columns`, in order; `op`; `source` (`ts_ms`,
-                                `table`): the fields that INCLUDE DEBEZIUM … shows
-    MATERIALIZE                 `updates`, a list of record(data record(…), time bigint, diff
-                                bigint): `data` has the fields of `value_columns`, in order
+that the source shows.  Envelopes that wrap the row have a value of their own (`specs.Debezium`,
+`specs.Materialize`), whose `row` has the row's own names in the same order.
 """
 
 from collections.abc import Mapping
@@ -43,7 +38,7 @@ class ItemKind(Enum):
     """What INCLUDE can ask for, besides KEY."""
 
     TIMESTAMP = "timestamp"
-    TIMESTAMP_TYPE = "timestamp type"
+    TIMESTAMP_TYPE = "timestamp type"  # text: CreateTime or LogAppendTime
     OFFSET = "offset"
     PARTITION = "partition"
     TOPIC = "topic"

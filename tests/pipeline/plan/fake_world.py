@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from quipu.pipeline.formats.protobuf_text import descriptors_of
 from quipu.pipeline.formats.specs import Registry
 from quipu.pipeline.plan.world import Schema, Unreachable
 from quipu.pipeline.source import Place
@@ -37,8 +38,13 @@ AVRO_SCHEMAS = {
     "recursive-value": json.dumps({"type": "record", "name": "a", "fields": [
         {"name": "again", "type": ["null", "a"]}]}),
 }
+PROTOBUF_SCHEMAS = {
+    "pb-key": 'syntax = "proto3"; package p; message Key { int64 id = 1; }',
+    "pb-value": 'syntax = "proto3"; message Value { string a = 1; repeated int32 b = 2; }',
+    "nothing-value": 'syntax = "proto3";',
+}
 TOPICS = {"t": 2, "u": 1, "keyless": 1, "changes": 1, "keyless-changes": 1, "badkey": 1,
-          "badtype": 1, "recursive": 1, "noschema": 1}
+          "badtype": 1, "recursive": 1, "noschema": 1, "pb": 1, "nothing": 1}
 
 
 @dataclass
@@ -47,9 +53,12 @@ class FakeWorld:
 
     topics: Mapping[str, int] = field(default_factory=lambda: TOPICS)
     schemas: Mapping[str, Schema] = field(default_factory=lambda: {
-        subject: Schema("AVRO", text) for subject, text in AVRO_SCHEMAS.items()})
+        **{subject: Schema("AVRO", text) for subject, text in AVRO_SCHEMAS.items()},
+        **{subject: Schema("PROTOBUF", descriptors=descriptors_of(text))
+           for subject, text in PROTOBUF_SCHEMAS.items()}})
     files: Mapping[str, bytes] = field(default_factory=lambda: {
-        "value.avsc": AVRO_SCHEMAS["t-value"].encode(), "bytes": b"\xff"})
+        "value.avsc": AVRO_SCHEMAS["t-value"].encode(), "bytes": b"\xff",
+        "value.pb": descriptors_of(PROTOBUF_SCHEMAS["pb-value"])})
     asked: list[str] = field(default_factory=list)
 
     def partitions(self, place: Place) -> Mapping[str, int]:

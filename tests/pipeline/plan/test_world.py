@@ -5,9 +5,11 @@ import json
 import pytest
 
 from quipu.model.errors import CorruptLog
+from quipu.pipeline.formats.make import make_format
 from quipu.pipeline.plan.connections import check_connection
 from quipu.pipeline.plan.sources import plan_source
 from quipu.pipeline.plan.world import Remembered, Remembering, Schema
+from quipu.pipeline.source import KeyShape
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.parser import parse_one
 from quipu.pipeline.sql.statements import CreateConnection, CreateSource
@@ -119,3 +121,22 @@ def test_a_connection_tells_the_client_everything() -> None:
     assert place.options == {
         "security.protocol": "SASL_SSL", "sasl.mechanisms": "SCRAM-SHA-256", "sasl.username": "u",
         "sasl.password": "p", "ssl.ca.pem": "-----BEGIN", "client.id": "y"}
+
+
+@pytest.mark.parametrize("clause", [
+    "KEY FORMAT TEXT VALUE FORMAT BYTES", "KEY FORMAT BYTES VALUE FORMAT TEXT",
+    "KEY FORMAT JSON VALUE FORMAT JSON", "KEY FORMAT CSV WITH 2 COLUMNS VALUE FORMAT TEXT",
+    "KEY FORMAT TEXT VALUE FORMAT REGEX '(a)(?<b>b)'", f"FORMAT AVRO USING {REGISTRY}",
+    "KEY FORMAT TEXT VALUE FORMAT PROTOBUF MESSAGE 'Value' USING SCHEMA FILE 'value.pb'"])
+def test_plans_have_the_columns_that_the_formats_give(clause: str) -> None:
+    """I10: as many, in the same order, of the same types."""
+    source = planned(f"{HEAD} {clause} INCLUDE KEY AS the_key")
+    assert source.key is not None
+    key, value = make_format(source.key).columns, make_format(source.value).columns
+
+    assert [column[:2] for column in value] == [column[:2] for column in source.value_columns]
+    if source.key_shape is KeyShape.RECORD:
+        assert [column[:2] for column in key] == [
+            (field.name, field.type) for field in source.key_columns[0].type]
+    else:
+        assert [column.type for column in key] == [column.type for column in source.key_columns]

@@ -10,6 +10,8 @@ from typing import assert_never
 
 import pyarrow as pa
 
+from quipu.pipeline.formats import regex
+from quipu.pipeline.formats.regex import InvalidPattern
 from quipu.pipeline.formats.specs import (
     Avro,
     Bytes,
@@ -44,17 +46,15 @@ FILE_SIZE_MAX = 16 * 1024 * 1024
 REGEX_SIZE_MAX = 100_000
 KEY = "key"
 _FORMATS_HINT = "add FORMAT TEXT, BYTES, JSON, CSV WITH n COLUMNS, REGEX, AVRO or PROTOBUF"
-_GROUP_NAME = re.compile(r"\(\?<(?=[^\W\d]\w*>)")  # other languages leave out the P
 
 
 def resolve_value(draft: Draft) -> Draft:
-    """The value's format and columns."""
+    """The value's format; `rows` tells its columns."""
     written = draft.statement.value_format
     if written is None:
         raise SqlError("Source format must be specified", draft.statement.place.span,
                        hint=_FORMATS_HINT)
-    spec = _spec(draft, written, is_key=False)
-    return replace(draft, value=spec, value_columns=columns_of(spec, written.span))
+    return replace(draft, value=_spec(draft, written, is_key=False))
 
 
 def resolve_key(draft: Draft) -> Draft:
@@ -76,6 +76,8 @@ def resolve_key(draft: Draft) -> Draft:
 
 def needs_key(draft: Draft) -> bool:
     """Does the envelope or INCLUDE look at keys?  If not, they cost nothing (I4)."""
+    if draft.envelope.kind is EnvelopeKind.MATERIALIZE:
+        return False  # a message holds many rows: its key is none of theirs
     return (draft.envelope.kind is not EnvelopeKind.NONE
             or any(item.kind is None for item in draft.statement.include))
 
@@ -91,8 +93,8 @@ def columns_of(spec: FormatSpec, span: Span) -> tuple[Column, ...]:
             return columns or (Column(name, pa.string(), nullable=False),)
         case Csv(columns=names):
             return tuple(Column(name, pa.string(), nullable=False) for name in names)
-        case Regex(pattern=pattern):
-            return _groups(pattern)
+        case Regex():
+            return regex.RegexFormat(spec).columns
         case Avro(schema=schema):
             return registries.avro_columns(schema, span)
         case Protobuf(descriptors=descriptors, message=message):
@@ -149,25 +151,14 @@ def _csv(written: CsvFormat) -> Csv:
 
 
 def _pattern(written: RegexFormat) -> str:
-    pattern = _GROUP_NAME.sub("(?P<", written.pattern)
     try:
-        if len(pattern) > REGEX_SIZE_MAX:
-            raise SqlError(f"parsing regex: more than {REGEX_SIZE_MAX} characters", written.span)
-        groups = re.compile(pattern).groups
-    except (re.error, RecursionError, OverflowError) as error:
+        if len(written.pattern) > REGEX_SIZE_MAX:
+            raise InvalidPattern(f"more than {REGEX_SIZE_MAX} characters")
+        regex.RegexFormat(Regex(written.pattern))
+    except InvalidPattern as error:
         raise SqlError(f"parsing regex: {error}", written.span,
                        hint="correct the regular expression") from None
-    if not groups:
-        raise SqlError("This regular expression has no groups, so there are no columns",
-                       written.span, hint="put what is to be a column into (?P<name>…)")
-    return pattern
-
-
-def _groups(pattern: str) -> tuple[Column, ...]:
-    compiled = re.compile(pattern)
-    names = {number: name for name, number in compiled.groupindex.items()}
-    return tuple(Column(names.get(number, f"column{number}"), pa.string())
-                 for number in range(1, compiled.groups + 1))
+    return written.pattern
 
 
 def _avro_schema(draft: Draft, written: AvroFormat) -> str:
@@ -216,4 +207,3 @@ def _framed(draft: Draft, written: AvroFormat) -> bool:
 def _wire_format(draft: Draft, *, default: bool) -> bool:
     option = draft.options.get("confluent wire format")
     return default if option is None else boolean(option)
-

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from quipu.pipeline.formats.headers import can_be_header
 from quipu.pipeline.plan.column_types import resolve_type
 from quipu.pipeline.plan.draft import Draft
 from quipu.pipeline.source import EnvelopeKind, Item, ItemKind
@@ -72,7 +73,7 @@ def _item(written: Include) -> Item:
 def _header_type(written: Include) -> pa.DataType:
     assert written.type is not None
     kind = resolve_type(written.type)
-    if pa.types.is_nested(kind):
+    if not can_be_header(kind):
         raise SqlError(f"A header cannot be read as {item_text(written).rpartition(' ')[2]}",
                        written.type.span, hint="read it as text, bytes, json or a number")
     return kind

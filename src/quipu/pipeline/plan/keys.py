@@ -4,8 +4,9 @@
                       nullable
     UPSERT            needs a key, which is always shown; KEY AS renames it
     DEBEZIUM UPSERT   needs a key or a PRIMARY KEY; the row holds it, so it is not shown again
-    DEBEZIUM,         take rows back by themselves; with metadata they need to know which row is
-    MATERIALIZE       meant, by a key or a PRIMARY KEY
+    DEBEZIUM          takes rows back by itself; with metadata it needs to know which row is
+                      meant, by a key or a PRIMARY KEY
+    MATERIALIZE       the same, by a PRIMARY KEY: a message holds many rows, its key is none
 """
 
 from dataclasses import replace
@@ -56,13 +57,13 @@ def _refuse_keyless_metadata(draft: Draft) -> None:
     """Of the same row inserted three times at three offsets, which is taken back?"""
     item = draft.statement.include[0]
     name = draft.envelope.kind.value.upper()
-    instead = ("ENVELOPE DEBEZIUM UPSERT" if draft.envelope.kind is EnvelopeKind.DEBEZIUM
-               else "ENVELOPE UPSERT")
+    instead = ("write KEY FORMAT … and ENVELOPE DEBEZIUM UPSERT"
+               if draft.envelope.kind is EnvelopeKind.DEBEZIUM else "use ENVELOPE UPSERT")
     raise SqlError(
         f"INCLUDE {item_text(item)} with ENVELOPE {name} requires a key: without one nobody can "
         "tell which row, with which metadata, a message takes back", item.span,
-        hint=f"name the key's columns with PRIMARY KEY (…) NOT ENFORCED, or write KEY FORMAT … and "
-             f"{instead}; ENVELOPE NONE shows every message as a row")
+        hint=f"name the key's columns with PRIMARY KEY (…) NOT ENFORCED, or {instead}; ENVELOPE "
+             "NONE shows every message as a row")
 
 
 def shape_key(draft: Draft) -> Draft:

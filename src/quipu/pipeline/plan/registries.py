@@ -4,10 +4,8 @@ The subjects are the topic's name with -key and -value.  Where a source has seve
 first one's schema is the reader's: messages of the others are resolved to it.
 """
 
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from google.protobuf.message import DecodeError
-
 from quipu.pipeline.formats import avro_schema
+from quipu.pipeline.formats import protobuf as proto
 from quipu.pipeline.formats.specs import Avro, Protobuf, Registry
 from quipu.pipeline.plan.connections import find_connection, registry_of, registry_settings_of
 from quipu.pipeline.plan.draft import Draft
@@ -51,11 +49,9 @@ def avro_columns(schema: str, span: Span) -> tuple[Column, ...]:
 
 def protobuf_columns(descriptors: bytes, message: str, span: Span) -> tuple[Column, ...]:
     """The columns of a message."""
-    from quipu.pipeline.formats.protobuf import columns_of
-
     try:
-        return columns_of(descriptors, message)
-    except ValueError as error:
+        return proto.columns_of(descriptors, message)
+    except proto.ProtobufSchemaError as error:
         raise SqlError(f"validating protobuf schema: {error}", span,
                        hint="correct the message's name or the descriptor set") from None
 
@@ -103,11 +99,7 @@ def _subject(draft: Draft, part: str) -> str:
 
 def _first_message(descriptors: bytes, span: Span) -> str:
     try:
-        files = FileDescriptorSet.FromString(descriptors).file
-    except DecodeError:
-        files = []
-    if not files or not files[-1].message_type:
-        raise SqlError("The schema in the registry has no message", span,
-                       hint="write PROTOBUF MESSAGE '…' USING SCHEMA …")
-    package, name = files[-1].package, files[-1].message_type[0].name
-    return f"{package}.{name}" if package else name
+        return proto.first_message(descriptors)
+    except proto.ProtobufSchemaError as error:
+        raise SqlError(f"validating protobuf schema: {error}", span,
+                       hint="write PROTOBUF MESSAGE '…' USING SCHEMA …") from None

@@ -11,7 +11,7 @@ from quipu.pipeline.plan.names import check_names, rename_columns
 from quipu.pipeline.plan.options import read_options
 from quipu.pipeline.plan.places import count_partitions, find_place
 from quipu.pipeline.plan.policies import choose_errors, order_of
-from quipu.pipeline.plan.rows import define_columns, unwrap_rows
+from quipu.pipeline.plan.rows import find_columns
 from quipu.pipeline.plan.start import find_start
 from quipu.pipeline.plan.world import World
 from quipu.pipeline.source import EnvelopeKind, Source
@@ -25,8 +25,7 @@ PASSES: tuple[Pass, ...] = (
     count_partitions,
     find_start,
     resolve_value,
-    define_columns,
-    unwrap_rows,
+    find_columns,
     resolve_key,
     require_key,
     shape_key,
