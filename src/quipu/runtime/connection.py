@@ -32,7 +32,8 @@ __all__ = ["Buffer", "Connection", "FrameHandler", "NetLimits", "NetStats"]
 
 _log = logging.getLogger(__name__)
 
-RECEIVE_SIZE: Final = 256 * 1024  # one read: a smaller one costs rate, a larger one misses cache
+RECEIVE_SIZE: Final = 512 * 1024  # one read: a smaller one costs rate, a larger one misses cache
+BEGIN_SIZE: Final = 64 * 1024  # a read where a larger frame may begin: it is copied
 GROWTH_MIN: Final = 64 * 1024  # first buffer for a frame that has arrived in part
 KEPT_BUFFER_MAX: Final = 4 * 1024 * 1024  # a larger one is given back after its frame
 SWEEP_SECONDS: Final = 1.0
@@ -69,7 +70,6 @@ class NetLimits:
     partial_size_max: int = 256 * 1024 * 1024
     connections_max: int = 20_000
     idle_seconds_max: float = 600.0
-    receive_size: int = RECEIVE_SIZE
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Connection:
     """One peer.  Created by a `FrameServer`, which accepted or dialled it."""
 
     __slots__ = (
-        "_closed", "_flushing", "_handler", "_last_active", "_last_sent", "_out",
+        "_closed", "_flushing", "_handler", "_is_bulk", "_last_active", "_last_sent", "_out",
         "_partial", "_paused", "_reading", "_server", "_socket", "_spare", "_view", "_writing",
         "frame_size_max", "peer_host", "peer_port", "sent_size",
     )
@@ -116,6 +116,7 @@ class Connection:
         self._partial: _Partial | None = None
         self._view: memoryview | None = None  # of the partial's data, so that reads need no copy
         self._spare: bytearray | None = None  # the last partial's buffer, to be used again
+        self._is_bulk = False  # was the last frame that came in parts larger than a read?
         self._flushing = False  # a flush is scheduled
         self._writing = False
         self._reading = False
@@ -219,7 +220,8 @@ class Connection:
             return False
         try:
             if view is None:
-                size = self._socket.recv_into(server.buffer)
+                size = self._socket.recv_into(
+                    server.buffer, BEGIN_SIZE if self._is_bulk else 0)
             else:
                 size = self._socket.recv_into(view)
         except (BlockingIOError, InterruptedError):
@@ -332,6 +334,7 @@ class Connection:
             frame_size: int = _SIZE.unpack_from(partial.data)[0]
             if partial.size == 4 + frame_size:
                 data = partial.data
+                self._is_bulk = frame_size > RECEIVE_SIZE
                 self._view = None
                 self._partial = None
                 self._spare = data  # kept for the next one, unless that frame wants it larger

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from quipu.model.errors import Kind, QuipuError
 from quipu.runtime.connection import (
+    RECEIVE_SIZE,
     SWEEP_SECONDS,
     Connection,
     FrameHandler,
@@ -55,7 +56,7 @@ class FrameServer:
 
     def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.buffer = bytearray(self.limits.receive_size)
+        self.buffer = bytearray(RECEIVE_SIZE)
         self.view = memoryview(self.buffer)
 
     def bind(self, host: str, port: int, *, option: str = "--listen") -> tuple[str, int]:

@@ -132,8 +132,8 @@ class Link:
 
     # -- sending
 
-    def send(self, kind: int, buffers: list[Buffer], *, lent: bool = False) -> bool:
-        """Send one message if there is room for it (L3); what is `lent` is not kept."""
+    def send(self, kind: int, buffers: list[Buffer], *, at_once: bool = False) -> bool:
+        """Send one message if there is room for it (L3)."""
         size = 1
         for buffer in buffers:
             size += len(buffer)
@@ -145,7 +145,7 @@ class Link:
             self._refuse()
             return False
         self._queued_size += 4 + size
-        send = self.connection.send_lent if lent else self.connection.send
+        send = self.connection.send_lent if at_once else self.connection.send
         send([_HEAD.pack(size, kind), *buffers])
         return True
 

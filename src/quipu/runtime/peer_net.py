@@ -93,11 +93,12 @@ class PeerNet(Protocol):
         ...
 
     def send(
-        self, to: NodeId, kind: int, buffers: list[Buffer], *, lent: bool = False
+        self, to: NodeId, kind: int, buffers: list[Buffer], *, at_once: bool = False
     ) -> bool:
         """Send one message; False if it was not taken.
 
-        Buffers must not change until it left; `lent` ones may, as soon as this returns.
+        Buffers must not change until it left, at the end of this turn or later; what is sent
+        `at_once` may change as soon as this returns.
         """
         ...
 

@@ -36,7 +36,6 @@ FRAME_SIZE_MAX: Final = 128 << 20
 FRAME_ROOM: Final = 1 << 20  # around a request that is handed on whole
 PARTIAL_SIZE_MAX: Final = 256 << 20
 LINKS_MAX: Final = 2_000
-RECEIVE_SIZE: Final = 512 << 10  # so that most messages arrive whole, and some two at a time
 _NEVER_SECONDS: Final = 10 * 365 * 86_400.0
 
 _log = logging.getLogger(__name__)
@@ -96,11 +95,11 @@ class Peers:
         self._calls.serve(kind, handler)
 
     def send(
-        self, to: NodeId, kind: int, buffers: list[Buffer], *, lent: bool = False
+        self, to: NodeId, kind: int, buffers: list[Buffer], *, at_once: bool = False
     ) -> bool:
         peer = self._peers.get(to)
         if peer is not None and peer.link is not None:
-            return peer.link.send(kind, buffers, lent=lent)
+            return peer.link.send(kind, buffers, at_once=at_once)
         if to == self._identity.node_id:
             whole = memoryview(b"".join(buffers))
             asyncio.get_running_loop().call_soon(self._deliver_here, kind, whole)  # P4
@@ -153,7 +152,7 @@ class Peers:
         self._server = FrameServer(accept=self._accept, limits=NetLimits(
             frame_size_max=self._frame_size_max, connections_max=LINKS_MAX,
             partial_size_max=max(PARTIAL_SIZE_MAX, 2 * self._frame_size_max),
-            idle_seconds_max=_NEVER_SECONDS, receive_size=RECEIVE_SIZE))
+            idle_seconds_max=_NEVER_SECONDS))
         if self._listener is not None:
             host, port = self._server.bind(*self._listener, option="--set peer.listener=HOST:PORT")
             told = self._advertised

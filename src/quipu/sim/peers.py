@@ -128,9 +128,9 @@ class SimPeers:
         self._handlers[kind] = handler
 
     def send(
-        self, to: NodeId, kind: int, buffers: list[Buffer], *, lent: bool = False
+        self, to: NodeId, kind: int, buffers: list[Buffer], *, at_once: bool = False
     ) -> bool:
-        del lent  # everything is copied
+        del at_once  # everything is copied
         data = b"".join(buffers)
         if to == self.identity.node_id:
             self.later(lambda: self._hand_over(to, kind, data, None))

@@ -16,6 +16,8 @@ All big endian.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import starmap
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -81,6 +83,11 @@ class Index:
         """Put an entry, or the numbers of one, at the end."""
         assert type(self._data) is bytearray, "a mapped index is complete"
         self._data += _pack_entry(*entry)
+
+    def add_all(self, entries: Sequence[tuple[int, int, int, int]]) -> None:
+        """Put the numbers of several at the end."""
+        assert type(self._data) is bytearray, "a mapped index is complete"
+        self._data += b"".join(starmap(_pack_entry, entries))
 
     def find_offset(self, delta: int) -> Entry:
         """The last entry whose batch starts at or before `delta`."""

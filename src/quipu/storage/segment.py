@@ -342,10 +342,19 @@ class Segment:
 
     def index_run(self, run: Run, *, shift: int = 0) -> None:
         """Add the entries of a run whose positions count from `shift`."""
-        newest = self.max_timestamp
-        for offset, log_offset, position, timestamp in run.marks:
-            self.max_timestamp = max(newest, timestamp)
-            self.add_entry(offset, log_offset, shift + position)
+        newest, marks = self.max_timestamp, run.marks
+        if marks:
+            index, base_offset, base_log = self._index, self.base_offset, self.base_log
+            assert index is not None
+            room = max(0, self.index_size_max - index.size) // ENTRY_SIZE
+            entries = [
+                (offset - base_offset, log_offset - base_log, shift + position,
+                 max(newest, timestamp))
+                for offset, log_offset, position, timestamp in marks[:room]
+                if log_offset - base_log <= DELTA_MAX]
+            if entries:
+                index.add_all(entries)
+                self.index_due = entries[-1][2] + self.index_interval
         self.max_timestamp = max(newest, run.max_timestamp)
 
     def rebuild_index(self) -> Index:

@@ -131,6 +131,8 @@ cdef list listed(Producers *producers):
     cdef Batch *batch
     cdef int64_t number
     cdef int index
+    if producers == NULL:
+        return found
     for index in range(producers.count):
         producer = &producers.found[index]
         batches = []
@@ -202,7 +204,6 @@ def scan_run(object data, Py_ssize_t position, object expected, *, int64_t mark_
     PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
     producers = NULL
     try:
-        producers = new_producers()
         walk.data, walk.size, walk.position = <const uint8_t *>buffer.buf, buffer.len, position
         while (size := size_of_next(&walk)) != 0:
             at = walk.data + walk.position
@@ -211,8 +212,11 @@ def scan_run(object data, Py_ssize_t position, object expected, *, int64_t mark_
             if not has_crc(view, &walk, BODY_CRC_START, size - BODY_CRC_START,
                            quipu_u32(at + 33)):
                 break
-            if at[59] < 0x80 and not note(producers, at):  # a producer's id is not negative
-                break
+            if at[59] < 0x80:  # a producer's id is not negative
+                if producers == NULL:
+                    producers = new_producers()
+                if not note(producers, at):
+                    break
             if walk.position >= mark_due:
                 marks.append((walk.end_offset, walk.log_end, walk.position, newest))
                 mark_due = walk.position + mark_interval

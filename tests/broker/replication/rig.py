@@ -92,9 +92,9 @@ class MemoryPeers:
         return self.queued.get(to, 0)
 
     def send(
-        self, to: NodeId, kind: int, buffers: list[Buffer], *, lent: bool = False
+        self, to: NodeId, kind: int, buffers: list[Buffer], *, at_once: bool = False
     ) -> bool:
-        del lent  # everything is copied
+        del at_once  # everything is copied
         if not self.net.is_open(self.node_id, to):
             return False
         if self.queued.get(to, 0) > self.backlog_max:

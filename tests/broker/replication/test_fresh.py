@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from quipu.broker.partition import NotLeader
-from quipu.broker.replication.fresh import Fresh
+from quipu.broker.replication.fresh import FRESH_SIZE_MAX, Copies, Fresh
 from quipu.chain.effects import CutTo
 from quipu.model.ids import LogOffset
 from quipu.storage.config import LogConfig
@@ -19,24 +19,46 @@ def at(number: int) -> LogOffset:
     return LogOffset(number)
 
 
+def add(fresh: Fresh, copies: Copies, start: int, end: int, batch: bytes) -> None:
+    copied_end = copies.add(b"p", batch)
+    assert copied_end
+    fresh.copied(at(start), at(end), copies, copied_end, 1 + len(batch))
+
+
 def test_batches_that_follow_each_other_make_one_entry() -> None:
     """V9: and those before a gap are dropped, whatever made it."""
-    fresh = Fresh()
-    fresh.add_copy(at(5), at(6), b"p", b"one")
-    fresh.add_copy(at(6), at(8), b"q", memoryview(b"two"))
+    fresh, copies = Fresh(), Copies()
+    add(fresh, copies, 5, 6, b"one")
+    add(fresh, copies, 6, 8, b"two")
     assert (fresh.start, fresh.end, fresh.size, fresh.sizes) == (5, 8, 8, [8])
-    assert b"".join(fresh.buffers) == b"poneqtwo"
-    fresh.add_copy(at(9), at(10), b"r", b"three")  # a checkpoint lies between
-    assert (fresh.start, fresh.end, fresh.sizes, fresh.buffers) == (9, 10, [6], [b"rthree"])
+    assert [bytes(buffer) for buffer in fresh.buffers] == [b"poneptwo"]
+    add(fresh, copies, 9, 10, b"three")  # a checkpoint lies between
+    assert (fresh.start, fresh.end, fresh.sizes) == (9, 10, [6])
+    assert fresh.own() == [b"pthree"]
+
+
+def test_partitions_share_the_place_for_copies() -> None:
+    """V9: each sends its own, however they take turns; and there is an end to it."""
+    one, other, copies = Fresh(), Fresh(), Copies()
+    for number in range(4):
+        add(one, copies, number, number + 1, b"a%d" % number)
+        if number % 2:
+            add(other, copies, number, number + 1, b"b%d" % number)
+    assert one.own() == [b"pa0pa1pa2pa3"]
+    assert other.own() == [b"pb3"]
+    assert not copies.add(b"p", bytes(FRESH_SIZE_MAX))
+    copies.clear()
+    assert copies.add(b"p", bytes(FRESH_SIZE_MAX - 1))
+    assert not copies.add(b"", b"x")
 
 
 def test_nothing_is_added_to_what_is_lent() -> None:
     """V9: the lender takes it back."""
-    fresh = Fresh()
+    fresh, copies = Fresh(), Copies()
     fresh.lend(at(1), at(3), (b"one", b"four"))
     assert (fresh.start, fresh.end, fresh.size, fresh.sizes) == (1, 3, 7, [3, 4])
-    fresh.add_copy(at(3), at(4), b"", b"mine")
-    assert (fresh.start, fresh.end, fresh.buffers, fresh.is_lent) == (3, 4, [b"mine"], False)
+    add(fresh, copies, 3, 4, b"mine")
+    assert (fresh.start, fresh.end, fresh.own(), fresh.is_lent) == (3, 4, [b"pmine"], False)
 
 
 class Reads:
@@ -76,7 +98,8 @@ async def test_what_memory_does_not_hold_comes_from_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """V10: more than a turn may hold, segments that end in between, a peer that lags."""
-    monkeypatch.setattr("quipu.broker.replication.replication.FRESH_SIZE_MAX", 1000)
+    for module in ("fresh", "replication"):
+        monkeypatch.setattr(f"quipu.broker.replication.{module}.FRESH_SIZE_MAX", 1000)
     rig = Rig(tmp_path, config=LogConfig(segment_bytes=2000))
     a, b, *_ = rig.nodes(3)
     rig.configure(serving=[1, 2, 3])

@@ -17,7 +17,9 @@ class StoredLog:
 
     @property
     def log_start(self) -> LogOffset:
-        return self._log.log_start_log_offset
+        log = self._log
+        files = log.files
+        return LogOffset(files[0].base_log) if files else log.log_start_log_offset
 
     @property
     def log_end(self) -> LogOffset:
@@ -32,8 +34,12 @@ class StoredLog:
 
     @property
     def durable(self) -> Mark:
-        log = self._log
-        return Mark(log.flushed_end, log.flushed_offset) if log.is_durable else self.end
+        log, end = self._log, self._end
+        if log.is_durable:
+            return Mark(log.flushed_end, log.flushed_offset)
+        if end[0] != log.log_end or end[1] != log.end_offset:
+            end = self._end = Mark(log.log_end, log.end_offset)
+        return end
 
     @property
     def last_epoch(self) -> Epoch:

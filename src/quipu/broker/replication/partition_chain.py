@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from quipu.broker.partition import NotLeader, Partition
 from quipu.broker.replication.configuration import configuration_record
-from quipu.broker.replication.fresh import Fresh
+from quipu.broker.replication.fresh import AT_ONCE_SIZE_MIN, Fresh
 from quipu.broker.replication.log_view import StoredLog
 from quipu.chain.codec import encode, encode_entries
 from quipu.chain.effects import (
@@ -38,7 +38,7 @@ from quipu.chain.effects import (
     SendEntries,
     Serve,
 )
-from quipu.chain.events import APPENDED, FLUSHED, TICK, Configured, Event, Received, Refused, Sent
+from quipu.chain.events import APPENDED, FLUSHED, TICK, Configured, Event, Refused, Sent
 from quipu.chain.messages import BEGIN, ENTRIES_MAX, Ack, Mark, Message
 from quipu.chain.replica import Replica
 from quipu.model.batch_types import CONFIGURATION
@@ -122,14 +122,14 @@ class PartitionChain:
 
     def appended_batch(self, appended: Appended, batch: memoryview) -> None:
         """The same, of a batch that the next node may be sent from memory (M3)."""
-        log_end = self.partition.log.log_end
-        if not appended.duplicate and self._node.take_fresh(len(batch)):
-            self._fresh.add_copy(appended.log_offset, log_end, appended.prefix, batch)
-        self._node.touch(self)
-
-    def received(self, sender: NodeId, message: Message) -> None:
-        """A message of another node; its entries are borrowed."""
-        self.tell(Received(sender, message))
+        node = self._node
+        if not appended.duplicate:
+            prefix, copies = appended.prefix, node.copies
+            copied_end = copies.add(prefix, batch)
+            if copied_end:
+                self._fresh.copied(appended.log_offset, self.partition.log.log_end, copies,
+                                   copied_end, len(prefix) + len(batch))
+        node.touch(self)
 
     def tick(self) -> None:
         self.tell(TICK)
@@ -279,9 +279,11 @@ class PartitionChain:
         partition, now_ms = self.partition, self._node.now_ms()
         log = partition.log
         start = log.log_end
-        self._fresh.forget()
+        if self._fresh.size:
+            self._fresh.forget()
         for entry in entries:
-            log.append_stored(memoryview(entry), now_ms)  # R2
+            log.append_stored(
+                entry if isinstance(entry, memoryview) else memoryview(entry), now_ms)  # R2
             partition.received(len(entry))
         self._fresh.lend(start, log.log_end, entries)
 
@@ -293,18 +295,19 @@ class PartitionChain:
             self._queue.append(Refused(to))
             return
         if start_log == fresh.start and fresh.size <= size_max and node.has_room(to, fresh.size):
-            sizes, data, lent = fresh.sizes, fresh.buffers, fresh.is_lent  # R2
-            next_log, size = fresh.end, fresh.size
+            next_log, size, sizes = fresh.end, fresh.size, fresh.sizes
+            at_once = size >= AT_ONCE_SIZE_MIN
+            data = fresh.buffers if at_once else fresh.own()  # R2, M4
             fresh.forget()
         else:
             entries = self._read_entries(start_log, size_max)
             if not entries:
                 self._queue.append(Refused(to))
                 return
-            data, lent = [entry.data for entry in entries], False
+            data, at_once = [entry.data for entry in entries], False
             sizes = list(map(len, data))
             next_log, size = entries[-1].next_log, sum(sizes)
-        if node.send(to, encode_entries(*self.key, message, sizes, data), self, lent=lent):
+        if node.send(to, encode_entries(*self.key, message, sizes, data), self, at_once=at_once):
             self._queue.append(Sent(to, message.session, next_log, size))
         else:
             self._queue.append(Refused(to))

@@ -22,10 +22,10 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from quipu.broker.partition import Partition
-from quipu.broker.replication.fresh import FRESH_SIZE_MAX
+from quipu.broker.replication.fresh import FRESH_SIZE_MAX, Copies
 from quipu.broker.replication.partition_chain import PartitionChain
-from quipu.chain.codec import decode_all
-from quipu.chain.events import Drained, PeerDown, PeerUp
+from quipu.chain.codec import decode
+from quipu.chain.events import Drained, PeerDown, PeerUp, Received
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import NodeId, TimestampMs, TopicPartition
@@ -108,6 +108,7 @@ class Replication:
         self.life = life  # grows with each start of the node: its broker epoch
         self.now_ms: Callable[[], TimestampMs] = clock.now_ms
         self.monotonic: Callable[[], float] = clock.monotonic
+        self.copies = Copies()  # of what clients have sent in this turn
         self._peers = peers
         self._interval_seconds = interval_ms / 1000
         self._chains: dict[Key, PartitionChain] = {}
@@ -118,7 +119,6 @@ class Replication:
         self._congested: set[NodeId] = set()  # take no entries for now (D5)
         self._refused: dict[NodeId, dict[PartitionChain, None]] = {}  # who has some for them
         self._turn_is_due = False
-        self._fresh_size = 0  # bytes that were copied in this turn (M3 of fresh.py)
         self._listeners: list[LeadershipListener] = []
         self._tick_count = 0
         self._task: asyncio.Task[None] | None = None
@@ -202,13 +202,6 @@ class Replication:
         self._touched[chain] = None
         self._end_turn_soon()
 
-    def take_fresh(self, size: int) -> bool:
-        """May `size` more bytes be copied in this turn (M3 of fresh.py)?"""
-        if self._fresh_size + size > FRESH_SIZE_MAX:
-            return False
-        self._fresh_size += size
-        return True
-
     def post(self, to: NodeId, buffers: Sequence[Buffer], *, replaces: Key | None = None) -> None:
         """Send a small message with the others of this turn; best effort (D1)."""
         outbox = self._outboxes.get(to)
@@ -232,13 +225,13 @@ class Replication:
         return self._peers is not None and self._peers.backlog(to) + size <= FRESH_SIZE_MAX
 
     def send(
-        self, to: NodeId, buffers: Sequence[Buffer], chain: PartitionChain, *, lent: bool
+        self, to: NodeId, buffers: Sequence[Buffer], chain: PartitionChain, *, at_once: bool
     ) -> bool:
-        """Send entries now; what was posted before leaves first (D2)."""
+        """Send entries, if not `at_once` then with others; what was posted leaves first (D2)."""
         assert self._peers is not None
         outbox = self._outboxes.get(to)
         waiting = outbox.take() if outbox is not None else []
-        if self._peers.send(to, PeerKind.CHAIN, [*waiting, *buffers], lent=lent):
+        if self._peers.send(to, PeerKind.CHAIN, [*waiting, *buffers], at_once=at_once):
             return True
         self._congested.add(to)  # until it is drained, or comes up
         self._refused.setdefault(to, {})[chain] = None
@@ -285,21 +278,26 @@ class Replication:
         touched, self._touched = self._touched, {}
         for chain in touched:
             chain.turn()
-        self._fresh_size = 0
         self._turn_is_due = False
+        if self._touched:
+            self._end_turn_soon()  # what one chain did made another one move
+        else:
+            self.copies.clear()
         for to, outbox in self._outboxes.items():
             buffers = outbox.take()
             if buffers and self._peers is not None:
-                self._peers.send(to, PeerKind.CHAIN, buffers)
+                self._peers.send(to, PeerKind.CHAIN, buffers, at_once=True)
 
     # -- from the peers
 
     def _received(self, sender: NodeId, frame: memoryview) -> None:
+        chains, position, end = self._chains, 0, len(frame)
         try:
-            for topic_id, partition, message in decode_all(frame):
-                chain = self._chains.get((topic_id, partition))
+            while position < end:
+                (topic_id, partition, message), position = decode(frame, position)
+                chain = chains.get((topic_id, partition))
                 if chain is not None:
-                    chain.received(sender, message)
+                    chain.tell(Received(sender, message))
         except MalformedBytes as error:
             _log.error("node %d sent what is no message of chains: %s", sender, error)
 
