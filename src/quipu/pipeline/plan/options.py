@@ -1,6 +1,7 @@
 """WITH: which options there are, and the plain ones of them."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from quipu.pipeline.plan.connections import KAFKA_OPTIONS, refuse_unknown, setting_text
@@ -40,7 +41,7 @@ def boolean(option: Option) -> bool:
     return text == "true"
 
 
-def refresh_interval_ms(options: dict[str, Option]) -> int | None:
+def refresh_interval_ms(options: Mapping[str, Option]) -> int | None:
     """How often new partitions are looked for."""
     option = options.get("topic metadata refresh interval")
     if option is not None:

@@ -1,6 +1,7 @@
 """Where the topics are, and that they are there."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from quipu.pipeline.plan.connections import (
@@ -11,35 +12,45 @@ from quipu.pipeline.plan.connections import (
     setting_text,
     settings_of,
 )
-from quipu.pipeline.plan.draft import Draft
+from quipu.pipeline.plan.draft import Connections, Draft
 from quipu.pipeline.plan.options import refresh_interval_ms
 from quipu.pipeline.plan.world import Unreachable
 from quipu.pipeline.source import Place
 from quipu.pipeline.sql.errors import SqlError
-from quipu.pipeline.sql.statements import KafkaPlace
+from quipu.pipeline.sql.statements import KafkaPlace, Option
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def find_place(draft: Draft) -> Draft:
     """The cluster, how to log in to it, and which of its topics."""
-    written = draft.statement.place
-    bootstrap, settings = _cluster(draft)
     ours = [option for name, option in draft.options.items()
             if name in KAFKA_OPTIONS and name != "isolation level"]
-    settings |= settings_of(ours)
+    place = place_of(draft.statement.place, ours, draft.connections)
+    settings = dict(place.options)
     prefix = draft.options.get("group id prefix")
     if prefix is not None:
         settings["group.id"] = f"{setting_text(prefix.value)}{draft.statement.name.text}"
-    interval_ms = refresh_interval_ms(dict(draft.options))
+    interval_ms = refresh_interval_ms(draft.options)
     if interval_ms is not None:
         settings["metadata.max.age.ms"] = str(interval_ms)
-    if "bootstrap.servers" in settings:
-        raise SqlError("The brokers are given twice", draft.options["bootstrap servers"].span,
-                       hint="leave it out: BROKER or CONNECTION says it")
-    check_settings(bootstrap, settings, ours, written.span)
+    return replace(draft, place=replace(place, options=settings))
+
+
+def place_of(written: KafkaPlace, options: Sequence[Option], connections: Connections) -> Place:
+    """A place, with the client's settings among the options: they win over the connection's."""
+    bootstrap, settings = written.broker or "", {}
+    if written.connection is not None:
+        bootstrap, settings = kafka_of(
+            find_connection(written.connection, connections, registry=False))
+    for option in options:
+        if KAFKA_OPTIONS[option.name] in ("bootstrap.servers", "metadata.broker.list"):
+            raise SqlError("The brokers are given twice", option.span,
+                           hint="leave it out: BROKER or CONNECTION says it")
+    settings |= settings_of(options)
+    check_settings(bootstrap, settings, options, written.span)
     _check_topics(written)
-    return replace(draft, place=Place(bootstrap, written.topics, written.pattern, settings))
+    return Place(bootstrap, written.topics, written.pattern, settings)
 
 
 def count_partitions(draft: Draft) -> Draft:
@@ -55,13 +66,6 @@ def count_partitions(draft: Draft) -> Draft:
         raise SqlError(f"Topic does not exist: {missing[0]}", written.topics_span,
                        hint="create the topic first, or correct its name")
     return replace(draft, partitions=partitions)
-
-
-def _cluster(draft: Draft) -> tuple[str, dict[str, str]]:
-    written = draft.statement.place
-    if written.connection is None:
-        return written.broker or "", {}
-    return kafka_of(find_connection(written.connection, draft.connections, registry=False))
 
 
 def _check_topics(written: KafkaPlace) -> None:

@@ -185,7 +185,6 @@ def _include(cursor: Cursor) -> tuple[Include, ...]:
         return ()
     items = [_item(cursor)]
     while cursor.accept_symbol(","):
-        cursor.accept("INCLUDE")  # people who know other dialects repeat it
         items.append(_item(cursor))
     if any(cursor.sees(word) for word in ITEMS):
         raise cursor.unexpected("comma", hint="write commas between the items of INCLUDE")
