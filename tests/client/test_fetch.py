@@ -203,15 +203,26 @@ def test_data_that_is_gone() -> None:
         assert (got, "the log ends at 5" in lost) == ([b"d", b"e"], True)
 
 
-def test_a_topic_that_is_made_anew_while_it_is_read() -> None:
-    with FakeKafka() as fake, cluster_at(fake.bootstrap) as cluster:
+def test_a_topic_that_is_made_anew() -> None:
+    """Before it is read, it is the one that is meant; while it is read, it is another one."""
+    with FakeKafka() as fake, cluster_at(fake.bootstrap, retry_backoff_ms="1") as cluster:
         fake.serve_log("t", LOG, end=5)
-        fake.answers[1] = lambda request, _version: fetched(
-            request, "t", b"", start=0, end=5, error_code=Code.UNKNOWN_TOPIC_ID)
-        ids = iter([UUID(int=1), UUID(int=2), UUID(int=2), UUID(int=3)])
-        fake.answers[3] = lambda _request, _version: fake.metadata("t", topic_id=next(ids))
-        got, (lost,) = losses(cluster, Range("t", 0, 0, 5))
-        assert (got, lost.endswith("the topic was deleted and made anew")) == ([], True)
+        ids = [UUID(int=1)]  # the last one is that of now
+        fake.answers[3] = lambda _request, _version: fake.metadata("t", topic_id=ids[-1])
+
+        def answer(request: FetchRequest, _version: int) -> Response:
+            if request.topics[0].topic_id != ids[-1]:
+                return fetched(request, "t", start=0, end=5, error_code=Code.UNKNOWN_TOPIC_ID)
+            ids.append(UUID(int=3))
+            return fetched(request, "t", LOG[0], start=0, end=5)
+
+        fake.answers[1] = answer
+        cluster.partitions(["t"])
+        ids.append(UUID(int=2))
+        chunks = fetch(cluster, [Range("t", 0, 0, 5)])
+        assert bytes(next(chunks).records) == LOG[0]
+        with pytest.raises(DataLost, match="the topic was deleted and made anew"):
+            next(chunks)
 
 
 def test_a_topic_that_is_deleted(broker: Broker) -> None:
@@ -219,7 +230,7 @@ def test_a_topic_that_is_deleted(broker: Broker) -> None:
     broker.send(kept, ":x")
     with cluster_at(broker.bootstrap, default_api_timeout_ms="300") as cluster:
         cluster.partitions([topic, kept])
-        broker._admin.delete_topics([topic])[topic].result(20)
+        broker.delete(topic)
         got, (lost,) = losses(cluster, Range(topic, 0, 0, 5), Range(kept, 0, 0, 1))
         assert (got, lost.endswith("the topic was deleted")) == ([b"x"], True)
         got, (lost,) = losses(cluster, Range(topic, 0, 0, 5), Range(kept, 0, 0, 1))

@@ -153,6 +153,9 @@ class Cluster:
         """Who leads a partition; `UnknownTopic` if there is no such partition."""
         self.know((partition.topic,))
         found = self._metadata.leader(partition)
+        if found is None:  # what is known may be from before the topic got more partitions
+            self.refresh((partition.topic,))
+            found = self._metadata.leader(partition)
         if found is None:
             raise UnknownTopic(f"there is no partition {partition}")
         return found

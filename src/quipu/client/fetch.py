@@ -344,7 +344,10 @@ class _Fetching:
                     self._lose(cursor, cursor.end, "the topic was deleted")
         self._drop_finished()
         for cursor in self._left:
-            if self._cluster.topic(cursor.partition.topic).topic_id != cursor.topic_id:
+            topic_id = self._cluster.topic(cursor.partition.topic).topic_id
+            if cursor.next == cursor.range.first:
+                cursor.topic_id = topic_id  # what was known may be older than the range
+            elif topic_id != cursor.topic_id:
                 self._lose(cursor, cursor.end, "the topic was deleted and made anew")
         self._drop_finished()
 

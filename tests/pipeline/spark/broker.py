@@ -34,6 +34,12 @@ class Broker:
         """Give a topic more partitions."""
         for done in self._admin.create_partitions([NewPartitions(topic, partitions)]).values():
             done.result(DELIVERY_SECONDS_MAX)
+        self._producer.list_topics(topic, DELIVERY_SECONDS_MAX)  # it would hear of them later
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        for done in self._admin.delete_topics([topic]).values():
+            done.result(DELIVERY_SECONDS_MAX)
 
     def send(self, topic: str, *messages: str | bytes, partition: int = 0) -> None:
         """Produce `key:value` messages, and wait until they are stored."""

@@ -1,16 +1,28 @@
 """`format("quipu")` on a real Spark and a real node: batch reads, streams, writes."""
 
 import json
+import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from quipu.pipeline.spark.sources import register
 from tests.pipeline.spark.broker import Broker
+
+
+@pytest.fixture(scope="module")
+def mock() -> Iterator[tuple[Producer, str]]:
+    """Two brokers that share no code with ours; topics are made by producing to them."""
+    producer = Producer({"test.mock.num.brokers": 2, "bootstrap.servers": "none", "log_level": 0})
+    told = producer.list_topics(timeout=30).brokers.values()
+    yield producer, ",".join(f"{each.host}:{each.port}" for each in told)
+    producer.flush(5)
 
 
 def reader(spark: SparkSession, broker: Broker, **options: str) -> Any:
@@ -49,3 +61,198 @@ def test_a_batch_read_has_the_columns_of_sparks_source(
     assert [tuple(each) for each in first.headers] == [("h", bytearray(b"1")), ("n", None)]
     assert (second.key, second.value, second.headers) == (None, None, None)
     assert (second.partition, second.ms) == (1, 1_700_000_000_456)
+
+
+def test_batch_reads_by_selection_offsets_and_times(spark: SparkSession, broker: Broker) -> None:
+    """I12, I14: several topics, a pattern, partitions; between offsets, and between times."""
+    one, two = broker.topic(partitions=2, name="select-1"), broker.topic(name="select-2")
+    for number in range(6):
+        broker.record(one, value=b"%d" % number, timestamp=1_000 * (number + 1),
+                      partition=number % 2)
+    broker.record(two, value=b"x", timestamp=9_000)
+
+    def got(**options: str) -> list[str]:
+        return values(reader(spark, broker, **options).load())
+
+    assert got(subscribe=f"{one},{two}") == ["0", "1", "2", "3", "4", "5", "x"]
+    assert got(subscribePattern="select-[0-9]", columns="value") == [*"012345", "x"]
+    assert got(assign=json.dumps({one: [1], two: [0]})) == ["1", "3", "5", "x"]
+    assert got(subscribe=one, startingOffsets=json.dumps({one: {"0": 1, "1": 2}}),
+               endingOffsets=json.dumps({one: {"0": 2, "1": -1}})) == ["2", "5"]
+    assert got(subscribe=one, startingTimestamp="2500", endingTimestamp="4500") == ["2", "3"]
+    assert got(subscribe="select-1", startingOffsetsByTimestamp=json.dumps(
+        {one: {"0": 5_000, "1": 99_000}}), startingOffsetsByTimestampStrategy="latest") == ["4"]
+    empty = reader(spark, broker, subscribe=two, endingOffsets=json.dumps({two: {"0": 0}})).load()
+    assert empty.count() == 0
+
+
+def test_columns_and_tasks(spark: SparkSession, broker: Broker) -> None:
+    """I4: what is not asked for is not read; and a batch has as many tasks as are wanted."""
+    topic = broker.topic(partitions=2)
+    for partition in range(2):
+        broker.send(topic, *(f"k:{number}" for number in range(50)), partition=partition)
+    few = reader(spark, broker, subscribe=topic, columns="partition,offset").load()
+    assert few.columns == ["partition", "offset"]
+    assert few.rdd.getNumPartitions() == 1
+    asked = reader(spark, broker, subscribe=topic).schema("offset bigint, value binary").load()
+    assert asked.columns == ["offset", "value"]
+    assert asked.selectExpr("sum(offset)").first()[0] == 2 * sum(range(50))
+    topic_only = reader(spark, broker, subscribe=topic, columns="topic").load()
+    assert [tuple(row) for row in topic_only.groupBy("topic").count().collect()] == [(topic, 100)]
+    for option, count in (("minPartitions", "5"), ("maxRecordsPerPartition", "20")):
+        split = reader(spark, broker, subscribe=topic, **{option: count}).load()
+        assert split.rdd.getNumPartitions() == 5
+        assert split.groupBy("partition").agg({"offset": "sum"}).collect() == [
+            (0, sum(range(50))), (1, sum(range(50)))]
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"subscribe": "nowhere-at-all"}, "there is no topic nowhere-at-all"),
+    ({"subscribe": "t", "startingOfset": "1"}, "unknown option startingofset; did you mean starti"),
+    ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, "auto.offset.reset cannot be set"),
+])
+def test_mistakes_are_told(
+    spark: SparkSession, broker: Broker, options: dict[str, str], words: str
+) -> None:
+    """I12: before anything is read."""
+    with pytest.raises(PySparkException, match=words):
+        reader(spark, broker, **options).load().collect()
+
+
+def run_now(frame: DataFrame, checkpoint: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    """Read what there is: the values that this run added, sorted, and what Spark says of it."""
+    found: list[str] = []
+    query = (
+        frame.selectExpr("CAST(value AS STRING) AS value").writeStream
+        .foreachBatch(lambda rows, _number: found.extend(row.value for row in rows.collect()))
+        .option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start())
+    assert query.awaitTermination(60)
+    return sorted(found), [json.loads(each.json) for each in query.recentProgress]
+
+
+def test_a_stream_in_steps(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """I11, I12, I14, I20: limits, what there is now, restarts, and partitions that appear."""
+    topic = broker.topic(name="steps-1")
+    broker.send(topic, *(f":{number}" for number in range(10)))
+    frame = stream(spark, broker, subscribePattern="steps-.*", maxOffsetsPerTrigger="4",
+                   **{"kafka.group.id": "steps"})
+
+    rows, batches = run_now(frame, tmp_path)
+    assert rows == [*"0123456789"]
+    assert [each["numInputRows"] for each in batches] == [4, 4, 2]
+    assert batches[0]["sources"][0]["latestOffset"] == {topic: {"0": 10}}
+    with Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "steps"}) as consumer:
+        (committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+    assert committed.offset == 8  # Spark commits a batch when it plans the next one
+    broker.grow(topic, 2)
+    broker.send(topic, ":new", partition=1)
+    broker.send(topic, ":more")
+    broker.send(broker.topic(name="steps-2"), ":other")
+    assert run_now(frame, tmp_path)[0] == ["more", "new", "other"]
+    assert run_now(frame, tmp_path)[0] == []
+
+
+def test_a_stream_that_keeps_running(
+    spark: SparkSession, broker: Broker, mock: tuple[Producer, str], tmp_path: Path
+) -> None:
+    """I9, I18: from now on, of two clusters at once, one of which is none of ours."""
+    topic = broker.topic()
+    broker.send(topic, ":before")
+    producer, other = mock
+    producer.produce("elsewhere", "before", partition=0)
+    producer.flush(20)
+    here = stream(spark, broker, subscribe=topic, startingOffsets="latest")
+    there = stream(spark, broker, subscribe="elsewhere", startingOffsets="latest",
+                   **{"kafka.bootstrap.servers": other})
+    found: list[tuple[str, str]] = []
+    query = here.union(there).writeStream.foreachBatch(
+        lambda rows, _number: found.extend(
+            (row.topic, bytes(row.value).decode()) for row in rows.collect())
+    ).option("checkpointLocation", str(tmp_path)).start()
+    try:
+        deadline = time.monotonic() + 60
+        while not query.lastProgress and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for number in range(3):
+            broker.send(topic, f":{number}")
+            producer.produce("elsewhere", f"{number}", partition=number)
+            producer.flush(20)
+        while len(found) < 6 and query.isActive and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        query.stop()
+    assert sorted(found) == sorted(
+        (name, str(number)) for name in (topic, "elsewhere") for number in range(3))
+
+
+def test_lost_data_is_an_error_or_a_warning(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """I14: a topic that is made anew is noticed; without failOnDataLoss it is read anew."""
+    topic = broker.topic(name="lost")
+    broker.send(topic, *(f":{number}" for number in range(5)))
+    strict, lax = (stream(spark, broker, subscribe=topic, failOnDataLoss=fail)
+                   for fail in ("true", "false"))
+    assert run_now(strict, tmp_path / "strict")[0] == [*"01234"]
+    shutil.copytree(tmp_path / "strict", tmp_path / "lax")
+    broker.delete(topic)
+    broker.topic(name=topic)
+    broker.send(topic, ":anew")
+    with pytest.raises(PySparkException, match="the topic was deleted and made anew"):
+        run_now(strict, tmp_path / "strict")
+    assert run_now(lax, tmp_path / "lax")[0] == ["anew"]
+
+
+def test_rows_are_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """I12: key, value, headers, topic and partition, from a batch and from a stream."""
+    one, two = broker.topic(partitions=3), broker.topic()
+    frame = spark.sql(f"""
+        SELECT * FROM VALUES
+        ('k', 'v', '{one}', 2, array(named_struct('key', 'h', 'value', X'01'),
+                                     named_struct('key', 'n', 'value', null))),
+        (null, null, '{one}', 1, null), ('k', 'w', '{two}', null, null)
+        AS t(key, value, topic, partition, headers)""")
+    write = {"kafka.bootstrap.servers": broker.bootstrap}
+    frame.write.format("quipu").options(**write).mode("append").save()
+
+    rows = reader(spark, broker, subscribe=f"{one},{two}", includeHeaders="true").load()
+    found = {(row.topic, row.partition): row for row in rows.collect()}
+    first, second, third = found[one, 2], found[one, 1], found[two, 0]
+    assert (bytes(first.key), bytes(first.value)) == (b"k", b"v")
+    assert [tuple(each) for each in first.headers] == [("h", bytearray(b"\1")), ("n", None)]
+    assert (second.key, second.value, second.headers) == (None, None, None)
+    assert bytes(third.value) == b"w"
+
+    copy = broker.topic()
+    frame = stream(spark, broker, subscribe=f"{one},{two}").drop("partition")
+    query = frame.writeStream.format("quipu").options(
+        **write, topic=copy, checkpointLocation=str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    rows = reader(spark, broker, subscribe=copy).load()
+    assert sorted(str(row.value) for row in rows.collect()) == sorted(
+        str(row.value) for row in found.values())
+
+
+@pytest.mark.parametrize(("query", "options", "words"), [
+    ("SELECT 'v' AS value", {"topic": "t", "kafka.no.such": "x"}, "No such configuration"),
+    ("SELECT 'v' AS value, CAST(null AS STRING) AS topic", {}, "a row has no topic"),
+    ("SELECT 'v' AS value", {"topic": "not-there", "kafka.delivery.timeout.ms": "2000",
+                             "kafka.allow.auto.create.topics": "false"}, "not-there: "),
+])
+def test_rows_that_cannot_be_written(
+    spark: SparkSession, broker: Broker, query: str, options: dict[str, str], words: str
+) -> None:
+    """I12: the task fails, and says why."""
+    frame = spark.sql(query).write.format("quipu").mode("append").options(
+        **{"kafka.bootstrap.servers": broker.bootstrap, **options})
+    with pytest.raises(PySparkException, match=words):
+        frame.save()
+
+
+def test_registration(spark: SparkSession, broker: Broker) -> None:
+    """A session can be told, too."""
+    topic = broker.topic()
+    broker.send(topic, ":x")
+    beside = spark.newSession()
+    register(beside)
+    assert values(reader(beside, broker, subscribe=topic).load()) == ["x"]

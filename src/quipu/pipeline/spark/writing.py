@@ -214,7 +214,7 @@ def _producer(settings: tuple[tuple[str, str], ...]) -> Producer:
         chosen: dict[str, Any] = {
             "client.id": "quipu-writer", "enable.idempotence": "true", "linger.ms": "5",
             "queue.buffering.max.messages": "200000", "compression.type": "lz4",
-            "log_level": "2", **dict(settings), "delivery.report.only.error": "true"}
+            "log_level": "2", **dict(settings), "delivery.report.only.error": True}
         try:
             _producers[key] = Producer(chosen)
         except KafkaException as error:
