@@ -11,9 +11,15 @@ import struct
 from collections.abc import Callable
 from uuid import UUID
 
+import pyarrow as pa
+
 from quipu.model.errors import MalformedBytes, QuipuError, RequestError
 from quipu.model.ids import NodeId
 from quipu.model.settings_types import Address
+from quipu.pipeline.formats import _json_pure, json_scan
+from quipu.pipeline.records import _columns_pure, columns
+from quipu.pipeline.records.batches import Span, Wanted
+from quipu.pipeline.records.transactions import Transactions
 from quipu.runtime.peer_hello import Hello, Refused, decode_hello
 from quipu.runtime.peer_net import Identity
 from quipu.storage.scan import Scan
@@ -134,6 +140,24 @@ def log_walk(data: bytes) -> None:
         assert sum(batch.header.size for batch in scanned) == scan.position <= len(candidate)
 
 
+def record_columns(data: bytes) -> None:
+    """Fetched batches to columns: compiled and plain give the same rows, or the same error."""
+    run = memoryview(seal_batch(data))
+    wanted = Wanted(timestamp_type=True, headers=True)
+    found = [_outcome(lambda gather=gather: [
+        array.to_pylist() for array in gather(
+            run, 0, Span(0, 1 << 62), wanted, Transactions([])).arrays])
+        for gather in (columns.gather, _columns_pure.gather)]
+    assert found[0] == found[1]
+
+
+def json_text(data: bytes) -> None:
+    """JSON: compiled and plain find the same faults, and the same members."""
+    texts = pa.array([data.decode(errors="replace")])
+    one, other = json_scan.members(texts, [b"a"]), _json_pure.members(texts, [b"a"])
+    assert repr(one) == repr(other)
+
+
 def peer_hello(data: bytes) -> None:
     """What a node says first: what is read from it says the same when it is said again."""
     try:
@@ -169,7 +193,8 @@ def _outcome(call: Callable[[], object]) -> object:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
-        request, request_of_a_kind, produce, record_batch, stored_batch, log_walk, peer_hello)
+        request, request_of_a_kind, produce, record_batch, stored_batch, log_walk, record_columns,
+        json_text, peer_hello)
 }
 
 
@@ -191,6 +216,7 @@ def seeds(name: str) -> list[bytes]:
         "request": frames, "request_of_a_kind": bodies, "produce": produced,
         "record_batch": batches, "stored_batch": stored,
         "log_walk": [*stored, stored[0] + stored[1]],
+        "record_columns": batches, "json_text": [b'{"b": [1e5], "a": "\\u00e9\\n"}', b"[{}, null]"],
         "peer_hello": [Hello(Identity(NodeId(1), "a-0", UUID(int=1), cluster_id), bytes(32),
                              Address("host", 9)).encode() for cluster_id in ("", "id")],
     }[name]

@@ -64,14 +64,13 @@ class JsonFormat:
         found, faults = members(documents, self._names)
         _add_faults(documents, faults, errors)
         place = laid(documents)
-        is_there = mask_of(documents.is_valid())
+        due = mask_of(documents.is_valid())
         columns = []
         for column, values in zip(self.columns, found, strict=True):
-            cast = cast_field(place.data, values, column.field, column.name)
+            cast = cast_field(place.data, values, column.field, column.name, due=due)
             columns.append(cast.values)
             for row, error in cast.errors.items():
-                if is_there[row]:
-                    errors.setdefault(row, _PREFIX + error)
+                errors.setdefault(row, _PREFIX + error)
         return columns
 
 

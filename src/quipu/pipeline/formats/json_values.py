@@ -64,12 +64,17 @@ def check_type(kind: pa.DataType) -> None:
         raise CannotCast(sql_name(kind))
 
 
-def cast_field(data: pa.Buffer, values: Values, field: pa.Field, path: str) -> Cast:
-    """The values of one column; errors name it by its path."""
+def cast_field(
+    data: pa.Buffer, values: Values, field: pa.Field, path: str, *, due: Mask | None = None
+) -> Cast:
+    """The values of one column; errors name it by its path.
+
+    `due` are the rows that a value can be missing in; None: all.
+    """
     cast = _cast(data, values, field.type, path)
-    if field.nullable or not (values.kinds <= NULL).any():
+    if field.nullable:
         return cast
-    for row in np.flatnonzero(values.kinds <= NULL):
+    for row in np.flatnonzero((values.kinds <= NULL) & (True if due is None else due)):
         what = "is missing" if values.kinds[row] == MISSING else "must not be null"
         cast.errors.setdefault(int(row), f'column "{path}" {what}')
     return cast
@@ -129,16 +134,13 @@ def _cast_records(texts: pa.StringArray, kind: pa.DataType, path: str) -> Cast:
     found, faults = members(texts, [field.name.encode() for field in fields])
     assert len(faults.rows) == 0  # a part of a text that was checked
     data = laid(texts).data
-    missing = texts.is_null()
-    is_missing = mask_of(missing)
+    due = mask_of(texts.is_valid())  # in a record that is null nothing is missing
     columns, errors = [], Errors()
     for field, values in zip(fields, found, strict=True):
-        cast = cast_field(data, values, field, f"{path}.{field.name}")
+        cast = cast_field(data, values, field, f"{path}.{field.name}", due=due)
         columns.append(cast.values)
-        for row, error in cast.errors.items():
-            if not is_missing[row]:  # in a record that is null nothing is missing
-                errors.setdefault(row, error)
-    return Cast(pa.StructArray.from_arrays(columns, fields=fields, mask=missing), errors)
+        errors = cast.errors | errors  # the first stays
+    return Cast(pa.StructArray.from_arrays(columns, fields=fields, mask=texts.is_null()), errors)
 
 
 def _cast_arrays(texts: pa.StringArray, kind: pa.DataType, path: str) -> Cast:

@@ -24,6 +24,7 @@ from quipu.wire.record_batch import (
 )
 
 BATCH_SIZE_MAX: Final = 256 << 20  # of one batch's records, decompressed
+EXPANSION_MAX: Final = 1 << 15  # no codec does more: zstd has 128 KiB of one byte in 4 bytes
 CHUNK_SIZE_MAX: Final = 1 << 30
 CHUNK_SIZE: Final = 64 << 20
 OFFSET_MAX: Final = 1 << 62  # far from where sums overflow in C
@@ -122,8 +123,10 @@ def body_of(batch: memoryview, header: BatchHeader) -> memoryview:
     codec = Compression(header.compression)
     if header.count == 0:  # compaction may leave a batch without records
         return memoryview(b"")
+    # A bound by what came, too: bytes that no codec made are given up before they cost much.
+    size_max = min(BATCH_SIZE_MAX, len(batch) * EXPANSION_MAX)
     try:
-        body = memoryview(decompress(codec, batch[HEADER_SIZE:], size_max=BATCH_SIZE_MAX))
+        body = memoryview(decompress(codec, batch[HEADER_SIZE:], size_max=size_max))
     except MalformedBytes as error:
         raise CorruptRecords(header.base_offset, str(error)) from error
     if not 0 <= header.count * RECORD_SIZE_MIN <= len(body):
