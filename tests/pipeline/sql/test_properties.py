@@ -30,7 +30,7 @@ def mistake(text: str) -> SqlError | None:
 
 
 @given(statement=statements)
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_what_is_printed_is_parsed_to_the_same(statement: Statement) -> None:
     assert parse_one(canonical(statement, secrets=True)) == statement
 
@@ -44,7 +44,7 @@ def test_the_canonical_text_is_its_own_canonical_text(statement: Statement) -> N
 
 
 @given(text=scraps)
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_any_text_is_parsed_or_refused_at_a_place_within_it(text: str) -> None:
     """I19: never another error, and the place is in the text."""
     error = mistake(text)

@@ -39,7 +39,8 @@ def find_place(draft: Draft) -> Draft:
 
 def place_of(written: KafkaPlace, options: Sequence[Option], connections: Connections) -> Place:
     """A place, with the client's settings among the options: they win over the connection's."""
-    bootstrap, settings = written.broker or "", {}
+    bootstrap = written.broker or ""
+    settings: dict[str, str] = {}
     if written.connection is not None:
         bootstrap, settings = kafka_of(
             find_connection(written.connection, connections, registry=False))
