@@ -20,9 +20,9 @@ from quipu.pipeline.reading.options import (
     Selection,
     batch_options,
     columns_option,
-    place_options,
     stream_options,
 )
+from quipu.pipeline.reading.place import place_options
 from quipu.pipeline.source import Place, Start
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

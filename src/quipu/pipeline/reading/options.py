@@ -37,7 +37,6 @@ from quipu.pipeline.reading.positions import (
     parsed,
     partition_number,
 )
-from quipu.pipeline.source import Place, Start
 
 PREFIX: Final = "kafka."
 COLUMNS: Final = (
@@ -145,18 +144,6 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
 def columns_option(given: Mapping[str, str]) -> tuple[str, ...]:
     """The columns that options ask for, in the order of COLUMNS."""
     return _Reader(given).columns()
-
-
-def place_options(place: Place, start: Start, *, read_committed: bool = True) -> ReadOptions:
-    """Options of a planned source."""
-    isolation = "read_committed" if read_committed else "read_uncommitted"
-    settings = {"isolation.level": isolation, **place.options,
-                "bootstrap.servers": place.bootstrap}
-    offsets = {TopicPartition(topic, partition): offset
-               for topic, those in start.offsets.items() for partition, offset in those.items()}
-    return ReadOptions(
-        client_settings(settings), Selection(place.topics, place.pattern),
-        Bound(Edge.EARLIEST, offsets), LATEST)
 
 
 _BOUNDS: Final = ("Offsets", "Timestamp", "OffsetsByTimestamp")

@@ -8,8 +8,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -77,7 +77,7 @@ def _headers(read: Read) -> pa.Array:
     pairs = given.values
     fields = pa.StructArray.from_arrays(
         [pairs.field("key"), pairs.field("value")], fields=list(_HEADER_FIELDS))
-    none = pc.equal(pc.list_value_length(given), 0)
+    none = pa.array(np.diff(given.offsets.to_numpy()) == 0)
     kind = pa.list_(pa.field("element", fields.type))
     return pa.ListArray.from_arrays(given.offsets, fields, type=kind, mask=none)
 
