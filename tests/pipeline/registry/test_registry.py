@@ -191,9 +191,10 @@ def test_unknown_ids_are_asked_for_once_in_a_while(server: RegistryServer) -> No
     """
     now = [0.0]
     client = RegistryClient(Registry(server.url), clock=lambda: now[0])
-    asked = []
+    asked: list[Any] = []
     inner = client._http.ask
-    client._http.ask = lambda *request: asked.append(request) or inner(*request)  # type: ignore[method-assign]
+    counted: Any = client._http
+    counted.ask = lambda *request: asked.append(request) or inner(*request)
     for _ in range(5):
         with pytest.raises(SchemaNotFound):
             client.by_id(1)
@@ -267,6 +268,8 @@ def test_answers_are_bounded() -> None:
 
 @pytest.mark.parametrize(("url", "options", "message"), [
     ("localhost:8081", {}, "starts with http:// or https://"),
+    ("me:secret@host", {}, "and names a host; not 'host'"),
+    ("http://h", {"timeout.ms": "-1"}, "timeout.ms is a number from 1"),
     ("http://h", {"user": "x"}, "unknown option of a schema registry: 'user'"),
 ])
 def test_a_wrong_registry_is_refused_at_once(

@@ -20,7 +20,7 @@ def make_envelope(source: Source) -> Envelope:
         case EnvelopeKind.DEBEZIUM_UPSERT | EnvelopeKind.DEBEZIUM:
             return RowKeyedEnvelope(source) if source.key is None else UpsertEnvelope(source)
         case EnvelopeKind.MATERIALIZE:
-            from quipu.pipeline.envelopes.materialize import (  # noqa: PLC0415 loads fastavro
+            from quipu.pipeline.envelopes.materialize import (  # noqa: PLC0415 loads TLS
                 MaterializeEnvelope,
             )
             return MaterializeEnvelope(source)

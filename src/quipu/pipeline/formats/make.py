@@ -40,7 +40,7 @@ def make_format(spec: FormatSpec) -> Format:
 def _make_rare(spec: Avro | Protobuf | Debezium | Materialize) -> Format:
     match spec:
         case Avro():
-            from quipu.pipeline.formats.avro import AvroFormat  # noqa: PLC0415 loads fastavro
+            from quipu.pipeline.formats.avro import AvroFormat  # noqa: PLC0415 loads TLS
             return AvroFormat(spec)
         case Protobuf():
             from quipu.pipeline.formats.protobuf import ProtobufFormat  # noqa: PLC0415 as above

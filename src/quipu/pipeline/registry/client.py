@@ -17,6 +17,7 @@ Options, besides the URL: `username`, `password` (or in the URL), `ssl.ca.locati
 import base64
 import http.client
 import json
+import re
 import ssl
 import time
 from collections import OrderedDict
@@ -180,10 +181,13 @@ class _Http:
         parts = urlsplit(registry.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise RegistryRefused(f"the URL of a schema registry starts with http:// or https://, "
-                                  f"and names a host; not {registry.url!r}")
+                                  f"and names a host; not {registry.url.rpartition('@')[2]!r}")
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
         self.shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
-        self._timeout = int(registry.options.get("timeout.ms", TIMEOUT_MS)) / 1000
+        timeout_ms = registry.options.get("timeout.ms", str(TIMEOUT_MS))
+        if not re.fullmatch(r"[1-9][0-9]{0,6}", timeout_ms):
+            raise RegistryRefused(f"timeout.ms is a number from 1 to 9999999, not {timeout_ms!r}")
+        self._timeout = int(timeout_ms) / 1000
         self._tls = _tls(registry.options) if parts.scheme == "https" else None
         self._headers = {"Accept": f"{CONTENT_TYPE}, application/json"}
         username = registry.options.get("username", unquote(parts.username or ""))
