@@ -4,4 +4,20 @@
     bytes -> client -> records (Arrow) -> formats (columns) -> envelopes (rows, events) -> tables
 
 Only `spark` imports pyspark.  Everything else is Arrow in, Arrow out, and runs on any executor.
+`connect`, which is all that programs need, is described in `spark/pipeline.py`.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quipu.pipeline.spark.pipeline import Pipeline
+
+
+def connect(*given: Any, **named: Any) -> "Pipeline":  # noqa: ANN401 see the original
+    """A pipeline over a folder of state; takes what `quipu.pipeline.spark.pipeline.connect` takes.
+
+    Spark is imported here and not before: most of this package does without it.
+    """
+    from quipu.pipeline.spark.pipeline import connect as original  # noqa: PLC0415
+
+    return original(*given, **named)

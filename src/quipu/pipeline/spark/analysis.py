@@ -21,6 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from quipu.pipeline.spark.session import empty
+
 _MARK = "quipu.relation"
 _ROW_BY_ROW = {"Project", "Filter", "SubqueryAlias", "View", "Generate", "Union"}
 # Nodes that hand every column on, needed or not, are those that do not name what they use.
@@ -70,12 +72,15 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def blank(bench: Bench, name: str, schema: StructType) -> DataFrame:
-    """An empty relation that `analyzed` recognizes."""
+    """An empty relation that `analyzed` recognizes.
+
+    All of its columns may be NULL, so that a test for NULL is seen to need the column.
+    """
     marked = StructType([
-        StructField(field.name, field.dataType, field.nullable, {_MARK: name})
+        StructField(field.name, field.dataType, nullable=True, metadata={_MARK: name})
         for field in schema.fields
     ])
-    return bench.spark.createDataFrame(bench.spark.sparkContext.emptyRDD(), marked)
+    return empty(bench.spark, marked)
 
 
 def analyzed(frame: DataFrame) -> Analysis:

@@ -1,15 +1,23 @@
-"""Following a table of rows: what it holds, and then what changes, version by version.
+"""Following a view: what it holds, and then what changes, version by version.
 
 `Step` is what SUBSCRIBE shows and sinks write.  Its batches have the columns of the view, and after
 them `#diff`: how many copies of the row there are more (or, below zero, less) than before.
 """
 
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
-DIFF = "#diff"
+from quipu.pipeline.spark import versions
+from quipu.pipeline.spark.relations import DIFF
+from quipu.pipeline.spark.versions import Version
+from quipu.pipeline.spark.views import View
+
+LOOK_SECONDS = 0.05
 
 
 class Step(NamedTuple):
@@ -24,3 +32,38 @@ class Step(NamedTuple):
 def with_diff(schema: pa.Schema) -> pa.Schema:
     """The columns of a step's batches."""
     return schema.append(pa.field(DIFF, pa.int64(), nullable=False))
+
+
+def snapshot(view: View, version: Version) -> Step:
+    """All that a version holds."""
+    frame = view.frame(version).withColumn(DIFF, f.lit(1).cast("bigint"))
+    return Step(version.number, True, view.schema, _batches(view, frame))  # noqa: FBT003
+
+
+def change(view: View, since: int, until: int) -> Step:
+    """What became of the rows from one version to another."""
+    return Step(until, False, view.schema, _batches(view, view.changes(since, until)))  # noqa: FBT003
+
+
+def _batches(view: View, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    wanted = with_diff(view.schema)
+    for batch in frame.toArrow().to_batches():
+        yield batch.cast(wanted)
+
+
+def next_version(view: View, after: int) -> int | None:
+    """The version that follows one; None if that is the newest."""
+    return next((number for number in versions.numbers(view.versions) if number > after), None)
+
+
+def steps_after(view: View, after: int, stop: threading.Event) -> Iterator[Step]:
+    """Changes as they come, until `stop` is set; a strict source's errors are raised."""
+    while not stop.is_set():
+        number = next_version(view, after)
+        if number is None:
+            stop.wait(LOOK_SECONDS)
+            continue
+        view.check(versions.read(view.versions, number))
+        yield change(view, after, number)
+        view.hold(number)
+        after = number

@@ -61,7 +61,7 @@ class Keeper:
     @property
     def state(self) -> State:
         """What the work is doing."""
-        if self._stopping.is_set():
+        if self._stopping.is_set() or self._thread.ident is None:
             return State.STOPPED
         return State.RUNNING if self.error is None else State.WAITING
 

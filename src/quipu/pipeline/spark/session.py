@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
 
 import quipu
 from quipu.pipeline.spark import java
@@ -73,7 +76,8 @@ def session(
     builder = SparkSession.builder.master(master)
     for name, value in chosen.items():
         builder = builder.config(name, value)
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # says all twice
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised, once
     spark = builder.getOrCreate()
     if "spark.sql.shuffle.partitions" not in given:
         _set_partitions(spark)
@@ -87,6 +91,34 @@ def tuned(spark: SparkSession) -> SparkSession:
         beside.conf.set(name, value)
     _set_partitions(beside)
     return beside
+
+
+def empty(spark: SparkSession, schema: StructType) -> DataFrame:
+    """No rows.
+
+    Spark's own way (createDataFrame) makes the session the active one of the caller's thread,
+    which is none of our business.
+    """
+    made = spark._jsparkSession  # noqa: SLF001 see above
+    nothing = spark.sparkContext._jsc.emptyRDD()  # noqa: SLF001
+    return ClassicDataFrame(made.createDataFrame(nothing, made.parseDataType(schema.json())), spark)
+
+
+def register(spark: SparkSession, source: type[DataSource]) -> None:
+    """Let a session know a data source of ours.
+
+    Spark looks whether the name is taken in the thread's active session, whichever that is.
+    """
+    sessions = SparkSession._get_j_spark_session_class(spark._jvm)  # noqa: SLF001 no other way
+    active = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+    try:
+        spark.dataSource.register(source)
+    finally:
+        if active.isDefined():
+            sessions.setActiveSession(active.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def _set_partitions(spark: SparkSession) -> None:

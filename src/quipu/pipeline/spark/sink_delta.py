@@ -12,7 +12,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from quipu.pipeline.spark.following import DIFF, Step
+from quipu.pipeline.spark.following import Step
+from quipu.pipeline.spark.relations import DIFF
 
 
 class DeltaTarget:

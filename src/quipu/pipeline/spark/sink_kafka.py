@@ -27,7 +27,8 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.error import KafkaException
 
-from quipu.pipeline.spark.following import DIFF, Step
+from quipu.pipeline.spark.following import Step
+from quipu.pipeline.spark.relations import DIFF
 from quipu.pipeline.spark.sink_parquet import replace
 
 SECONDS_MAX = 60.0

@@ -17,7 +17,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from quipu.pipeline.spark.following import DIFF, Step
+from quipu.pipeline.spark.following import Step
+from quipu.pipeline.spark.relations import DIFF
 
 FILE_ROWS_MAX = 5_000_000
 

@@ -1,0 +1,106 @@
+"""The outside as it is: Kafka through our client, schema registries, files and the clock.
+
+Planning asks a `World` (plan/world.py) and does no I/O of its own; this is the real one.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from quipu.client.cluster import Cluster
+from quipu.client.errors import ClientError, UnknownTopic
+from quipu.client.settings import client_settings
+from quipu.model.errors import QuipuError
+from quipu.model.ids import TopicPartition
+from quipu.pipeline.formats.avro_schema import self_contained
+from quipu.pipeline.formats.protobuf import ProtobufSchemaError
+from quipu.pipeline.formats.protobuf_text import descriptors_of
+from quipu.pipeline.formats.specs import Registry
+from quipu.pipeline.plan.world import Schema, Unreachable
+from quipu.pipeline.registry.client import (
+    RegistryError,
+    SchemaNotFound,
+    client_for,
+)
+from quipu.pipeline.source import Place
+
+FILE_SIZE_MAX = 64 << 20  # of a schema
+ANSWER_MS = 15_000  # somebody waits for the answer to a statement
+
+
+class Outside:
+    """See above."""
+
+    def partitions(self, place: Place) -> Mapping[str, int]:
+        """How many partitions each topic has; topics that do not exist are left out."""
+        with _reached(), _cluster(place) as cluster:
+            names = place.topics or cluster.topics(place.pattern)
+            return {name: count for name in names if (count := _count(cluster, name))}
+
+    def offsets_at(self, place: Place, timestamp_ms: int) -> Mapping[str, Mapping[int, int]]:
+        """By topic and partition: the first offset at or after a time, else the end."""
+        with _reached(), _cluster(place) as cluster:
+            partitions = cluster.partitions(place.topics or cluster.topics(place.pattern))
+            found = cluster.at_times(dict.fromkeys(partitions, timestamp_ms))
+            late = cluster.latest([each for each, offset in found.items() if offset is None])
+        return _by_topic({each: late[each] if offset is None else offset
+                          for each, offset in found.items()})
+
+    def schema(self, registry: Registry, subject: str, schema_id: int | None) -> Schema | None:
+        """A subject's latest schema, or the one with this number; None if there is none."""
+        client = client_for(registry)
+        try:
+            found = client.version(subject) if schema_id is None else client.by_id(schema_id)
+            texts = client.texts_of(found.references)
+            if found.kind == "PROTOBUF":
+                return Schema(found.kind, descriptors=descriptors_of(found.schema, texts))
+        except SchemaNotFound:
+            return None
+        except (RegistryError, ProtobufSchemaError) as error:
+            raise Unreachable(str(error)) from error
+        return Schema(found.kind, self_contained(found.schema, [*texts.values()]))
+
+    def file(self, path: str) -> bytes:
+        """What a file holds."""
+        try:
+            with Path(path).open("rb") as file:
+                data = file.read(FILE_SIZE_MAX + 1)
+        except OSError as error:
+            raise Unreachable(f"{path}: {error.strerror}") from error
+        if len(data) > FILE_SIZE_MAX:
+            raise Unreachable(f"{path} has more than {FILE_SIZE_MAX} bytes")
+        return data
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000  # noqa: TID251 the clock itself
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    try:
+        yield
+    except (ClientError, QuipuError) as error:
+        raise Unreachable(str(error)) from error
+
+
+def _cluster(place: Place) -> Cluster:
+    return Cluster(client_settings({
+        "default.api.timeout.ms": str(ANSWER_MS), **place.options,
+        "bootstrap.servers": place.bootstrap,
+    }))
+
+
+def _count(cluster: Cluster, topic: str) -> int:
+    try:
+        return len(cluster.partitions([topic]))
+    except UnknownTopic:
+        return 0
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        found.setdefault(topic, {})[partition] = offset
+    return found

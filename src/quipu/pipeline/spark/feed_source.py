@@ -1,0 +1,111 @@
+"""The stream of a view, as a Spark source: messages in, parcels for its tables out.
+
+What its rows are is said in `tasks.py`, what its tasks do in `feed_tasks.py`.  Spark sees few rows
+with large values, so its way of handing rows on costs little.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from quipu.client.errors import DataLost
+from quipu.client.shared import shared
+from quipu.pipeline.reading.options import Limits
+from quipu.pipeline.reading.stream import Pace, Stream
+from quipu.pipeline.spark.feed import (
+    Feed,
+    Share,
+    Tributary,
+    places_from_json,
+    places_to_json,
+    put_together,
+)
+from quipu.pipeline.spark.feed_tasks import read_shares
+from quipu.pipeline.spark.opening import options_of
+from quipu.pipeline.spark.tasks import COLUMNS
+
+NAME = "quipu_feed"
+
+
+class SharePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, shares: tuple[Share, ...]) -> None:
+        super().__init__(None)
+        self.shares = shares
+
+
+class FeedSource(DataSource):
+    """See above.  Options: `feed`, an encoded `Feed`, and `cores`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return COLUMNS
+
+    def streamReader(self, schema: StructType) -> "FeedReader":  # noqa: ARG002 Spark calls it
+        return FeedReader(Feed.from_text(self.options["feed"]), int(self.options["cores"]))
+
+
+class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Asks the brokers what there is, and cuts it into tasks; in a process beside the driver."""
+
+    def __init__(self, feed: Feed, cores: int) -> None:
+        self._feed = feed
+        self._cores = cores
+        self._made: list[Stream] | None = None  # not before it runs: streams do not travel
+
+    def initialOffset(self) -> dict[str, Any]:
+        return places_to_json([stream.initial() for stream in self._streams])
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002
+        return places_to_json([
+            stream.latest(position, Pace.LIMITED)
+            for stream, position in zip(self._streams, places_from_json(start), strict=True)
+        ])
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        for stream in self._streams:
+            stream.prepare()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        tasks = [
+            (number, task)
+            for number, (stream, first, last) in enumerate(zip(
+                self._streams, places_from_json(start), places_from_json(end), strict=True))
+            for task in stream.tasks(first, last)
+        ]
+        return [SharePartition(shares) for shares in put_together(tasks, self._cores)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, SharePartition):  # Spark's own, where there is nothing
+            return iter(())
+        return read_shares(self._feed, partition.shares)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
+
+    @property
+    def _streams(self) -> list[Stream]:
+        if self._made is None:
+            self._made = [self._stream(each) for each in self._feed.tributaries]
+        return self._made
+
+    def _stream(self, tributary: Tributary) -> Stream:
+        options = replace(options_of(tributary.source.source),
+                          limits=Limits(offsets_max=self._feed.batch_offsets_max))
+        return Stream(shared(options.client), options, time.monotonic, warn=_no_loss,
+                      cores=self._cores)
+
+
+def _no_loss(loss: DataLost) -> None:
+    raise loss
+

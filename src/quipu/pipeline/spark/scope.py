@@ -1,0 +1,42 @@
+"""What names in a query stand for.
+
+    scope = Scope(bench, {"orders": schema}, {"big_orders": "SELECT * FROM orders WHERE …"})
+    scope.frame(query, leaf)       # leaf("orders") is asked for a DataFrame of that relation
+    scope.analyzed(query)          # which relations the query needs in the end, and their columns
+
+Views that are not kept are their queries, at any depth.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from quipu.pipeline.plan.views import used
+from quipu.pipeline.spark.analysis import Analysis, Bench, analyzed, blank
+
+Leaf = Callable[[str], DataFrame]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """See above."""
+
+    bench: Bench
+    relations: Mapping[str, StructType]
+    views: Mapping[str, str]
+
+    def frame(self, query: str, leaf: Leaf) -> DataFrame:
+        """The query over the relations that `leaf` gives."""
+        return self.bench.frame(query, {
+            name: leaf(name) if name in self.relations else self.frame(self.views[name], leaf)
+            for name in used(query, (*self.relations, *self.views))
+        })
+
+    def analyzed(self, query: str) -> Analysis:
+        """What the query needs."""
+        return analyzed(self.frame(query, self._blank))
+
+    def _blank(self, name: str) -> DataFrame:
+        return blank(self.bench, name, self.relations[name])

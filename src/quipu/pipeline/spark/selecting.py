@@ -1,0 +1,85 @@
+"""SELECT: sources as their topics are now, materialized views as of now, views as their queries."""
+
+import time
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from quipu.model.errors import Kind, QuipuError
+from quipu.pipeline.spark import snapshots
+from quipu.pipeline.spark.names import with_names
+from quipu.pipeline.spark.objects import LETTERS_SUFFIX, Objects, Running
+from quipu.pipeline.spark.query_errors import explained
+from quipu.pipeline.spark.running import State
+from quipu.pipeline.spark.session import empty
+from quipu.pipeline.spark.versions import Version
+
+LOOK_SECONDS = 0.02
+
+
+class NotCaughtUp(QuipuError):
+    """A view has not seen in time what its sources had when it was asked."""
+
+    kind = Kind.RETRY
+
+
+def select(objects: Objects, query: str, start: int) -> DataFrame:
+    """The query's rows; `start` is where it stands in the text."""
+    query = with_names(query)
+    scope = objects.reading_scope
+    with explained(query, start):
+        needed = scope.analyzed(query).needed
+    frames: dict[str, DataFrame] = {}
+
+    def leaf(name: str) -> DataFrame:
+        if name not in frames:
+            frames[name] = _relation(objects, name, needed.get(name))
+        return frames[name]
+
+    return scope.frame(query, leaf)
+
+
+def _relation(objects: Objects, name: str, needed: frozenset[str] | None) -> DataFrame:
+    schema = objects.reading_scope.relations[name]
+    if needed is None:  # named where nothing is read from it
+        return empty(objects.spark, schema)
+    if name in objects.running:
+        running = objects.running[name]
+        version = caught_up(objects, running)
+        running.view.check(version)
+        return running.view.frame(version)
+    if name in objects.sources:
+        return snapshots.source_frame(objects.spark, objects.sources[name], needed)
+    return _dead_letters(objects, name.removesuffix(LETTERS_SUFFIX))
+
+
+def _dead_letters(objects: Objects, name: str) -> DataFrame:
+    running = objects.running.get(name)
+    if running is None:
+        return snapshots.dead_letters(objects.spark, objects.sources[name])
+    version = caught_up(objects, running)
+    first, *rest = [running.view.dead_letters(each, version) for each in running.view.names]
+    for frame in rest:
+        first = first.union(frame)
+    return first.select(*(f.col(each) for each in first.columns))
+
+
+def caught_up(objects: Objects, running: Running) -> Version:
+    """The newest version of a view, once it has seen what its sources have now."""
+    view, keeper = running.view, running.keeper
+    if keeper.state is State.STOPPED:
+        version = view.latest()
+        view.hold(version.number)
+        return version
+    wanted = [objects.ends(view.plan.sources[name]) for name in view.names]
+    deadline = time.monotonic() + objects.settings.wait_ms / 1000
+    while not view.has_seen(wanted):
+        if time.monotonic() >= deadline:
+            why = f": {keeper.error}" if keeper.error else ""
+            raise NotCaughtUp(
+                f"view {keeper.name} has not caught up with its sources within "
+                f"{objects.settings.wait_ms} ms{why}")
+        time.sleep(LOOK_SECONDS)
+    version = view.latest()
+    view.hold(version.number)
+    return version

@@ -1,0 +1,51 @@
+"""What a pipeline can be told besides Spark's own settings.
+
+    quipu.buckets             parts of a table that are merged side by side; of new tables
+    quipu.trigger.ms          how often views look for new messages
+    quipu.batch.offsets.max   how many messages one batch takes of one source
+    quipu.wait.ms             how long SELECT waits for a view to have seen what there was
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from quipu.model.errors import SettingError
+from quipu.pipeline.sql.text import nearest
+
+PREFIX = "quipu."
+NUMBER_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """See above; 0 buckets: two for each core, and at least four."""
+
+    buckets: int = 0
+    trigger_ms: int = 100
+    batch_offsets_max: int = 1_000_000
+    wait_ms: int = 30_000
+
+
+_NAMES = {f"{PREFIX}{name.replace('_', '.')}": name for name in Settings.__dataclass_fields__}
+
+
+def parsed(given: Mapping[str, str]) -> tuple[Settings, dict[str, str]]:
+    """Our settings, and those that are Spark's."""
+    ours: dict[str, int] = {}
+    sparks: dict[str, str] = {}
+    for name, value in given.items():
+        if name.startswith("spark."):
+            sparks[name] = str(value)
+        elif name in _NAMES:
+            ours[_NAMES[name]] = _number(name, str(value))
+        else:
+            near = nearest(name, _NAMES)
+            raise SettingError(f"unknown setting {name[:100]}"
+                               + (f"; did you mean {near}?" if near else ""))
+    return Settings(**ours), sparks
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= NUMBER_MAX):
+        raise SettingError(f"{name}={text[:80]}: must be a number from 0 to {NUMBER_MAX}")
+    return int(text)

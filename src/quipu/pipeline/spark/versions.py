@@ -1,0 +1,138 @@
+"""Versions of a view: which messages it has seen, and what its growing tables hold.
+
+    <directory>/<version>.json
+
+A version is the number of a batch of the view's stream.  The tables of the view have versions of
+their own with the same numbers (`tables/commits.py`); this one is published after all of them, so
+whoever finds it finds everything.  A batch that is tried again finds that it is published.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crc32c import crc32c
+
+from quipu.pipeline.reading.positions import Positions
+from quipu.pipeline.spark.feed import places_from_json, places_to_json
+from quipu.pipeline.spark.growing import Piece
+from quipu.pipeline.tables.contract import CorruptFile, UnknownVersion
+from quipu.pipeline.tables.files import TEMPORARY, flush_directory, write_flushed
+
+NO_VERSION = -1
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one source of the view, since its beginning."""
+
+    messages: int = 0
+    size: int = 0  # bytes of keys and values
+    dead: int = 0  # messages that could not be decoded
+
+    def plus(self, other: "Counts") -> "Counts":
+        return Counts(self.messages + other.messages, self.size + other.size,
+                      self.dead + other.dead)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A growing table in one version."""
+
+    pieces: tuple[Piece, ...] = ()
+    added: tuple[Piece, ...] = ()  # by this very version
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+    def files(self) -> set[str]:
+        return {piece.file for piece in (*self.pieces, *self.added)}
+
+
+@dataclass(frozen=True)
+class Version:
+    """See above.  Sources are numbered as in the view's feed."""
+
+    number: int = NO_VERSION
+    base: int = NO_VERSION
+    time_ms: int = 0  # when it was published
+    places: tuple[Positions, ...] = ()  # the next message of each source
+    counts: tuple[Counts, ...] = ()
+    grown: dict[int, Growth] = field(default_factory=dict)  # rows of sources that only grow
+    dead: dict[int, Growth] = field(default_factory=dict)  # dead letters
+
+    def to_json(self) -> str:
+        return json.dumps({
+            "number": self.number, "base": self.base, "time_ms": self.time_ms,
+            "places": places_to_json(self.places),
+            "counts": [vars(each) for each in self.counts],
+            "grown": _growths(self.grown), "dead": _growths(self.dead),
+        })
+
+    @classmethod
+    def from_json(cls, text: str) -> "Version":
+        found = json.loads(text)
+        return cls(
+            found["number"], found["base"], found["time_ms"],
+            tuple(places_from_json(found["places"])),
+            tuple(Counts(**each) for each in found["counts"]),
+            _grown(found["grown"]), _grown(found["dead"]),
+        )
+
+
+def _growths(growths: dict[int, Growth]) -> dict[str, Any]:
+    return {str(number): {"pieces": each.pieces, "added": each.added}
+            for number, each in growths.items()}
+
+
+def _grown(found: dict[str, Any]) -> dict[int, Growth]:
+    return {int(number): Growth(tuple(Piece(*piece) for piece in each["pieces"]),
+                                tuple(Piece(*piece) for piece in each["added"]))
+            for number, each in found.items()}
+
+
+def numbers(directory: Path) -> list[int]:
+    """The versions that are kept, oldest first."""
+    return sorted(int(path.stem) for path in directory.glob("*.json") if path.stem.isdecimal())
+
+
+def read(directory: Path, number: int) -> Version:
+    """One version that is kept."""
+    path = _path(directory, number)
+    try:
+        line, _, rest = path.read_bytes().partition(b"\n")
+    except FileNotFoundError as error:
+        raise UnknownVersion(f"{directory}: version {number} is not kept") from error
+    if rest != f"{crc32c(line):08x}\n".encode():
+        raise CorruptFile(f"{path}: the checksum is wrong")
+    return Version.from_json(line.decode())
+
+
+def latest(directory: Path) -> Version:
+    """The newest version; one with nothing in it if there is none yet."""
+    known = numbers(directory)
+    return read(directory, known[-1]) if known else Version()
+
+
+def publish(directory: Path, version: Version) -> None:
+    """Make a version known, whole or not at all."""
+    path = _path(directory, version.number)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
+    line = version.to_json().encode()
+    write_flushed(temporary, [line, f"\n{crc32c(line):08x}\n".encode()])
+    temporary.rename(path)
+    flush_directory(directory)
+
+
+def forget(directory: Path, keep: set[int]) -> None:
+    """Drop all versions but some."""
+    for number in numbers(directory):
+        if number not in keep:
+            _path(directory, number).unlink(missing_ok=True)
+
+
+def _path(directory: Path, number: int) -> Path:
+    return directory / f"{number:020d}.json"

@@ -1,0 +1,184 @@
+"""New versions of a view: one per batch of its stream, exactly once.
+
+A batch is read, decoded and merged by tasks, and committed by the driver: first the tables of the
+sources, then the result, then the version that says that all of it is there.  Spark's checkpoint
+knows which messages a batch has before it begins, and repeats the very same batch, under the same
+number, if it was not finished; whatever of it was committed already is found and left alone.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from quipu.pipeline.reading.positions import Positions, ranges_between, total
+from quipu.pipeline.spark import growing, versions
+from quipu.pipeline.spark.feed import places_from_json
+from quipu.pipeline.spark.feed_source import NAME as FEED
+from quipu.pipeline.spark.growing import Piece
+from quipu.pipeline.spark.merging import Base, collected, merged
+from quipu.pipeline.spark.relations import from_tasks
+from quipu.pipeline.spark.results import replaced
+from quipu.pipeline.spark.session import parallelism
+from quipu.pipeline.spark.tasks import NO_BUCKET, SCHEMA, Item, Kind, json_item, to_batches
+from quipu.pipeline.spark.versions import Counts, Growth, Version
+from quipu.pipeline.spark.views import View, manifest_at
+from quipu.pipeline.tables import cleaning, commits
+from quipu.pipeline.tables.contract import BucketState
+from quipu.pipeline.types import schema_of
+
+CLEAN_EVERY = 20  # batches
+KEEP = 20  # versions, besides those that somebody needs
+
+
+def begin(view: View, succeeded: Callable[[], None], *, trigger_ms: int) -> StreamingQuery:
+    """Start the stream that makes new versions of a view, or let it go on where it was."""
+    batches = Batches(view, succeeded)
+    reader = view.spark.readStream.format(FEED).option("feed", view.feed.to_text())
+    stream = reader.option("cores", str(batches.cores)).load()
+    return (
+        stream.writeStream.foreachBatch(batches.run)
+        .option("checkpointLocation", str(view.checkpoint))
+        .trigger(processingTime=f"{trigger_ms} milliseconds")
+        .start()
+    )
+
+
+class Batches:
+    """The batches of a view's stream."""
+
+    def __init__(self, view: View, succeeded: Callable[[], None]) -> None:
+        self._view = view
+        self._succeeded = succeeded
+        self.cores = parallelism(view.spark)
+
+    def run(self, frame: DataFrame, number: int) -> None:
+        """Make a version out of a batch."""
+        view = self._view
+        base = view.latest()
+        if base.number >= number:
+            return
+        places = self._places(number)
+        waiting = self._waiting(number)
+        messages = sum(total(ranges_between(first, last)) for first, last
+                       in zip(base.places or places, places, strict=True))
+        items = merged(frame, waiting, number, cores=self.cores, messages=messages)
+        self._commit(waiting, items, number)
+        version = self._version(base, number, places, items)
+        if view.result is not None:
+            self._recompute(version)
+        versions.publish(view.versions, version)
+        self._succeeded()
+        if number % CLEAN_EVERY == 0:
+            self._clean(version)
+
+    def _places(self, number: int) -> tuple[Positions, ...]:
+        """Up to where the batch goes: Spark has written it down before the batch began."""
+        lines = (self._view.checkpoint / "offsets" / str(number)).read_text().splitlines()
+        return tuple(places_from_json(json.loads(lines[-1])))
+
+    def _waiting(self, number: int) -> dict[int, Base]:
+        """The tables to which the batch is not committed yet."""
+        found = {}
+        for source, shape in self._view.shapes.items():
+            directory = self._view.feed.tributaries[source].directory
+            manifest = commits.begin(directory, number)
+            if manifest is not None:
+                found[source] = Base(directory, shape, manifest)
+        return found
+
+    def _commit(self, waiting: dict[int, Base], items: Iterable[Item], number: int) -> None:
+        states: dict[int, list[BucketState]] = {}
+        for item in items:
+            if item.kind is Kind.STATE:
+                states.setdefault(item.source, []).append(BucketState.from_json(item.json))
+        for source, changed in states.items():
+            base = waiting[source]
+            commits.commit(base.directory, base.manifest, number, changed)
+
+    def _version(
+        self, base: Version, number: int, places: tuple[Positions, ...], items: list[Item],
+    ) -> Version:
+        tributaries = self._view.feed.tributaries
+        counts = list(base.counts or (Counts() for _ in tributaries))
+        grown: dict[int, list[Piece]] = {}
+        dead: dict[int, list[Piece]] = {}
+        for item in items:
+            if item.kind is Kind.COUNTS:
+                counts[item.source] = counts[item.source].plus(Counts(**item.json))
+            elif item.kind is Kind.GROWN:
+                grown.setdefault(item.source, []).append(Piece(*item.json))
+            elif item.kind is Kind.DEAD:
+                dead.setdefault(item.source, []).append(Piece(*item.json))
+        return Version(
+            number, base.number, time.time_ns() // 1_000_000, places, tuple(counts),
+            {source: self._grown(source, base.grown.get(source, Growth()), grown.get(source, []))
+             for source in {*base.grown, *grown}},
+            {source: Growth((*base.dead.get(source, Growth()).pieces, *dead.get(source, [])),
+                            tuple(dead.get(source, [])))
+             for source in {*base.dead, *dead}},
+        )
+
+    def _grown(self, source: int, base: Growth, added: list[Piece]) -> Growth:
+        """The pieces of a table that only grows; small ones are put together now and then."""
+        pieces = [*base.pieces, *added]
+        together = growing.to_put_together(pieces)
+        if together:
+            small = set(together)
+            pieces = [piece for piece in pieces if piece not in small]
+            pieces += self._put_together(source, together)
+        return Growth(tuple(pieces), tuple(added))
+
+    def _put_together(self, source: int, pieces: list[Piece]) -> list[Piece]:
+        tributary = self._view.feed.tributaries[source]
+        schema = schema_of(tributary.source.source.columns)
+
+        def run() -> Iterable[object]:
+            made = growing.put_together(tributary.rows, schema, pieces)
+            return to_batches(json_item(source, NO_BUCKET, Kind.GROWN, piece) for piece in made)
+
+        found = collected(from_tasks(self._view.spark, SCHEMA, [run]))
+        return [Piece(*item.json) for item in found]
+
+    def _recompute(self, version: Version) -> None:
+        """The result over the tables as they are in this version."""
+        view = self._view
+        assert view.result is not None
+        directory, shape = view.result
+        manifest = commits.begin(directory, version.number)
+        if manifest is None:
+            return
+        frame = view.through_query(lambda name: view.source_frame(name, version))
+        base = Base(directory, shape, manifest)
+        changed = replaced(frame, base, version.number, self.cores)
+        commits.commit(directory, manifest, version.number, changed)
+
+    def _clean(self, newest: Version) -> None:
+        """Drop versions that nobody needs, and their files."""
+        view = self._view
+        oldest = view.oldest_needed(newest.number, KEEP)
+        kept = [number for number in versions.numbers(view.versions) if number >= oldest]
+        versions.forget(view.versions, set(kept))
+        known = [versions.read(view.versions, number) for number in kept]
+        for source, tributary in enumerate(view.feed.tributaries):
+            if tributary.buckets:
+                clean_table(tributary.directory, oldest)
+            for directory, growths in (
+                (tributary.rows, [each.grown.get(source, Growth()) for each in known]),
+                (tributary.dead, [each.dead.get(source, Growth()) for each in known]),
+            ):
+                needed = {name for growth in growths for name in growth.files()}
+                growing.clean(directory, needed, time.time_ns())
+        if view.result is not None:
+            clean_table(view.result[0], oldest)
+
+
+def clean_table(directory: Path, oldest: int) -> None:
+    """Drop the versions of a table that no version of the view from `oldest` on refers to."""
+    first = manifest_at(directory, oldest).version
+    keep = sum(number >= first for number in commits.versions(directory))
+    if keep:
+        cleaning.clean(directory, keep=keep, now_ms=time.time_ns() // 1_000_000)
