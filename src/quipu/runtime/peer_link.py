@@ -48,6 +48,7 @@ _CLUSTER_ID_SIZE_MAX: Final = 255
 
 NOBODY: Final = Identity(NO_NODE, "", ZERO_UUID)
 
+_CONTROL: Final = int(PeerKind.CONTROL)
 _HEAD: Final = Struct(">iB")
 _SIZE: Final = Struct(">i")
 _log = logging.getLogger(__name__)
@@ -206,7 +207,7 @@ class Link:
         try:
             if not self.is_open:
                 self._hear_hello(frame)
-            elif frame and frame[0] != PeerKind.CONTROL:
+            elif frame and frame[0] != _CONTROL:
                 self._owner.received(self, frame[0], frame[1:])
             else:
                 self._hear_control(frame[1:])

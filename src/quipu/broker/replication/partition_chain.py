@@ -261,11 +261,11 @@ class PartitionChain:
             self._node.lost(self.partition)  # another log than its own was chosen
         match effect:
             case Append(entries):
-                self._append(entries)
+                self._append(entries, now_ms)
             case Restart(entries):
                 self._fresh.forget()  # M1
                 log.restart(memoryview(entries[0]), now_ms)
-                self._append(entries[1:])
+                self._append(entries[1:], now_ms)
             case CutTo(log_end):
                 self._fresh.forget()  # M1
                 log.truncate(log_end, now_ms)
@@ -275,8 +275,8 @@ class PartitionChain:
         if log.is_durable:
             self._await_flush()
 
-    def _append(self, entries: tuple[bytes | memoryview, ...]) -> None:
-        partition, now_ms = self.partition, self._node.now_ms()
+    def _append(self, entries: tuple[bytes | memoryview, ...], now_ms: int) -> None:
+        partition = self.partition
         log = partition.log
         start = log.log_end
         if self._fresh.size:

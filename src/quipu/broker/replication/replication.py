@@ -36,6 +36,7 @@ from quipu.runtime.spawn import spawn
 
 TICKS_ALL: Final = 25  # within so many ticks, quiet partitions get one too
 
+_CHAIN: Final = int(PeerKind.CHAIN)
 _log = logging.getLogger(__name__)
 
 Key = tuple[bytes, int]  # topic id, partition
@@ -119,6 +120,7 @@ class Replication:
         self._congested: set[NodeId] = set()  # take no entries for now (D5)
         self._refused: dict[NodeId, dict[PartitionChain, None]] = {}  # who has some for them
         self._turn_is_due = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: list[LeadershipListener] = []
         self._tick_count = 0
         self._task: asyncio.Task[None] | None = None
@@ -231,7 +233,7 @@ class Replication:
         assert self._peers is not None
         outbox = self._outboxes.get(to)
         waiting = outbox.take() if outbox is not None else []
-        if self._peers.send(to, PeerKind.CHAIN, [*waiting, *buffers], at_once=at_once):
+        if self._peers.send(to, _CHAIN, [*waiting, *buffers], at_once=at_once):
             return True
         self._congested.add(to)  # until it is drained, or comes up
         self._refused.setdefault(to, {})[chain] = None
@@ -272,7 +274,9 @@ class Replication:
     def _end_turn_soon(self) -> None:
         if not self._turn_is_due:
             self._turn_is_due = True
-            asyncio.get_running_loop().call_soon(self._end_turn)
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()  # a system call each time
+            self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         touched, self._touched = self._touched, {}
@@ -286,7 +290,7 @@ class Replication:
         for to, outbox in self._outboxes.items():
             buffers = outbox.take()
             if buffers and self._peers is not None:
-                self._peers.send(to, PeerKind.CHAIN, buffers, at_once=True)
+                self._peers.send(to, _CHAIN, buffers, at_once=True)
 
     # -- from the peers
 
