@@ -83,7 +83,8 @@ class ClientSettings:
         50 * _MIB, "Size of an answer, all partitions together.", low=1, high=1 << 30)
     max_partition_fetch_bytes: int = int32(
         4 * _MIB, "Size of one partition's part of an answer.", low=1, high=1 << 30)
-    check_crcs: bool = boolean("Check the checksums of batches.", default=True)
+    check_crcs: bool = boolean(
+        "Check the checksums of batches.", default=True, ignored="they are always checked.")
     receive_buffer_bytes: int = int32(
         -1, "Size of the socket's receive buffer, -1: the system's.", low=-1)
     send_buffer_bytes: int = int32(

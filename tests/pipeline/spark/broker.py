@@ -19,8 +19,9 @@ class Broker:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        quiet = {"bootstrap.servers": bootstrap, "log_level": 0}
+        self._admin = AdminClient(quiet)
+        self._producer = Producer({**quiet, "linger.ms": 0})
         self._numbers = itertools.count(1)
 
     def topic(self, *, partitions: int = 1, name: str | None = None) -> str:

@@ -223,6 +223,11 @@ def test_rows_are_written(spark: SparkSession, broker: Broker, tmp_path: Path) -
     assert (second.key, second.value, second.headers) == (None, None, None)
     assert bytes(third.value) == b"w"
 
+    many = broker.topic()
+    spark.range(5_000).selectExpr("CAST(id AS STRING) AS value").write.format("quipu").options(
+        **write, topic=many).mode("append").save()
+    assert values(reader(spark, broker, subscribe=many).load()) == sorted(map(str, range(5_000)))
+
     copy = broker.topic()
     frame = stream(spark, broker, subscribe=f"{one},{two}").drop("partition")
     query = frame.writeStream.format("quipu").options(
@@ -253,6 +258,5 @@ def test_registration(spark: SparkSession, broker: Broker) -> None:
     """A session can be told, too."""
     topic = broker.topic()
     broker.send(topic, ":x")
-    beside = spark.newSession()
-    register(beside)
-    assert values(reader(beside, broker, subscribe=topic).load()) == ["x"]
+    register(spark)
+    assert values(reader(spark, broker, subscribe=topic).load()) == ["x"]

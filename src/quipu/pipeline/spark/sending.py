@@ -12,6 +12,7 @@ from quipu.model.errors import Kind, QuipuError
 from quipu.pipeline.reading.options import PREFIX, BadOption
 
 FLUSH_SECONDS: Final = 1.0
+_ANY: Final = -1  # partition, for librdkafka to choose
 
 Settings = tuple[tuple[str, str], ...]
 Headers = list[tuple[str, str | bytes | None]]
@@ -23,30 +24,49 @@ class NotWritten(QuipuError):
     kind = Kind.RETRY
 
 
+class _Errors:
+    """The first error of a producer's messages; it outlives the tasks that share the producer."""
+
+    def __init__(self) -> None:
+        self.first: str | None = None
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self.first is None:
+            self.first = f"{message.topic()}: {_words(error)}"
+
+
 class Sending:
-    """Rows on their way through the process's producer."""
+    """The rows of one task."""
 
     def __init__(self, settings: Settings, columns: Sequence[str], topic: str | None) -> None:
         self._settings = settings
         self._columns = columns  # of the rows, those that are written
         self._topic = topic  # of all rows; None: each row says
-        self._producer = _producer(settings)
-        self._error: str | None = None
+        self._producer, self._errors = _producer(settings)
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Hand rows to the producer, and wait where it has no room."""
         columns = {name: batch.column(name) for name in self._columns}
         count = batch.num_rows
-        values = _bytes(columns["value"])
-        keys = _bytes(columns["key"]) if "key" in columns else [None] * count
-        headers = _headers(columns["headers"]) if "headers" in columns else [None] * count
-        topics = ([self._topic] * count if self._topic is not None
-                  else columns["topic"].to_pylist())
-        partitions = columns["partition"].to_pylist() if "partition" in columns else [None] * count
-        if None in topics:
-            raise NotWritten("a row has no topic: its column topic is null", kind=Kind.INVALID)
-        for row in zip(topics, values, keys, partitions, headers, strict=True):
-            self._send(*row)
+        nothing = [None] * count
+        topics = [self._topic] * count if self._topic is not None else _topics(columns["topic"])
+        keys = _bytes(columns["key"]) if "key" in columns else nothing
+        partitions = (columns["partition"].fill_null(_ANY).to_pylist() if "partition" in columns
+                      else [_ANY] * count)
+        headers = _headers(columns["headers"]) if "headers" in columns else nothing
+        produce = self._producer.produce
+        for topic, value, key, partition, pairs in zip(
+            topics, _bytes(columns["value"]), keys, partitions, headers, strict=True
+        ):
+            while True:
+                try:
+                    produce(topic, value, key, partition, headers=pairs)
+                    break
+                except BufferError:
+                    self._producer.poll(FLUSH_SECONDS)
+                    self._check()
+                except KafkaException as error:
+                    raise NotWritten(f"{topic}: {_words(error.args[0])}") from None
         self._producer.poll(0)
         self._check()
 
@@ -61,44 +81,26 @@ class Sending:
         _drop(self._settings)
         self._producer.purge()
 
-    def _send(
-        self, topic: str, value: bytes | None, key: bytes | None, partition: int | None,
-        headers: Headers | None,
-    ) -> None:
-        where = -1 if partition is None else partition
-        while True:
-            try:
-                self._producer.produce(topic, value, key, where, headers=headers or [],
-                                       on_delivery=self._delivered)
-                return
-            except BufferError:
-                self._producer.poll(FLUSH_SECONDS)
-                self._check()
-            except KafkaException as error:
-                raise NotWritten(f"{topic}: {_words(error.args[0])}") from None
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self._error is None:
-            self._error = f"{message.topic()}: {_words(error)}"
-
     def _check(self) -> None:
-        if self._error is not None:
-            raise NotWritten(self._error)
+        if self._errors.first is not None:
+            raise NotWritten(self._errors.first)
 
 
-_producers: dict[tuple[int, Settings], Producer] = {}
+_producers: dict[tuple[int, Settings], tuple[Producer, _Errors]] = {}
 
 
-def _producer(settings: Settings) -> Producer:
+def _producer(settings: Settings) -> tuple[Producer, _Errors]:
     """The process's producer with these settings: tasks that follow each other share it."""
     key = (os.getpid(), settings)
     if key not in _producers:
+        errors = _Errors()
         chosen: dict[str, Any] = {
             "client.id": "quipu-writer", "enable.idempotence": "true", "linger.ms": "5",
-            "queue.buffering.max.messages": "200000", "compression.type": "lz4",
-            "log_level": "2", **dict(settings), "delivery.report.only.error": True}
+            "queue.buffering.max.messages": "500000", "queue.buffering.max.kbytes": "131072",
+            "compression.type": "lz4", "log_level": "2", **dict(settings),
+            "on_delivery": errors, "delivery.report.only.error": True}
         try:
-            _producers[key] = Producer(chosen)
+            _producers[key] = Producer(chosen), errors
         except KafkaException as error:
             raise BadOption(f"{PREFIX}*: {_words(error.args[0])}") from None
     return _producers[key]
@@ -109,6 +111,13 @@ def _drop(settings: Settings) -> None:
 
 
 atexit.register(_producers.clear)  # while librdkafka's threads can still be joined
+
+
+def _topics(column: pa.Array) -> list[str]:
+    if column.null_count:
+        raise NotWritten("a row has no topic: its column topic is null", kind=Kind.INVALID)
+    names: list[str] = column.to_pylist()
+    return names
 
 
 def _bytes(column: pa.Array) -> list[bytes | None]:
