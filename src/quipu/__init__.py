@@ -11,4 +11,4 @@ The rooms, from the ground up (a lower one never imports a higher one):
     cli         what people touch
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
