@@ -75,7 +75,7 @@ def test_ranges_of_a_node(broker: Broker) -> None:
 
 
 def test_ranges_of_another_broker(mock: tuple[Producer, str]) -> None:
-    """I18."""
+    """I18: librdkafka's mock cluster, two brokers, versions older than ours."""
     producer, bootstrap = mock
     for number in range(100):
         producer.produce("other", b"%d" % number, partition=number % 4)

@@ -54,7 +54,7 @@ def test_what_cannot_be_is_refused(given: dict[str, str], words: str) -> None:
 
 
 def test_what_spark_refuses_is_refused() -> None:
-    """I12."""
+    """I12: what it is about has another place, which the message names."""
     for name in ("auto.offset.reset", "key.deserializer", "value.deserializer",
                  "enable.auto.commit", "interceptor.classes", "key.serializer",
                  "value.serializer"):

@@ -257,8 +257,7 @@ class Cluster:
             left = {partition: time_ms for partition, time_ms in left.items()
                     if partition not in answered}
             if left:
-                assert error is not None, "every partition is answered, or there is a reason"
-                retry.pause(error)
+                retry.pause(error or refused(Code.UNKNOWN_SERVER_ERROR, "offsets left out"))
                 self.refresh({partition.topic for partition in left})
         return {partition: found[partition] for partition in wanted}
 
@@ -292,7 +291,7 @@ class Cluster:
                     error = failure
                     continue
                 assert isinstance(answer, ListOffsetsResponse)
-                error = _take_offsets(answer, found) or error
+                error = _take_offsets(answer, wanted, found) or error
         finally:
             for connection in sent:  # only after an error: nobody waits for these answers
                 connection.close()
@@ -311,7 +310,8 @@ class Cluster:
 
 
 def _take_offsets(
-    answer: ListOffsetsResponse, found: dict[TopicPartition, FoundOffset]
+    answer: ListOffsetsResponse, wanted: Mapping[TopicPartition, int],
+    found: dict[TopicPartition, FoundOffset],
 ) -> ClientError | None:
     """Put what an answer found into `found`; an error of one of its partitions, if there is one."""
     error = None
@@ -320,6 +320,6 @@ def _take_offsets(
             partition = TopicPartition(topic.name, part.partition_index)
             if part.error_code:
                 error = refused(part.error_code, f"offsets of {partition}")
-            else:
+            elif part.offset >= 0 or wanted.get(partition, EARLIEST) >= 0:  # an end is somewhere
                 found[partition] = FoundOffset(part.offset, part.timestamp)
     return error

@@ -148,6 +148,8 @@ class Connection:
             plain = socket.create_connection(self.address, seconds)
         except OSError as error:
             raise self._failed(error.strerror or str(error)) from None
+        except (UnicodeError, OverflowError, ValueError) as error:  # a broker told it to us
+            raise self._failed(f"this is no address: {error}") from None
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.receive_buffer_bytes >= 0:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)

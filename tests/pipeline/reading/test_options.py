@@ -62,7 +62,7 @@ def test_topics() -> None:
 
 
 def test_where_reading_begins_and_ends() -> None:
-    """I14."""
+    """I14: by words, by JSON, by times; times win."""
     assert batch(startingOffsets=" Earliest ").start == EARLIEST
     assert batch(startingOffsets='{"t": {"0": 23, "1": -2}}').start == Bound(
         Edge.EARLIEST, {T0: 23, T1: -2})

@@ -122,7 +122,7 @@ def test_an_offset_of_something_that_is_not_read() -> None:
 
 
 def test_assigned_partitions_alone() -> None:
-    """I14."""
+    """I14: those that are named, and no others."""
     log = FakeLog(a=[(0, 5), (0, 6)], b=[(0, 7)])
     run = Run(log, assign='{"a": [1], "b": [0]}')
     assert run.stream.initial() == {A1: 0, B0: 0}

@@ -83,11 +83,13 @@ class QuipuDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return RawStreamReader(stream_options(self._given), columns_of(schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 Spark's
+    def writer(
+        self, schema: StructType, overwrite: bool,  # noqa: FBT001 Spark calls it by position
+    ) -> DataSourceArrowWriter:
         return BatchTopicWriter(write_options(self._given, schema, overwrite=overwrite))
 
-    def streamWriter(  # Spark calls it by position
-        self, schema: StructType, overwrite: bool,  # noqa: FBT001 Spark's
+    def streamWriter(
+        self, schema: StructType, overwrite: bool,  # noqa: FBT001 Spark calls it by position
     ) -> DataSourceStreamArrowWriter:
         del overwrite  # of the output mode: a topic only ever grows
         return StreamTopicWriter(write_options(self._given, schema, overwrite=False))
