@@ -1,20 +1,25 @@
 """One Spark and one node for all tests of this folder: both take long to start.
 
-    def test_it(spark, broker, tmp_path): ...
+    def test_it(work): ...                       a pipeline that all tests share, see `workbench`
+    def test_it(spark, broker, tmp_path): ...    what it is made of, for a pipeline of one's own
 
-Tests get topics of their own (`broker.topic()`), and sessions of their own where they change one
-(`spark.newSession()`).
+Tests get topics of their own (`broker.topic()`), names of their own (`work.name()`), and sessions
+of their own where they change one (`spark.newSession()`).  Starting a stream takes a second or
+two of both cores: a plain SELECT from a source is much cheaper than a materialized view.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+import quipu.pipeline
 from quipu.pipeline.spark.session import session
 from tests.harness.node import RunningNode
 from tests.pipeline.spark.broker import Broker
+from tests.pipeline.spark.workbench import Workbench
 
 HERE = Path(__file__).parent
 
@@ -33,6 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small Spark that starts fast: two cores, and no time spent on optimizing bytecode."""
     folder = tmp_path_factory.mktemp("spark")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # workers would compile everything anew
     started = session(
         "local[2]",
         settings={
@@ -56,3 +62,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 def broker(node: RunningNode) -> Broker:
     """The node's topics."""
     return Broker(node.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def work(
+    spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workbench]:
+    """One pipeline for all."""
+    with quipu.pipeline.connect(spark, state=tmp_path_factory.mktemp("state")) as pipeline:
+        yield Workbench(pipeline, broker)

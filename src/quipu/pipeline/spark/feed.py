@@ -13,7 +13,7 @@ from pathlib import Path
 from quipu.client.ranges import Range
 from quipu.pipeline.reading.positions import Json, Positions, from_json, to_json
 from quipu.pipeline.reading.ranges import Task
-from quipu.pipeline.spark.opening import Pruned
+from quipu.pipeline.spark.pruning import Pruned
 
 BATCH_OFFSETS_MAX = 1_000_000  # that one batch takes of one source
 

@@ -26,8 +26,7 @@ from quipu.pipeline.spark.feed import (
     places_to_json,
     put_together,
 )
-from quipu.pipeline.spark.feed_tasks import read_shares
-from quipu.pipeline.spark.opening import options_of
+from quipu.pipeline.spark.pruning import options_of
 from quipu.pipeline.spark.tasks import COLUMNS
 
 NAME = "quipu_feed"
@@ -88,6 +87,8 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SharePartition):  # Spark's own, where there is nothing
             return iter(())
+        from quipu.pipeline.spark.feed_tasks import read_shares  # noqa: PLC0415 only tasks need it
+
         return read_shares(self._feed, partition.shares)
 
     def __getstate__(self) -> dict[str, Any]:

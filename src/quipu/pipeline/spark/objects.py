@@ -27,7 +27,7 @@ from quipu.pipeline.reading.stream import selected
 from quipu.pipeline.source import Source
 from quipu.pipeline.spark.analysis import Bench, quoted, spark_schema
 from quipu.pipeline.spark.names import with_names
-from quipu.pipeline.spark.opening import options_of
+from quipu.pipeline.spark.pruning import options_of
 from quipu.pipeline.spark.query_errors import explained
 from quipu.pipeline.spark.relations import nullable
 from quipu.pipeline.spark.running import Keeper, attend

@@ -1,16 +1,11 @@
 """Messages of a source opened: read, decoded, taken out of their envelope; whatever reads them.
 
-    opener = opener_of(source)
+    opener = opener_of(pruned(source, needed))
     for found in opener.run(ranges): ...     # found.messages, .opened.batch, .opened.letters
-
-`pruned` is the source as somebody sees it who needs few of its columns.  Values are still decoded
-whole, because a message is a row only if all of it is good; but columns that nobody needs are
-dropped there and then, and metadata that nobody needs is never read at all.
 """
 
 import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -19,24 +14,14 @@ import pyarrow as pa
 from quipu.client.ranges import Range
 from quipu.pipeline.envelopes.contract import Messages, Opened
 from quipu.pipeline.envelopes.dead_letters import EVERYTHING
-from quipu.pipeline.envelopes.events import Keeping, event_shape
 from quipu.pipeline.envelopes.make import make_envelope
 from quipu.pipeline.formats.contract import Decoded
 from quipu.pipeline.formats.make import make_format
 from quipu.pipeline.reading.loop import Read, read_ranges
-from quipu.pipeline.reading.options import ReadOptions
-from quipu.pipeline.reading.place import place_options
-from quipu.pipeline.source import EnvelopeKind, KeyShape, Source
-from quipu.pipeline.types import Column
+from quipu.pipeline.source import KeyShape
+from quipu.pipeline.spark.pruning import Pruned, options_of
 
 _KEPT_MAX = 64
-
-
-class Pruned(NamedTuple):
-    """A source with some of its columns: `values` says which of the format's columns those are."""
-
-    source: Source
-    values: tuple[int, ...] | None = None  # None: all
 
 
 class Found(NamedTuple):
@@ -44,28 +29,6 @@ class Found(NamedTuple):
 
     messages: Messages
     opened: Opened
-
-
-def pruned(source: Source, needed: frozenset[str]) -> Pruned:
-    """The source for somebody who needs these columns only."""
-    if source.is_keyed and event_shape(source).keeping is Keeping.COUNTS:
-        return Pruned(source)  # the whole row is the row's identity
-    source = replace(source, items=tuple(
-        item for item in source.items if item.column.name in needed))
-    if source.envelope not in (EnvelopeKind.NONE, EnvelopeKind.UPSERT):
-        return Pruned(source)
-    kept = tuple(index for index, column in enumerate(source.value_columns)
-                 if column.name in needed or column.name in source.identity)
-    if not source.key_columns and not source.items and not kept:
-        kept = (_smallest(source.value_columns),)  # so that there is a row
-    columns = tuple(source.value_columns[index] for index in kept)
-    return Pruned(replace(source, value_columns=columns), kept)
-
-
-def _smallest(columns: Sequence[Column]) -> int:
-    widths = [column.type.bit_width if pa.types.is_primitive(column.type) else 1_000
-              for column in columns]
-    return widths.index(min(widths))
 
 
 def opener_of(source: Pruned) -> "Opener":
@@ -113,8 +76,3 @@ class Opener:
         parts = [read.batch for read in read_ranges(self._client, [whole], EVERYTHING)]
         (batch,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
         return batch
-
-
-def options_of(source: Source) -> ReadOptions:
-    """How a planned source is read."""
-    return place_options(source.place, source.start, read_committed=source.read_committed)

@@ -38,6 +38,7 @@ _START = {
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.python.daemon.module": "quipu.pipeline.spark.daemon",
 }
 _LOGGING = """
 status = fatal

@@ -22,7 +22,8 @@ from quipu.pipeline.reading.stream import snapshot
 from quipu.pipeline.source import Source
 from quipu.pipeline.spark.analysis import spark_schema
 from quipu.pipeline.spark.merging import partition_of
-from quipu.pipeline.spark.opening import Pruned, opener_of, options_of, pruned
+from quipu.pipeline.spark.opening import opener_of
+from quipu.pipeline.spark.pruning import Pruned, options_of, pruned
 from quipu.pipeline.spark.relations import from_tasks, nullable, plain, shown, some_columns
 from quipu.pipeline.spark.session import parallelism
 from quipu.pipeline.spark.tasks import SCHEMA, Item, Kind, from_batches, to_batches

@@ -33,7 +33,7 @@ from quipu.pipeline.spark.analysis import Analysis, quoted, spark_schema
 from quipu.pipeline.spark.feed import Feed, Tributary
 from quipu.pipeline.spark.growing import read_pieces
 from quipu.pipeline.spark.merging import Base
-from quipu.pipeline.spark.opening import pruned
+from quipu.pipeline.spark.pruning import pruned
 from quipu.pipeline.spark.relations import (
     DIFF,
     from_tasks,
