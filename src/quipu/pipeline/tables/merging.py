@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quipu.pipeline.envelopes.events import Action
+from quipu.pipeline.tables.by_fingerprint import find_pairs, sort_pairs
 from quipu.pipeline.tables.contract import NO_ROW
 
 U64 = npt.NDArray[np.uint64]
@@ -75,16 +76,10 @@ def concatenate(parts: Sequence[Entries]) -> Entries:
 
 def sort_by_fingerprint(first: U64, second: U64) -> tuple[I64, Mask]:
     """A stable order by fingerprint, and which places in it are the last of their fingerprint."""
-    order = np.argsort(first, kind="stable")
+    order = sort_pairs(first, second)
+    ranked, rest = first[order], second[order]
     last = np.ones(len(first), np.bool_)
-    sorted_first, sorted_second = first[order], second[order]
-    same = sorted_first[1:] == sorted_first[:-1]
-    differ = same & (sorted_second[1:] != sorted_second[:-1])
-    if differ.any():  # half a fingerprint in common: 2**-64 a pair
-        order = np.lexsort((second, first))
-        sorted_first, sorted_second = first[order], second[order]
-        same = (sorted_first[1:] == sorted_first[:-1]) & (sorted_second[1:] == sorted_second[:-1])
-    last[:-1] = ~same
+    last[:-1] = (ranked[1:] != ranked[:-1]) | (rest[1:] != rest[:-1])
     return order, last
 
 
@@ -102,25 +97,8 @@ def winners(first: U64, second: U64, priority: tuple[I64, ...] = ()) -> I64:
 
 
 def find(run: Entries, first: U64, second: U64) -> I64:
-    """The place of each fingerprint in a run, -1 where it is not."""
-    if len(run) == 0:
-        return np.full(len(first), -1, np.int64)
-    place = np.searchsorted(run.first, first).astype(np.int64)
-    end = len(run) - 1
-    at = np.minimum(place, end)
-    near = run.first[at] == first
-    hit = near & (run.second[at] == second)
-    rest = np.flatnonzero(near & ~hit)
-    while len(rest):  # half a fingerprint in common: look at the neighbours
-        place[rest] += 1
-        inside = place[rest] <= end
-        rest = rest[inside]
-        near_rest = run.first[place[rest]] == first[rest]
-        rest = rest[near_rest]
-        found = run.second[place[rest]] == second[rest]
-        hit[rest[found]] = True
-        rest = rest[~found]
-    return np.where(hit, place, -1)
+    """The place of each fingerprint in a run, -1 where it is not; fast if they are sorted."""
+    return find_pairs(run.first, run.second, first, second)
 
 
 def lookup(runs: Sequence[Entries], first: U64, second: U64, extras: int) -> Entries:

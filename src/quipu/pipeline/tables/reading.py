@@ -114,7 +114,8 @@ def changes(
     step = _rows_at_once(directory, list(data.values()), places)
     for start in range(0, len(change.before), step):
         part = _Change(*(each[start:start + step] for each in change))
-        yield from _told(directory, shape, list(data.values()), part, places).to_batches()
+        told = _told(directory, shape, list(data.values()), part, places)
+        yield from (each for each in told.combine_chunks().to_batches() if each.num_rows)
 
 
 def _holding(directory: Path, shape: TableShape, state: BucketState) -> Entries:

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from quipu.pipeline.envelopes.events import DIFF, KIND, OFFSET, ORDER, SLOT_UNIT
 from quipu.pipeline.envelopes.parcels import unpack
+from quipu.pipeline.tables.by_fingerprint import sort_pairs
 from quipu.pipeline.tables.contract import (
     MOVED,
     ROW_BITS,
@@ -134,7 +135,7 @@ def _living(
 ) -> tuple[Rows, Entries]:
     """The rows of a file that entries still point to, and those entries, row for row."""
     first, second = read_fingerprints(home, victim.file)
-    order = np.argsort(first, kind="stable")  # looking up is faster in order
+    order = sort_pairs(first, second)  # looking up is faster in order
     known = lookup(runs, first[order], second[order], extra_count(shape))
     own = (np.int64(victim.number) << ROW_BITS) | order
     living = known.pointer == own
