@@ -119,4 +119,3 @@ def _batches(shape: EventShape, data: bytes) -> list[tuple[tuple[str, int, int],
 
 def _names(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
-
