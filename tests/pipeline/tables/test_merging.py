@@ -50,10 +50,12 @@ def test_sorting_and_finding(twin: Any, pairs: list[Pair], run: list[Pair]) -> N
     assert order.tolist() == sorted(range(len(pairs)), key=lambda row: pairs[row])
 
     run.sort()
-    found = twin.find_pairs(*halves(run), first[order], second[order])
-    assert found.tolist() == [run.index(pair) if pair in run else -1 for pair in sorted(pairs)]
-    unsorted = twin.find_pairs(*halves(run), first, second)
-    assert unsorted.tolist() == [run.index(pair) if pair in run else -1 for pair in pairs]
+    for rows in (order, np.arange(len(pairs))):  # sorted, and not
+        at, hit, miss = twin.find_pairs(*halves(run), first, second, rows)
+        there = [row for row in rows.tolist() if pairs[row] in run]
+        assert hit.tolist() == there
+        assert at.tolist() == [run.index(pairs[row]) for row in there]
+        assert miss.tolist() == [row for row in rows.tolist() if pairs[row] not in run]
 
 
 @given(st.integers(0, 3000), st.integers(0, 2**32))

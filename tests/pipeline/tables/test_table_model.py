@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quipu.pipeline.envelopes.events import Action, EventShape, Slot
-from quipu.pipeline.tables import levels, reading, sections
+from quipu.pipeline.tables import levels, reading, sections, store
 from tests.pipeline.tables.table_maker import (
     COUNTS,
     LATEST,
@@ -30,6 +30,7 @@ SMALL = [
     (levels, "RUN_SIZE_MIN", 2), (levels, "FANOUT", 3), (levels, "FILES_MAX", 3),
     (levels, "FILES_MERGED", 2), (levels, "DEAD_ROWS_MIN", 1), (levels, "RELOCATED_MIN", 3),
     (sections, "DATA_ROWS_MAX", 3), (reading, "BATCH_ROWS_MAX", 3),
+    (store, "_NUMBERS_COUNTED_MAX", 4),
 ]
 
 

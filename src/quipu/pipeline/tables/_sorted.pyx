@@ -94,24 +94,38 @@ cdef bint _deal(
 
 def find_pairs(
     const uint64_t[::1] run_first, const uint64_t[::1] run_second,
-    const uint64_t[::1] first, const uint64_t[::1] second,
+    const uint64_t[::1] first, const uint64_t[::1] second, const int64_t[::1] rest,
 ):
-    """The place of each pair in a run; -1: it is not there.  Both are sorted."""
+    """Look for the pairs first[rest], second[rest] in a run."""
     cdef Py_ssize_t end = run_first.shape[0]
-    cdef Py_ssize_t count = first.shape[0]
-    if run_second.shape[0] != end or second.shape[0] != count:
+    cdef Py_ssize_t count = rest.shape[0]
+    if run_second.shape[0] != end or second.shape[0] != first.shape[0]:
         raise ValueError("halves of different lengths")
     places = np.empty(count, np.int64)
-    cdef int64_t[::1] out = places
-    cdef Py_ssize_t i, low = 0, high, middle, step
+    hits = np.empty(count, np.int64)
+    misses = np.empty(count, np.int64)
+    cdef int64_t[::1] at = places
+    cdef int64_t[::1] hit = hits
+    cdef int64_t[::1] miss = misses
+    cdef Py_ssize_t i, row, low = 0, high, middle, step, found = 0, lost = 0
+    cdef uint64_t a, b, last_a = 0, last_b = 0
+    cdef bint fine = True
     with nogil:
         for i in range(count):
-            if low > 0 and i > 0 and _below(first[i], second[i], first[i - 1], second[i - 1]):
+            row = rest[i]
+            if row < 0 or row >= first.shape[0]:
+                fine = False
+                break
+            a = first[row]
+            b = second[row]
+            if _below(a, b, last_a, last_b):
                 low = 0  # not sorted after all: begin again
+            last_a = a
+            last_b = b
             # from where the last one was, in steps that double, then by halves
             step = 1
             high = low
-            while high < end and _below(run_first[high], run_second[high], first[i], second[i]):
+            while high < end and _below(run_first[high], run_second[high], a, b):
                 low = high + 1
                 high += step
                 step *= 2
@@ -119,14 +133,20 @@ def find_pairs(
                 high = end
             while low < high:
                 middle = low + (high - low) // 2
-                if _below(run_first[middle], run_second[middle], first[i], second[i]):
+                if _below(run_first[middle], run_second[middle], a, b):
                     low = middle + 1
                 else:
                     high = middle
-            out[i] = -1
-            if low < end and run_first[low] == first[i] and run_second[low] == second[i]:
-                out[i] = low
-    return places
+            if low < end and run_first[low] == a and run_second[low] == b:
+                at[found] = low
+                hit[found] = row
+                found += 1
+            else:
+                miss[lost] = row
+                lost += 1
+    if not fine:
+        raise IndexError("a row that is not there")
+    return places[:found], hits[:found], misses[:lost]
 
 
 cdef inline bint _below(uint64_t a, uint64_t b, uint64_t c, uint64_t d) noexcept nogil:

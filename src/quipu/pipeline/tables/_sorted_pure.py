@@ -20,24 +20,29 @@ def sort_pairs(first: U64, second: U64) -> I64:
     return order
 
 
-def find_pairs(run_first: U64, run_second: U64, first: U64, second: U64) -> I64:
-    """The place of each pair in a run that is sorted and has each pair once; -1: it is not there.
+def find_pairs(
+    run_first: U64, run_second: U64, first: U64, second: U64, rest: I64,
+) -> tuple[I64, I64, I64]:
+    """Look for the pairs first[rest], second[rest] in a run that is sorted and has each pair once.
 
-    The pairs that are looked for are sorted, too: that makes it fast.
+    Gives the places of those that are there, which they are, and which are not.  It is fast if
+    the pairs that are looked for are sorted, too.
     """
     end = len(run_first) - 1
     if end < 0:
-        return np.full(len(first), -1, np.int64)
-    place = np.searchsorted(run_first, first)
+        none = np.zeros(0, np.int64)
+        return none, none, rest
+    wanted, other = first[rest], second[rest]
+    place = np.searchsorted(run_first, wanted)
     at = np.minimum(place, end)
-    near = run_first[at] == first
-    hit = near & (run_second[at] == second)
-    rest = np.flatnonzero(near & ~hit)
-    while len(rest):  # half of a fingerprint in common: look at the neighbours
-        place[rest] += 1
-        rest = rest[place[rest] <= end]
-        rest = rest[run_first[place[rest]] == first[rest]]
-        found = run_second[place[rest]] == second[rest]
-        hit[rest[found]] = True
-        rest = rest[~found]
-    return np.where(hit, place, -1)
+    near = run_first[at] == wanted
+    hit = near & (run_second[at] == other)
+    left = np.flatnonzero(near & ~hit)
+    while len(left):  # half of a fingerprint in common: look at the neighbours
+        place[left] += 1
+        left = left[place[left] <= end]
+        left = left[run_first[place[left]] == wanted[left]]
+        found = run_second[place[left]] == other[left]
+        hit[left[found]] = True
+        left = left[~found]
+    return place[hit], rest[hit], rest[~hit]

@@ -128,7 +128,7 @@ class BucketState:
     bucket: int
     version: int = -1  # in which it changed last; `changes` and `befores` are about that one
     runs: tuple[RunRef, ...] = ()  # newest first
-    data: tuple[DataRef, ...] = ()
+    data: tuple[DataRef, ...] = ()  # by number
     next_number: int = 0
     rows: int = 0  # that can be seen, copies counted
     errors: int = 0  # outstanding

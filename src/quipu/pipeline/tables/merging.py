@@ -98,7 +98,10 @@ def winners(first: U64, second: U64, priority: tuple[I64, ...] = ()) -> I64:
 
 def find(run: Entries, first: U64, second: U64) -> I64:
     """The place of each fingerprint in a run, -1 where it is not; fast if they are sorted."""
-    return find_pairs(run.first, run.second, first, second)
+    found = np.full(len(first), -1, np.int64)
+    at, to, _ = find_pairs(run.first, run.second, first, second, np.arange(len(first)))
+    found[to] = at
+    return found
 
 
 def lookup(runs: Sequence[Entries], first: U64, second: U64, extras: int) -> Entries:
@@ -109,17 +112,11 @@ def lookup(runs: Sequence[Entries], first: U64, second: U64, extras: int) -> Ent
     extra = tuple(np.full(count, _NEVER, np.int64) for _ in range(extras))
     rest = np.arange(count)
     for run in runs:
-        if len(rest) == 0:
-            break
-        whole = len(rest) == count
-        place = find(run, first if whole else first[rest], second if whole else second[rest])
-        hit = place >= 0
-        at, to = place[hit], rest[hit]
+        at, to, rest = find_pairs(run.first, run.second, first, second, rest)
         pointer[to] = run.pointer[at]
         action[to] = run.action[at]
         for mine, its in zip(extra, run.extra, strict=True):
             mine[to] = its[at]
-        rest = rest[~hit]
     return Entries(first, second, pointer, action, extra)
 
 

@@ -63,6 +63,8 @@ from quipu.pipeline.tables.sections import (
 )
 from quipu.pipeline.tables.waiting import released
 
+_NUMBERS_COUNTED_MAX = 1 << 16  # a range of numbers that it is cheap to count through
+
 
 def files_directory(directory: Path) -> Path:
     """Where a table has the files of its buckets."""
@@ -90,7 +92,8 @@ def merge_events(
     unchanged = replace(state, version=version, changes="", befores=())
     if len(fold.entries) == 0:
         return unchanged
-    data = _count_dead(state.data, fold.released)
+    data = [each._replace(dead=each.dead + count) for each, count in zip(
+        state.data, _per_file(state.data, fold.released), strict=True)]
     row_count = int(np.count_nonzero(fold.row >= 0))
     victims = files_to_rewrite(data, row_count, state.bucket)
     moved = [_living(home, shape, [fold.entries, *runs], victim) for victim in victims]
@@ -98,7 +101,7 @@ def merge_events(
     written = write_batch(home, version, state.bucket, state.next_number, batch)
     run = RunRef(written[0].file, len(batch.entries))
     forgotten = {each.number for each in victims}
-    befores = set(np.unique(fold.before[fold.before >= 0] >> ROW_BITS).tolist())
+    before = _per_file(state.data, fold.before[fold.before >= 0])
     return replace(
         unchanged,
         runs=_compacted(home, shape, unchanged, [run, *state.runs], [batch.entries, *runs]),
@@ -109,7 +112,7 @@ def merge_events(
         rows=state.rows + fold.rows_added,
         errors=state.errors + fold.errors_added,
         changes=run.file,
-        befores=tuple(each for each in state.data if each.number in befores),
+        befores=tuple(each for each, count in zip(state.data, before, strict=True) if count),
     )
 
 
@@ -124,10 +127,16 @@ def _fold(shape: TableShape, runs: Sequence[Entries], events: pa.Table) -> Fold:
     return fold_latest(runs, first, second, actions, priority)
 
 
-def _count_dead(data: Sequence[DataRef], released: I64) -> list[DataRef]:
-    numbers_of, counts = np.unique(released >> ROW_BITS, return_counts=True)
-    dead = dict(zip(numbers_of.tolist(), counts.tolist(), strict=True))
-    return [each._replace(dead=each.dead + dead.get(each.number, 0)) for each in data]
+def _per_file(data: Sequence[DataRef], pointers_to: I64) -> list[int]:
+    """How many pointers lead into each file; `data` is in the order of numbers."""
+    if len(pointers_to) == 0:
+        return [0] * len(data)
+    known = np.array([each.number for each in data])
+    place = (pointers_to >> ROW_BITS) - known[0]
+    if known[-1] - known[0] >= _NUMBERS_COUNTED_MAX:
+        return [*map(int, np.bincount(np.searchsorted(known, place + known[0]),
+                                      minlength=len(data)))]
+    return [*map(int, np.bincount(place, minlength=known[-1] - known[0] + 1)[known - known[0]])]
 
 
 def _living(
@@ -152,8 +161,7 @@ def _batch(
     next_number: int,
 ) -> Batch:
     """Rows and entries of a batch together with those that move, under their final pointers."""
-    has_row = np.flatnonzero(fold.row >= 0)
-    by_arrival = has_row[np.argsort(fold.row[has_row])]
+    by_arrival = _by_arrival(fold.row, events.num_rows)
     columns = pa.concat_tables([
         _taken(_stored(shape, events), fold.row[by_arrival]),
         *(rows.columns for rows, _ in moved)])
@@ -180,6 +188,14 @@ def _batch(
         order, _ = sort_by_fingerprint(entries.first, entries.second)
         entries, replaced = entries.take(order), Replaced(*(each[order] for each in replaced))
     return Batch(Rows(np.concatenate(first), np.concatenate(second), columns), entries, replaced)
+
+
+def _by_arrival(rows: I64, count: int) -> I64:
+    """Which entries have a row, in the order of the events."""
+    entry = np.full(count, -1, np.int64)
+    has_row = np.flatnonzero(rows >= 0)
+    entry[rows[has_row]] = has_row
+    return entry[entry >= 0]
 
 
 def _stored(shape: TableShape, events: pa.Table) -> pa.Table:
