@@ -1,5 +1,6 @@
 """Reading ranges: from a node, from another broker, and through every kind of trouble."""
 
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -139,6 +140,21 @@ def test_trouble_that_passes() -> None:
         sizes = [request.topics[0].partitions[0].partition_max_bytes
                  for request, _ in fake.asked if isinstance(request, FetchRequest)]
         assert sizes[-1] == 2 * sizes[0]  # the batch was larger than what was asked for
+
+
+def test_a_reader_that_takes_its_time(broker: Broker) -> None:
+    """Time counts while somebody waits for a broker, not while brokers wait for him."""
+    topic = broker.topic()
+    for _ in range(6):
+        broker.send(topic, *([":" + "x" * 1000] * 300))
+    with cluster_at(broker.bootstrap, max_partition_fetch_bytes="1000000",
+                    request_timeout_ms="900", fetch_max_wait_ms="50",
+                    default_api_timeout_ms="900") as cluster:
+        rows = 0
+        for chunk in fetch(cluster, [Range(topic, 0, 0, 1800)]):
+            time.sleep(0 if rows else 1.2)
+            rows += chunk.next_offset - chunk.first
+        assert rows == 1800
 
 
 def test_trouble_that_does_not_pass() -> None:

@@ -56,7 +56,7 @@ class _UnderWay(NamedTuple):
     correlation_id: int
     api_key: int
     version: int
-    deadline: float
+    seconds: float  # for its answer, from when somebody waits for it
 
 
 class Connection:
@@ -121,7 +121,7 @@ class Connection:
     def send(
         self, request: Request, *, highest: int | None = None, seconds: float | None = None
     ) -> int:
-        """Send a request, and tell its version; its answer is due within `seconds`."""
+        """Send a request, and tell its version; `receive` waits `seconds` for its answer."""
         version = self.version(type(request), highest=highest)
         self._send(request, version, seconds)
         return version
@@ -129,7 +129,7 @@ class Connection:
     def receive(self) -> Response:
         """The answer to the oldest request that is under way."""
         waiting = self._under_way.popleft()
-        frame = self._receive_frame(waiting.deadline)
+        frame = self._receive_frame(waiting.seconds)
         try:
             correlation_id, response = decode_response(
                 frame, waiting.api_key, waiting.version, whole=False)
@@ -178,7 +178,7 @@ class Connection:
             self._send(ApiVersionsRequest(
                 client_software_name="quipu", client_software_version="1"), version, None)
             waiting = self._under_way.popleft()
-            frame = self._receive_frame(waiting.deadline)
+            frame = self._receive_frame(waiting.seconds)
             if len(frame) < _ERROR_POSITION + _ERROR_CODE.size:
                 raise self._failed("it does not answer as a Kafka broker", NotKafka)
             (code,) = _ERROR_CODE.unpack_from(frame, _ERROR_POSITION)
@@ -220,7 +220,6 @@ class Connection:
         if seconds is None:
             seconds = self._settings.request_timeout_ms / 1000
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        deadline = time.monotonic() + seconds
         frame = encode_request(
             request, version, correlation_id=self._correlation_id,
             client_id=self._settings.client_id)
@@ -232,9 +231,10 @@ class Connection:
             raise self._failed("it takes no request", AnswerTooLate) from None
         except OSError as error:
             raise self._failed(error.strerror or str(error)) from None
-        self._under_way.append(_UnderWay(self._correlation_id, request.KEY, version, deadline))
+        self._under_way.append(_UnderWay(self._correlation_id, request.KEY, version, seconds))
 
-    def _receive_frame(self, deadline: float) -> memoryview:
+    def _receive_frame(self, seconds: float) -> memoryview:
+        deadline = time.monotonic() + seconds
         (size,) = _SIZE.unpack(self._receive(_SIZE.size, deadline))
         if not 4 <= size <= self._size_max:
             raise self._failed(

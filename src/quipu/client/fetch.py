@@ -97,8 +97,19 @@ class _Cursor:
         self.replica = -1  # to read from instead of the leader
         self.replica_until = 0.0
         self.not_before = 0.0  # after trouble
-        self.retry = Retry(cluster.settings)
         self.size_max = cluster.settings.max_partition_fetch_bytes
+        self._settings = cluster.settings
+        self._retry: Retry | None = None  # since trouble began; whoever takes his time is in none
+
+    @property
+    def retry(self) -> Retry:
+        if self._retry is None:
+            self._retry = Retry(self._settings)
+        return self._retry
+
+    def is_well(self) -> None:
+        """Something was read: the next trouble is a new one."""
+        self._retry = None
 
     def node(self, cluster: Cluster, now: float) -> int:
         """Whom to ask."""
@@ -258,7 +269,7 @@ class _Fetching:
             raise MalformedBytes(f"{cursor.partition}: asked for offset {cursor.next}, "
                                  f"the broker sends batches up to {next_offset}")
         first, cursor.next = cursor.next, next_offset
-        cursor.retry = Retry(self._settings)
+        cursor.is_well()
         self._left.remove(cursor)
         self._left.append(cursor)  # those that got nothing come first the next time
         aborted = tuple((each.producer_id, each.first_offset)
@@ -284,7 +295,7 @@ class _Fetching:
             cursor.replica = replica
             cursor.replica_until = time.monotonic() + self._settings.metadata_max_age_ms / 1000
         elif answer_is_full:  # of other partitions
-            cursor.retry = Retry(self._settings)
+            cursor.is_well()
         elif cursor.retry.is_over:
             stable = self._settings.read_committed
             end = part.last_stable_offset if stable else part.high_watermark
