@@ -6,7 +6,8 @@
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -14,14 +15,23 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 DELIVERY_SECONDS_MAX = 30.0
 
 
+class Record(NamedTuple):
+    """All there is to a message."""
+
+    key: bytes | None
+    value: bytes | None
+    partition: int = 0
+    timestamp: int = 0  # milliseconds; 0 means now
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
 class Broker:
     """One node: topics with fresh names, and a producer that waits."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        quiet = {"bootstrap.servers": bootstrap, "log_level": 0}
-        self._admin = AdminClient(quiet)
-        self._producer = Producer({**quiet, "linger.ms": 0})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
         self._numbers = itertools.count(1)
 
     def topic(self, *, partitions: int = 1, name: str | None = None) -> str:
@@ -56,9 +66,13 @@ class Broker:
         headers: Sequence[tuple[str, bytes | None]] = (), timestamp: int = 0, partition: int = 0,
     ) -> None:
         """Produce one message with all there is to a message; timestamp 0 means now."""
-        self._producer.produce(
-            topic, value, key, partition, headers=list(headers), timestamp=timestamp
-        )
+        self.records(topic, [Record(key, value, partition, timestamp, headers)])
+
+    def records(self, topic: str, records: Iterable[Record]) -> None:
+        """Produce messages, and wait until they are stored."""
+        for each in records:
+            self._producer.produce(topic, each.value, each.key, each.partition,
+                                   headers=list(each.headers), timestamp=each.timestamp)
         self._wait()
 
     def _wait(self) -> None:

@@ -16,9 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import quipu.pipeline
+from quipu.pipeline.registry.server import RegistryServer
 from quipu.pipeline.spark.session import session
 from tests.harness.node import RunningNode
 from tests.pipeline.spark.broker import Broker
+from tests.pipeline.spark.cases import Teller
 from tests.pipeline.spark.workbench import Workbench
 
 HERE = Path(__file__).parent
@@ -71,3 +73,15 @@ def work(
     """One pipeline for all."""
     with quipu.pipeline.connect(spark, state=tmp_path_factory.mktemp("state")) as pipeline:
         yield Workbench(pipeline, broker)
+
+
+@pytest.fixture(scope="module")
+def teller(
+    spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Teller]:
+    """A pipeline of the module's own, for stories."""
+    state = tmp_path_factory.mktemp("pipeline")
+    with RegistryServer() as registry, quipu.pipeline.connect(spark, state=state) as pipeline:
+        told = Teller(pipeline, broker, registry.url)
+        told.connect()
+        yield told

@@ -36,7 +36,8 @@ class Scope:
 
     def analyzed(self, query: str) -> Analysis:
         """What the query needs."""
-        return analyzed(self.frame(query, self._blank))
+        return analyzed(self.frame(query, self.blank))
 
-    def _blank(self, name: str) -> DataFrame:
+    def blank(self, name: str) -> DataFrame:
+        """An empty relation, for a name that is in the text of a query and not in its plan."""
         return blank(self.bench, name, self.relations[name])

@@ -191,7 +191,9 @@ class View:
 
     def through_query(self, leaf: Leaf) -> DataFrame:
         """The view's query over DataFrames of its sources."""
-        return self.plan.scope.frame(self.plan.query, leaf)
+        scope = self.plan.scope
+        return scope.frame(self.plan.query, lambda name: (
+            leaf(name) if name in self.names else scope.blank(name)))
 
     def source_frame(self, name: str, version: Version) -> DataFrame:
         """The rows of a source, as the query sees them."""
