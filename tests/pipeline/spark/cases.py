@@ -24,16 +24,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame
 
 from quipu.pipeline.envelopes.contract import OutstandingErrors
 from quipu.pipeline.formats.specs import Registry
 from quipu.pipeline.registry.client import RegistryClient
-from quipu.pipeline.spark.answers import Answer
-from quipu.pipeline.spark.pipeline import Pipeline
 from quipu.pipeline.sql.errors import SqlError
-from tests.pipeline.spark.broker import Broker, Record
+from tests.pipeline.spark.broker import Record
 from tests.pipeline.spark.codecs import TEXT, Codec, Protobuf
+from tests.pipeline.spark.workbench import Workbench
 
 Row = tuple[Any, ...]
 
@@ -128,30 +126,30 @@ class Outcome:
 class Teller:
     """The outside of stories."""
 
-    pipeline: Pipeline
-    broker: Broker
+    work: Workbench
     registry: str  # its address
     schemas: dict[str, int | None] = field(default_factory=dict)
 
     def connect(self) -> None:
         """Make the connections k and r."""
-        self.pipeline.execute(
-            f"CREATE CONNECTION k TO KAFKA (BROKER '{self.broker.bootstrap}')")
-        self.pipeline.execute(
-            f"CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL '{self.registry}')")
+        self.work.do(f"CREATE CONNECTION k TO KAFKA (BROKER '{self.work.broker.bootstrap}')")
+        self.work.do(f"CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL '{self.registry}')")
 
     def told(self, story: Story) -> dict[str, Outcome]:
         """What came of each case."""
         for topic in story.topics.values():
-            self.broker.topic(name=topic.name, partitions=topic.partitions)
+            self.work.broker.topic(name=topic.name, partitions=topic.partitions)
             self.register(topic)
         found: dict[str, Outcome] = {}
         for stage in story.stages:
             for name, partitions in stage.grow.items():
-                self.broker.grow(name, partitions)
+                self.work.broker.grow(name, partitions)
             for name, messages in stage.messages.items():
                 self.send(story.topics[name], messages)
             found |= {case.number: self._outcome(case) for case in stage.cases}
+        for case in story.cases:
+            if case.create and found[case.number].refused is None:
+                self.work.do(f"DROP SOURCE {case.source}")
         return found
 
     def register(self, topic: Topic) -> None:
@@ -163,7 +161,7 @@ class Teller:
 
     def send(self, topic: Topic, messages: Sequence[Message | Row]) -> None:
         """Produce messages, and wait until they are stored."""
-        self.broker.records(topic.name, [
+        self.work.broker.records(topic.name, [
             Record(self._encoded(topic, "key", key), self._encoded(topic, "value", value), *rest)
             for key, value, *rest in itertools.starmap(Message, messages)])
 
@@ -178,16 +176,14 @@ class Teller:
         if case.create:
             kind = "MATERIALIZED SOURCE" if case.materialized else "SOURCE"
             try:
-                self.pipeline.execute(f"CREATE {kind} {case.source} {case.create}")
+                self.work.do(f"CREATE {kind} {case.source} {case.create}")
             except SqlError as error:
                 outcome.refused = str(error)
                 return outcome
         if case.columns is not None:
-            answer = self.pipeline.execute(f"SHOW COLUMNS FROM {case.source}")
-            assert isinstance(answer, Answer)
             outcome.columns = ", ".join(
                 f"{name} {kind}{'' if nullable else ' not null'}"
-                for name, kind, nullable in answer.rows)
+                for name, kind, nullable in self.work.do(f"SHOW COLUMNS FROM {case.source}").rows)
         if case.rows is not None or case.unreadable is not None:
             try:
                 outcome.rows = self.rows(case.query.format(case.source))
@@ -201,9 +197,7 @@ class Teller:
 
     def rows(self, query: str) -> list[Row]:
         """What a query gives, in some order."""
-        frame = self.pipeline.execute(query)
-        assert isinstance(frame, DataFrame)
-        table = frame.toArrow()
+        table = self.work.frame(query).toArrow()
         return in_order(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 

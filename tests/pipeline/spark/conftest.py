@@ -75,13 +75,10 @@ def work(
         yield Workbench(pipeline, broker)
 
 
-@pytest.fixture(scope="module")
-def teller(
-    spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Teller]:
-    """A pipeline of the module's own, for stories."""
-    state = tmp_path_factory.mktemp("pipeline")
-    with RegistryServer() as registry, quipu.pipeline.connect(spark, state=state) as pipeline:
-        told = Teller(pipeline, broker, registry.url)
+@pytest.fixture(scope="session")
+def teller(work: Workbench) -> Iterator[Teller]:
+    """Who tells the stories of cases, with a schema registry."""
+    with RegistryServer() as registry:
+        told = Teller(work, registry.url)
         told.connect()
         yield told

@@ -100,9 +100,9 @@ def test_a_schema_evolves(teller: Teller) -> None:
     old = Topic("avro-evolved", value=avro("V", a="long"))
     new = replace(old, value=Avro(json.dumps({"type": "record", "name": "V", "fields": [
         {"name": "a", "type": "long"}, {"name": "b", "type": "string", "default": "?"}]})))
-    teller.broker.topic(name=old.name)
+    teller.work.broker.topic(name=old.name)
     for topic, value in ((old, {"a": 1}), (new, {"a": 2, "b": "x"})):
         teller.register(topic)
         teller.send(topic, [(None, value)])
-    teller.pipeline.execute(f"CREATE SOURCE evolved {from_topic(old.name)} {FORMAT}")
+    teller.work.do(f"CREATE SOURCE evolved {from_topic(old.name)} {FORMAT}")
     assert teller.rows("SELECT * FROM evolved") == [(1, "?"), (2, "x")]
