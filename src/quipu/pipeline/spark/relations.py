@@ -19,7 +19,7 @@ from quipu.pipeline.spark.merging import Base
 from quipu.pipeline.spark.session import empty, parallelism
 from quipu.pipeline.tables.commits import Manifest
 from quipu.pipeline.tables.contract import BucketState
-from quipu.pipeline.tables.reading import changes, rows
+from quipu.pipeline.tables.reading import bucket_history, changes, rows
 
 DIFF = "#diff"  # beside rows: how many copies came, or went
 TASK_ROWS_MIN = 50_000  # fewer are read sooner by one task than by two
@@ -93,9 +93,8 @@ def table_changes(
     shape = table.shape
     fields = [shape.events.row.field(name) for name in columns]
     schema = pa.schema([*fields, pa.field(DIFF, pa.int64())])
-    by_bucket = [([each.bucket(number) for each in history], 1) for number in range(shape.buckets)]
-    groups = spread([(states, weight) for states, weight in by_bucket
-                     if any(state.changes for state in states)], 1)
+    by_bucket = [bucket_history(history, number) for number in range(shape.buckets)]
+    groups = spread([(states, 1) for states in by_bucket if states], 1)
     return from_tasks(spark, schema, [
         partial(_read_changes, table, group, list(columns)) for group in groups
     ])
