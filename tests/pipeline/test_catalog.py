@@ -78,7 +78,8 @@ def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
     with Catalog.open(tmp_path) as catalog:
         program = (
             "import sys\nfrom pathlib import Path\nfrom quipu.pipeline.catalog import Catalog\n"
-            "print(len(Catalog.read(Path(sys.argv[1])).entries()))\nCatalog.open(Path(sys.argv[1]))")
+            "print(len(Catalog.read(Path(sys.argv[1])).entries()))\n"
+            "Catalog.open(Path(sys.argv[1]))")
         other = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False,
                                capture_output=True, text=True, timeout=60)
         catalog.put(CONNECTION)

@@ -4,6 +4,7 @@ Workers of Spark are used again and again; connecting and asking for metadata an
 would cost more than a small task itself.
 """
 
+import atexit
 import os
 import threading
 from collections import OrderedDict
@@ -24,6 +25,13 @@ class _Kept(threading.local):
 
 
 _kept = _Kept()
+
+
+@atexit.register
+def _close_all() -> None:
+    if _kept.process == os.getpid():
+        for cluster in _kept.clusters.values():
+            cluster.close()
 
 
 def shared(settings: ClientSettings) -> Cluster:

@@ -179,7 +179,7 @@ def test_available_now_ends() -> None:
 
 
 def test_partitions_that_appear_are_read_from_the_earliest() -> None:
-    """P2: they enter with nothing to read, so that what a batch reads stays the same for ever."""
+    """They enter with nothing to read, so that what a batch reads stays the same for ever."""
     log = FakeLog(a=[(0, 5)])
     run = Run(log, subscribePattern="a|b")
     log.parts[A1] = (0, 3)

@@ -204,7 +204,7 @@ LIST = [Aborted(1, 5), Aborted(2, 1)]
 
 @pytest.mark.parametrize("size_max", [1, 1 << 20])
 def test_aborted_transactions_and_markers_are_not_read(size_max: int) -> None:
-    """K4: read-committed, also where a response is read in several parts."""
+    """I18: read-committed, also where a response is read in several parts."""
     table, next_offset = read(TRANSACTIONS, aborted=LIST, size_max=size_max)
     assert table["offset"].to_pylist() == [0, 3, 7, 10]
     assert next_offset == 11
@@ -214,13 +214,13 @@ def test_aborted_transactions_and_markers_are_not_read(size_max: int) -> None:
 
 
 def test_readers_of_uncommitted_records_see_all_but_markers() -> None:
-    """K4: nobody sees markers."""
+    """I18: nobody sees markers."""
     table, _ = read(TRANSACTIONS)
     assert table["offset"].to_pylist() == [0, 1, 2, 3, 5, 7, 10]
 
 
 def test_offsets_go_on_where_nothing_is_seen() -> None:
-    """K4: a run of nothing but markers still tells where to fetch next."""
+    """I18: a run of nothing but markers still tells where to fetch next."""
     table, next_offset = read(marker(6, 2, ABORT) + marker(7, 3, COMMIT), 6, aborted=[])
     assert (table.num_rows, next_offset) == (0, 8)
 

@@ -131,7 +131,7 @@ def test_only_transitive_levels_look_at_all_versions(server: RegistryServer) -> 
 
 
 def test_deletes_are_soft(server: RegistryServer) -> None:
-    """R1: a deleted version is not listed; its schema is still found by id."""
+    """A deleted version is not listed; its schema is still found by id."""
     client = client_of(server)
     client.register("s", json.dumps(V1))
     client.register("s", json.dumps(V2))

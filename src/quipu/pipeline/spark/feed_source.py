@@ -65,7 +65,9 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         return places_to_json([stream.initial() for stream in self._streams])
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002
+    def latestOffset(
+        self, start: dict[str, Any], limit: ReadLimit,  # noqa: ARG002 Spark's signature
+    ) -> dict[str, Any]:
         return places_to_json([
             stream.latest(position, Pace.LIMITED)
             for stream, position in zip(self._streams, places_from_json(start), strict=True)
@@ -109,4 +111,3 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _no_loss(loss: DataLost) -> None:
     raise loss
-

@@ -42,7 +42,8 @@ def snapshot(view: View, version: Version) -> Step:
 
 def change(view: View, since: int, until: int) -> Step:
     """What became of the rows from one version to another."""
-    return Step(until, False, view.schema, _batches(view, view.changes(since, until)))  # noqa: FBT003
+    changed = _batches(view, view.changes(since, until))
+    return Step(until, False, view.schema, changed)  # noqa: FBT003
 
 
 def _batches(view: View, frame: DataFrame) -> Iterator[pa.RecordBatch]:

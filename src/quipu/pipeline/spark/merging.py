@@ -23,7 +23,7 @@ from quipu.pipeline.tables.store import merge_bucket
 SMALL = 50_000  # messages; so few are read and merged by one task, without a shuffle
 
 
-class Base(NamedTuple):
+class TableAt(NamedTuple):
     """A table, in the version that a batch builds on."""
 
     directory: Path
@@ -32,7 +32,7 @@ class Base(NamedTuple):
 
 
 def merged(
-    frame: DataFrame, tables: Mapping[int, Base], version: int, *, cores: int, messages: int,
+    frame: DataFrame, tables: Mapping[int, TableAt], version: int, *, cores: int, messages: int,
 ) -> list[Item]:
     """Merge a batch into the tables that do not have it; what the driver has to know."""
     if not tables:
@@ -55,7 +55,7 @@ def collected(frame: DataFrame) -> list[Item]:
 
 
 def merging(
-    tables: Mapping[int, Base], version: int,
+    tables: Mapping[int, TableAt], version: int,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What one task does: it gets all parcels of its buckets."""
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

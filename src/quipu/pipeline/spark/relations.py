@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from quipu.pipeline.spark.analysis import quoted, spark_schema
 from quipu.pipeline.spark.growing import Piece, read_pieces
-from quipu.pipeline.spark.merging import Base
+from quipu.pipeline.spark.merging import TableAt
 from quipu.pipeline.spark.session import empty, parallelism
 from quipu.pipeline.tables.commits import Manifest
 from quipu.pipeline.tables.contract import BucketState
@@ -67,7 +67,7 @@ def _width(field: pa.Field) -> int:
     return field.type.bit_width if pa.types.is_primitive(field.type) else 1_000
 
 
-def table_frame(spark: SparkSession, table: Base, columns: Sequence[str]) -> DataFrame:
+def table_frame(spark: SparkSession, table: TableAt, columns: Sequence[str]) -> DataFrame:
     """The rows of a table by key, in one version."""
     shape = table.shape
     schema = pa.schema([shape.events.row.field(name) for name in columns])
@@ -79,7 +79,7 @@ def table_frame(spark: SparkSession, table: Base, columns: Sequence[str]) -> Dat
 
 
 def _read_buckets(
-    table: Base, states: Sequence[BucketState], columns: list[str],
+    table: TableAt, states: Sequence[BucketState], columns: list[str],
 ) -> Iterator[pa.RecordBatch]:
     for state in states:
         for batch in rows(table.directory, table.shape, state, columns):
@@ -87,7 +87,7 @@ def _read_buckets(
 
 
 def table_changes(
-    spark: SparkSession, table: Base, history: Sequence[Manifest], columns: Sequence[str],
+    spark: SparkSession, table: TableAt, history: Sequence[Manifest], columns: Sequence[str],
 ) -> DataFrame:
     """What some versions of a table by key have changed: the columns, and #diff."""
     shape = table.shape
@@ -101,7 +101,7 @@ def table_changes(
 
 
 def _read_changes(
-    table: Base, buckets: Sequence[Sequence[BucketState]], columns: list[str],
+    table: TableAt, buckets: Sequence[Sequence[BucketState]], columns: list[str],
 ) -> Iterator[pa.RecordBatch]:
     for states in buckets:
         for batch in changes(table.directory, table.shape, states, columns):

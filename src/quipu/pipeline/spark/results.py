@@ -17,7 +17,7 @@ from quipu.pipeline.envelopes.events import Action, EventShape, Keeping
 from quipu.pipeline.envelopes.identity import encode_rows
 from quipu.pipeline.envelopes.parcels import Packer, unpack
 from quipu.pipeline.formats.contract import Decoded
-from quipu.pipeline.spark.merging import Base, collected, partition_of
+from quipu.pipeline.spark.merging import TableAt, collected, partition_of
 from quipu.pipeline.spark.relations import nullable
 from quipu.pipeline.spark.tasks import COLUMNS, Item, Kind, from_batches, json_item, to_batches
 from quipu.pipeline.tables.contract import BucketState
@@ -32,7 +32,7 @@ def result_shape(schema: pa.Schema) -> EventShape:
     return EventShape(keeping=Keeping.COUNTS, row=nullable(schema))
 
 
-def replaced(frame: DataFrame, base: Base, version: int, cores: int) -> list[BucketState]:
+def replaced(frame: DataFrame, base: TableAt, version: int, cores: int) -> list[BucketState]:
     """The table's buckets when it holds what the query gives now."""
     packed = frame.mapInArrow(_packing(base), COLUMNS)
     shared = packed.repartitionById(cores, partition_of(cores))
@@ -52,7 +52,7 @@ def events_of(shape: EventShape, batch: pa.RecordBatch, diff: int) -> pa.RecordB
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def _packing(base: Base) -> Task:
+def _packing(base: TableAt) -> Task:
     shape = base.shape.events
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -72,7 +72,7 @@ def _place(number: int) -> Messages:
     return Messages("", 0, records, Decoded([], pa.nulls(1, pa.string()), pa.array([False])))
 
 
-def _replacing(base: Base, version: int, cores: int) -> Task:
+def _replacing(base: TableAt, version: int, cores: int) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parcels: dict[int, list[bytes]] = {}
         for item in from_batches(batches):
@@ -88,7 +88,7 @@ def _replacing(base: Base, version: int, cores: int) -> Task:
 
 
 def _replace(
-    base: Base, bucket: int, parcels: Iterable[bytes], version: int,
+    base: TableAt, bucket: int, parcels: Iterable[bytes], version: int,
 ) -> BucketState | None:
     """What was there goes, what is there now comes; of what is the same, nothing is left."""
     shape = base.shape.events

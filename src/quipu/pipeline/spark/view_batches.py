@@ -19,7 +19,7 @@ from quipu.pipeline.spark import growing, versions
 from quipu.pipeline.spark.feed import places_from_json
 from quipu.pipeline.spark.feed_source import NAME as FEED
 from quipu.pipeline.spark.growing import Piece
-from quipu.pipeline.spark.merging import Base, collected, merged
+from quipu.pipeline.spark.merging import TableAt, collected, merged
 from quipu.pipeline.spark.relations import from_tasks
 from quipu.pipeline.spark.results import replaced
 from quipu.pipeline.spark.session import parallelism
@@ -80,17 +80,17 @@ class Batches:
         lines = (self._view.checkpoint / "offsets" / str(number)).read_text().splitlines()
         return tuple(places_from_json(json.loads(lines[-1])))
 
-    def _waiting(self, number: int) -> dict[int, Base]:
+    def _waiting(self, number: int) -> dict[int, TableAt]:
         """The tables to which the batch is not committed yet."""
         found = {}
         for source, shape in self._view.shapes.items():
             directory = self._view.feed.tributaries[source].directory
             manifest = commits.begin(directory, number)
             if manifest is not None:
-                found[source] = Base(directory, shape, manifest)
+                found[source] = TableAt(directory, shape, manifest)
         return found
 
-    def _commit(self, waiting: dict[int, Base], items: Iterable[Item], number: int) -> None:
+    def _commit(self, waiting: dict[int, TableAt], items: Iterable[Item], number: int) -> None:
         states: dict[int, list[BucketState]] = {}
         for item in items:
             if item.kind is Kind.STATE:
@@ -152,7 +152,7 @@ class Batches:
         if manifest is None:
             return
         frame = view.through_query(lambda name: view.source_frame(name, version))
-        base = Base(directory, shape, manifest)
+        base = TableAt(directory, shape, manifest)
         changed = replaced(frame, base, version.number, self.cores)
         commits.commit(directory, manifest, version.number, changed)
 

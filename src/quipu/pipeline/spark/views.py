@@ -32,7 +32,7 @@ from quipu.pipeline.spark import versions
 from quipu.pipeline.spark.analysis import Analysis, quoted, spark_schema
 from quipu.pipeline.spark.feed import Feed, Tributary
 from quipu.pipeline.spark.growing import read_pieces
-from quipu.pipeline.spark.merging import Base
+from quipu.pipeline.spark.merging import TableAt
 from quipu.pipeline.spark.pruning import pruned
 from quipu.pipeline.spark.relations import (
     DIFF,
@@ -185,7 +185,7 @@ class View:
         """The view's rows."""
         if self.result is not None:
             directory, shape = self.result
-            base = Base(directory, shape, manifest_at(directory, version.number))
+            base = TableAt(directory, shape, manifest_at(directory, version.number))
             return table_frame(self.spark, base, self.schema.names)
         return self.through_query(lambda name: self.source_frame(name, version))
 
@@ -214,10 +214,10 @@ class View:
         return grown_frame(self.spark, self.feed.tributaries[number].dead, LETTERS, pieces,
                            LETTERS.names)
 
-    def table(self, number: int, version: int) -> Base:
+    def table(self, number: int, version: int) -> TableAt:
         """A source's table by key."""
         directory = self.feed.tributaries[number].directory
-        return Base(directory, self.shapes[number], manifest_at(directory, version))
+        return TableAt(directory, self.shapes[number], manifest_at(directory, version))
 
     def _row(self, number: int) -> pa.Schema:
         return schema_of(self.feed.tributaries[number].source.source.columns)
@@ -276,7 +276,7 @@ class View:
     ) -> DataFrame:
         newest = manifest_at(directory, until)
         oldest = manifest_at(directory, since)
-        base = Base(directory, shape, newest)
+        base = TableAt(directory, shape, newest)
         if newest.version == oldest.version:
             fields = [shape.events.row.field(name) for name in columns]
             return from_tasks(self.spark, pa.schema([*fields, pa.field(DIFF, pa.int64())]), [])
