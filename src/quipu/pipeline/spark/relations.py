@@ -43,8 +43,22 @@ def from_tasks(spark: SparkSession, schema: pa.Schema, reads: Sequence[Read]) ->
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The same columns, all of which may be NULL."""
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
+    """The same columns; they may be NULL, and so may the fields of their records.
+
+    A record that is NULL has NULLs in it, which Arrow refuses in a field that must not be NULL.
+    """
+    return pa.schema([_nullable(field) for field in schema])
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(each) for each in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_type, _nullable(kind.item_field).type)
+    return pa.field(field.name, kind)
 
 
 def shown(frame: DataFrame, schema: StructType) -> DataFrame:
