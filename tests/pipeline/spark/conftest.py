@@ -67,7 +67,7 @@ def broker(node: RunningNode) -> Broker:
 
 
 @pytest.fixture(scope="session")
-def work(
+def workbench(
     spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Workbench]:
     """One pipeline for all."""
@@ -75,10 +75,18 @@ def work(
         yield Workbench(pipeline, broker)
 
 
+@pytest.fixture
+def work(workbench: Workbench) -> Iterator[Workbench]:
+    """The pipeline, with a broker; what a test creates is dropped after it."""
+    before = {entry.name for entry in workbench.pipeline.catalog.entries()}
+    yield workbench
+    workbench.drop_all(but=before)
+
+
 @pytest.fixture(scope="session")
-def teller(work: Workbench) -> Iterator[Teller]:
+def teller(workbench: Workbench) -> Iterator[Teller]:
     """Who tells the stories of cases, with a schema registry."""
     with RegistryServer() as registry:
-        told = Teller(work, registry.url)
+        told = Teller(workbench, registry.url)
         told.connect()
         yield told

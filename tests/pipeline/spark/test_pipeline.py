@@ -1,21 +1,13 @@
 """Sources and views from end to end: a real node, a real Spark, statements in between."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import quipu.pipeline
 from quipu.pipeline.spark.answers import Answer
 from quipu.pipeline.spark.pipeline import Pipeline
 from tests.pipeline.spark.broker import Broker
-
-
-@pytest.fixture
-def pipeline(spark: SparkSession, tmp_path: Path) -> Iterator[Pipeline]:
-    with quipu.pipeline.connect(spark, state=tmp_path / "state") as connected:
-        yield connected
 
 
 def rows(pipeline: Pipeline, query: str) -> list[tuple[object, ...]]:

@@ -54,6 +54,12 @@ class Workbench:
         """More messages for a source."""
         self.broker.send(self.topics[source], *messages, partition=partition)
 
+    def drop_all(self, but: set[str]) -> None:
+        """Drop everything that there is, but for some."""
+        new = [entry for entry in self.pipeline.catalog.entries() if entry.name not in but]
+        for entry in reversed(new):
+            self.do(f'DROP {entry.kind.value} IF EXISTS "{entry.name}" CASCADE')
+
     def do(self, statement: str) -> Answer:
         """Carry out a statement that is no query."""
         found = self.pipeline.execute(statement)

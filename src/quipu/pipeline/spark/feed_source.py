@@ -30,6 +30,9 @@ from quipu.pipeline.spark.pruning import options_of
 from quipu.pipeline.spark.tasks import COLUMNS
 
 NAME = "quipu_feed"
+WAIT_SECONDS = 1.0
+PAUSE_SECONDS_MIN = 0.01
+PAUSE_SECONDS_MAX = 0.1
 
 
 class SharePartition(InputPartition):
@@ -68,10 +71,21 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: dict[str, Any], limit: ReadLimit,  # noqa: ARG002 Spark's signature
     ) -> dict[str, Any]:
-        return places_to_json([
-            stream.latest(position, Pace.LIMITED)
-            for stream, position in zip(self._streams, places_from_json(start), strict=True)
-        ])
+        """Up to where the next batch goes; if there is nothing new, that is waited for a while.
+
+        Asking a broker is cheaper than a round of Spark that finds nothing.
+        """
+        deadline = time.monotonic() + WAIT_SECONDS
+        pause = PAUSE_SECONDS_MIN
+        while True:
+            found = places_to_json([
+                stream.latest(position, Pace.LIMITED)
+                for stream, position in zip(self._streams, places_from_json(start), strict=True)
+            ])
+            if found != start or time.monotonic() + pause > deadline:
+                return found
+            time.sleep(pause)
+            pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
     def prepareForTriggerAvailableNow(self) -> None:
         for stream in self._streams:

@@ -1,7 +1,7 @@
 """What a pipeline can be told besides Spark's own settings.
 
     quipu.buckets             parts of a table that are merged side by side; of new tables
-    quipu.trigger.ms          how often views look for new messages
+    quipu.trigger.ms          shortest time between two batches of a view
     quipu.batch.offsets.max   how many messages one batch takes of one source
     quipu.wait.ms             how long SELECT waits for a view to have seen what there was
 """
@@ -21,7 +21,7 @@ class Settings:
     """See above; 0 buckets: two for each core, and at least four."""
 
     buckets: int = 0
-    trigger_ms: int = 100
+    trigger_ms: int = 0
     batch_offsets_max: int = 1_000_000
     wait_ms: int = 30_000
 

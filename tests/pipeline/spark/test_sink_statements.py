@@ -1,0 +1,111 @@
+"""CREATE SINK: views followed into files, tables, topics and memory."""
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+import quipu.pipeline
+from quipu.pipeline.spark.running import wait_until
+from quipu.pipeline.sql.errors import SqlError
+from tests.pipeline.spark.broker import Broker
+from tests.pipeline.spark.workbench import Workbench
+
+KEYED = "KEY FORMAT TEXT VALUE FORMAT TEXT INCLUDE KEY"
+SECONDS_MAX = 60.0
+
+
+def parquet_rows(folder: Path) -> Counter[tuple[object, ...]]:
+    """The rows of a changelog in files, added up."""
+    counts: Counter[tuple[object, ...]] = Counter()
+    for path in folder.glob("*.parquet"):
+        for row in pq.read_table(path).to_pylist():
+            row.pop("_version", None)
+            counts[tuple(row.values())[:2]] += row.get("_diff", 1)
+    return +counts
+
+
+def net(table: pa.Table) -> Counter[tuple[object, ...]]:
+    counts: Counter[tuple[object, ...]] = Counter()
+    for row in table.to_pylist():
+        diff = row.pop("#diff")
+        counts[tuple(row.values())] += diff
+    return +counts
+
+
+def test_a_view_into_files_and_memory(work: Workbench, tmp_path: Path) -> None:
+    """I11, I13: what was there before the sink, and what comes after, each once."""
+    name = work.source(f"{KEYED} ENVELOPE UPSERT", "a:1", "b:2")
+    view = work.view(f"SELECT key, text FROM {name}")
+    files, memory = work.name("k"), work.name("k")
+    work.do(f"CREATE SINK {files} FROM {view} INTO PARQUET '{tmp_path}'")
+    work.do(f"CREATE SINK {memory} FROM {view} INTO MEMORY")
+    first = Counter({("a", "1"): 1, ("b", "2"): 1})
+    assert wait_until(lambda: parquet_rows(tmp_path) == first, SECONDS_MAX)
+    work.send(name, "a:9", "b:", "c:3")
+
+    second = Counter({("a", "9"): 1, ("c", "3"): 1})
+    assert wait_until(lambda: parquet_rows(tmp_path) == second, SECONDS_MAX)
+    assert wait_until(lambda: net(work.pipeline.memory(memory)) == second, SECONDS_MAX)
+    shown = {row[0]: row[1:] for row in work.do("SHOW SINKS").rows}
+    assert shown[files][:2] == (view, "parquet")
+    assert shown[files][4] is None
+
+
+def test_a_source_into_delta_goes_on_after_a_restart(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """I11: the sink of a source keeps it for itself, and neither repeats nor leaves out rows."""
+    topic = broker.topic()
+    broker.send(topic, "a:1", "b:2")
+    uri = str(tmp_path / "table")
+
+    def read() -> list[tuple[object, ...]]:
+        if not DeltaTable.is_deltatable(uri):
+            return []
+        return sorted(tuple(row.values())
+                      for row in DeltaTable(uri).to_pyarrow_table().to_pylist())
+
+    with quipu.pipeline.connect(spark, state=tmp_path / "state") as pipeline:
+        work = Workbench(pipeline, broker)
+        name = work.source_of(topic, f"{KEYED}, OFFSET")
+        work.do(f"CREATE SINK d FROM {name} INTO DELTA '{uri}'")
+        assert wait_until(lambda: len(read()) == 2, SECONDS_MAX)
+    broker.send(topic, "c:3")
+
+    with quipu.pipeline.connect(spark, state=tmp_path / "state"):
+        assert wait_until(lambda: len(read()) >= 3, SECONDS_MAX)
+    assert read() == [("a", "1", 0), ("b", "2", 1), ("c", "3", 2)]
+
+
+def test_a_view_into_a_topic_is_a_source_again(work: Workbench) -> None:
+    """I13, I18: what a sink writes, an upsert source reads."""
+    name = work.source(f"{KEYED} ENVELOPE UPSERT", "a:1", "b:2", "c:1")
+    view = work.view(f"SELECT text, count(*) AS n FROM {name} GROUP BY text")
+    topic, sink = work.broker.topic(), work.name("k")
+    work.do(f"CREATE SINK {sink} FROM {view} INTO KAFKA BROKER '{work.broker.bootstrap}' "
+            f"TOPIC '{topic}' KEY (text) FORMAT JSON")
+    again = work.source_of(topic, "(text text, n bigint) KEY FORMAT TEXT VALUE FORMAT JSON "
+                                  "ENVELOPE UPSERT")
+    query = f"SELECT text, n FROM {again}"
+    assert wait_until(lambda: work.rows(query) == [("1", 2), ("2", 1)], SECONDS_MAX, pause=0.5)
+    work.send(name, "b:1")
+
+    assert wait_until(lambda: work.rows(query) == [("1", 3)], SECONDS_MAX, pause=0.5)
+
+
+def test_sinks_that_cannot_be_are_refused(work: Workbench) -> None:
+    """I19: the mistake is found when the sink is made."""
+    name = work.source(f"{KEYED} ENVELOPE UPSERT", "a:1")
+    into = f"INTO KAFKA BROKER '{work.broker.bootstrap}' TOPIC 'x'"
+
+    with pytest.raises(SqlError, match="needs a KEY"):
+        work.do(f"CREATE SINK k FROM {name} {into} FORMAT JSON")
+    with pytest.raises(SqlError, match='no column "nothing"'):
+        work.do(f"CREATE SINK k FROM {name} {into} KEY (nothing) FORMAT JSON")
+    with pytest.raises(SqlError, match="There is no source or view"):
+        work.do("CREATE SINK k FROM nowhere INTO MEMORY")
