@@ -89,8 +89,8 @@ def test_a_view_into_a_topic_is_a_source_again(work: Workbench) -> None:
     topic, sink = work.broker.topic(), work.name("k")
     work.do(f"CREATE SINK {sink} FROM {view} INTO KAFKA BROKER '{work.broker.bootstrap}' "
             f"TOPIC '{topic}' KEY (text) FORMAT JSON")
-    again = work.source_of(topic, "(text text, n bigint) KEY FORMAT TEXT VALUE FORMAT JSON "
-                                  "ENVELOPE UPSERT")
+    again = work.source_of(topic, "KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT",
+                           "(text text, n bigint)")
     query = f"SELECT text, n FROM {again}"
     assert wait_until(lambda: work.rows(query) == [("1", 2), ("2", 1)], SECONDS_MAX, pause=0.5)
     work.send(name, "b:1")

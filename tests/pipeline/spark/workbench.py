@@ -36,11 +36,11 @@ class Workbench:
         self.broker.send(topic, *messages)
         return self.source_of(topic, rest)
 
-    def source_of(self, topic: str, rest: str) -> str:
-        """Create a source of a topic; its name."""
+    def source_of(self, topic: str, rest: str, columns: str = "") -> str:
+        """Create a source of a topic, with columns if they have to be told; its name."""
         name = self.name("s")
         self.topics[name] = topic
-        self.do(f"CREATE SOURCE {name} FROM KAFKA BROKER '{self.broker.bootstrap}' "
+        self.do(f"CREATE SOURCE {name} {columns} FROM KAFKA BROKER '{self.broker.bootstrap}' "
                 f"TOPIC '{topic}' {rest}")
         return name
 

@@ -54,7 +54,7 @@ class ParquetTarget:
         if not self._only_grows:
             rows = rows.append_column("_version", pa.repeat(pa.scalar(version), len(rows)))
             rows = rows.append_column("_diff", diffs)
-        hidden = self._folder / f".{name}"
+        hidden = self._mark.parent / name  # where nobody looks for rows
         with hidden.open("wb") as file:
             pq.write_table(rows, file, compression="zstd")
             file.flush()
