@@ -42,6 +42,7 @@ class Feed:
     """See above."""
 
     tributaries: tuple[Tributary, ...]
+    versions: Path  # of the view: they tell how large messages are
     batch_offsets_max: int = BATCH_OFFSETS_MAX
 
     def to_text(self) -> str:

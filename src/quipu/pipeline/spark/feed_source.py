@@ -6,7 +6,7 @@ with large values, so its way of handing rows on costs little.
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +14,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from quipu.client.errors import DataLost
+from quipu.client.commit import commit
+from quipu.client.errors import ClientError, DataLost
 from quipu.client.shared import shared
-from quipu.pipeline.reading.options import Limits
+from quipu.pipeline.reading.positions import Positions
+from quipu.pipeline.reading.ranges import limited
 from quipu.pipeline.reading.stream import Pace, Stream
+from quipu.pipeline.spark import versions
 from quipu.pipeline.spark.feed import (
     Feed,
     Share,
@@ -28,11 +31,14 @@ from quipu.pipeline.spark.feed import (
 )
 from quipu.pipeline.spark.pruning import options_of
 from quipu.pipeline.spark.tasks import COLUMNS
+from quipu.pipeline.spark.versions import Counts
 
 NAME = "quipu_feed"
 WAIT_SECONDS = 1.0
 PAUSE_SECONDS_MIN = 0.01
 PAUSE_SECONDS_MAX = 0.1
+BATCH_SIZE_MAX = 256 << 20  # of the messages of one source in one batch, about
+FIRST_OFFSETS_MAX = 100_000  # in the first batch, when their size is not known
 
 
 class SharePartition(InputPartition):
@@ -78,14 +84,28 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         deadline = time.monotonic() + WAIT_SECONDS
         pause = PAUSE_SECONDS_MIN
         while True:
-            found = places_to_json([
-                stream.latest(position, Pace.LIMITED)
-                for stream, position in zip(self._streams, places_from_json(start), strict=True)
-            ])
+            found = places_to_json(self._latest(places_from_json(start)))
             if found != start or time.monotonic() + pause > deadline:
                 return found
             time.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
+
+    def _latest(self, start: list[Positions]) -> list[Positions]:
+        ends = [stream.latest(position, Pace.ALL)
+                for stream, position in zip(self._streams, start, strict=True)]
+        if ends == start:
+            return ends
+        seen = versions.latest(self._feed.versions).counts or [Counts()] * len(ends)
+        return [limited(first, last, batch_limit(counts, self._feed.batch_offsets_max))
+                for first, last, counts in zip(start, ends, seen, strict=True)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tell the offsets of groups, where a group is named, to whoever watches their lag."""
+        for tributary, position in zip(self._feed.tributaries, places_from_json(end), strict=True):
+            client = options_of(tributary.source.source).client
+            if client.group_id is not None:
+                with suppress(ClientError):  # Spark's checkpoint is what counts
+                    commit(shared(client), client.group_id, position)
 
     def prepareForTriggerAvailableNow(self) -> None:
         for stream in self._streams:
@@ -117,10 +137,16 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._made
 
     def _stream(self, tributary: Tributary) -> Stream:
-        options = replace(options_of(tributary.source.source),
-                          limits=Limits(offsets_max=self._feed.batch_offsets_max))
+        options = options_of(tributary.source.source)
         return Stream(shared(options.client), options, time.monotonic, warn=_no_loss,
                       cores=self._cores)
+
+
+def batch_limit(seen: Counts, offsets_max: int) -> int:
+    """How many messages of a source one batch takes, by the size that they had until now."""
+    if seen.messages == 0:
+        return min(FIRST_OFFSETS_MAX, offsets_max)
+    return max(1, min(BATCH_SIZE_MAX * seen.messages // max(seen.size, 1), offsets_max))
 
 
 def _no_loss(loss: DataLost) -> None:

@@ -98,7 +98,7 @@ class View:
     def feed(self) -> Feed:
         """What the view's stream reads."""
         return Feed(tuple(self._tributary(number, name) for number, name in enumerate(self.names)),
-                    self.plan.batch_offsets_max)
+                    self.versions, self.plan.batch_offsets_max)
 
     def _tributary(self, number: int, name: str) -> Tributary:
         found = pruned(self.plan.sources[name], self.plan.analysis.needed[name])
