@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 from quipu.pipeline.tables.contract import DataRef
 
-FANOUT = 3
+FANOUT = 4
 RUN_SIZE_MIN = 1024  # smaller runs are all of one class
 FILES_MAX = 48  # data files of a bucket
 FILES_MERGED = 16  # so many of the smallest become one when there are too many
-DEAD_SHARE_MAX = 0.6  # of the rows of a bucket
+DEAD_SHARE_MAX = 0.67  # of the rows of a bucket: disk is cheaper than writing twice
 DEAD_ROWS_MIN = 4096  # fewer dead rows are not worth the work
 RELOCATED_FACTOR = 2  # rows rewritten for each row of the batch, at most
 RELOCATED_MIN = 16_384  # a merge may always rewrite so many

@@ -55,10 +55,11 @@ def rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a bucket."""
     entries = _holding(directory, shape, state)
-    seen = entries.take(entries.action == Action.ROW)
-    copies = np.maximum(seen.extra[0], 0) if shape.counts else None
+    copies = _shown(shape, entries)
+    seen = np.flatnonzero(copies)
     places = _places(shape, columns)
-    yield from _batches(directory, shape, state.data, seen.pointer, places, copies=copies)
+    yield from _selected(directory, shape, state.data, places,
+                         _Wanted(entries.pointer[seen], copies[seen]))
 
 
 def errors(directory: Path, shape: TableShape, state: BucketState) -> Iterator[str]:
@@ -147,27 +148,51 @@ def _places(shape: TableShape, columns: Sequence[str] | None) -> list[int]:
     return [first + names.index(name) for name in columns]
 
 
+class _Wanted(NamedTuple):
+    """Which rows, and how many copies of each."""
+
+    pointers: I64
+    copies: I64
+
+
+def _selected(
+    directory: Path, shape: TableShape, data: Sequence[DataRef], places: Sequence[int],
+    wanted: _Wanted,
+) -> Iterator[pa.RecordBatch]:
+    """Rows by pointers, in the order of the files: faster than sorting pointers."""
+    home = files_directory(directory)
+    sizes = np.array([each.rows for each in data], np.int64)
+    ends = np.cumsum(sizes)
+    file = np.searchsorted([each.number for each in data], wanted.pointers >> ROW_BITS)
+    copies = np.zeros(sizes.sum(), np.int64)
+    copies[(ends - sizes)[file] + (wanted.pointers & ROW_MASK)] = wanted.copies
+    for each, end in zip(data, ends.tolist(), strict=True):
+        times = copies[end - each.rows:end]
+        if not times.any():
+            continue
+        table = read_columns(home, shape, each.file, places)
+        if times.max() > 1:
+            table = table.take(pa.array(np.repeat(np.arange(each.rows), times)))
+        elif not times.all():
+            table = table.filter(pa.array(times != 0))
+        yield from table.to_batches(max_chunksize=BATCH_ROWS_MAX)
+
+
 def _batches(
     directory: Path, shape: TableShape, data: Sequence[DataRef], pointers: I64,
-    places: Sequence[int], *, copies: I64 | None = None,
+    places: Sequence[int],
 ) -> Iterator[pa.RecordBatch]:
     """Rows by pointers, sorted."""
     home = files_directory(directory)
     data = sorted(data)
-    order = np.argsort(pointers, kind="stable")
-    pointers = pointers[order]
-    copies = None if copies is None else copies[order]
+    pointers = np.sort(pointers)
     starts = np.searchsorted(pointers, [each.number << ROW_BITS for each in data])
     ends = np.searchsorted(pointers, [(each.number + 1) << ROW_BITS for each in data])
     for each, start, end in zip(data, starts.tolist(), ends.tolist(), strict=True):
         if start == end:
             continue
         table = read_columns(home, shape, each.file, places)
-        wanted = pointers[start:end] & ROW_MASK
-        if copies is not None:
-            wanted = np.repeat(wanted, copies[start:end])
-        if len(wanted) != table.num_rows or copies is not None:
-            table = table.take(pa.array(wanted))
+        table = table.take(pa.array(pointers[start:end] & ROW_MASK))
         yield from table.to_batches(max_chunksize=BATCH_ROWS_MAX)
 
 
