@@ -8,6 +8,7 @@
     group       list, describe, reset, delete
     produce     lines in, records out
     consume     records in, lines or JSON out
+    sql         sources and views on Spark: scripts, a shell, queries that are kept running
     log         looks into stored logs, without a node
     bench       measures a broker beside the limits of its machine
 

@@ -22,6 +22,7 @@ COMMANDS: Final = {  # in the order of the help text; each module has an `app`
     "group": "quipu.cli.group",
     "produce": "quipu.cli.produce",
     "consume": "quipu.cli.consume",
+    "sql": "quipu.cli.sql",
     "log": "quipu.cli.log",
     "bench": "quipu.cli.bench",
 }

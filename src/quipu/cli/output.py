@@ -25,9 +25,9 @@ def show(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool, title: s
         print(plain_table(rows, columns), end="")
 
 
-def print_json(value: Row) -> None:
+def print_json(value: Row, *, file: TextIO | None = None) -> None:
     """One JSON object on a line of its own."""
-    print(json.dumps(value, ensure_ascii=False, default=str))
+    print(json.dumps(value, ensure_ascii=False, default=str), file=file)
 
 
 def plain_table(rows: Sequence[Row], columns: Sequence[str]) -> str:

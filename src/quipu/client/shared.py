@@ -45,3 +45,9 @@ def shared(settings: ClientSettings) -> Cluster:
             clusters.popitem(last=False)[1].close()
     clusters.move_to_end(settings)
     return clusters[settings]
+
+
+def close_shared() -> None:
+    """Close the clusters of this thread, which is about to end."""
+    while _kept.clusters and _kept.process == os.getpid():
+        _kept.clusters.popitem()[1].close()

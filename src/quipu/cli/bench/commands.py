@@ -1,4 +1,4 @@
-"""`quipu bench produce | consume | latency`: options in, a report out."""
+"""`quipu bench produce | consume | latency | sql`: options in, a report out."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +14,7 @@ from quipu.cli.bench.measured import Measured
 from quipu.cli.bench.plot import check_plot, draw
 from quipu.cli.bench.report import Ratio, Report, ratio
 from quipu.cli.bench.runs import Load, Session
+from quipu.cli.bench.sql import sql
 from quipu.cli.bench.target import target
 from quipu.cli.output import tell
 
@@ -24,6 +25,8 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 app = typer.Typer(
     help="Measure a broker, and beside it, in the same run, what the machine allows.", **PLAIN
 )
+
+app.command()(sql)
 
 Bootstrap = Annotated[str | None, typer.Option(
     "--bootstrap", "-b", metavar="HOST:PORT",

@@ -87,9 +87,9 @@ class Control:
     ) -> None:
         self._socket.close()
 
-    def ask(self, request: Request) -> Response:
-        """Send a request in the newest version that both sides know; wait for the answer."""
-        return self._ask(request, self.version(request))
+    def ask(self, request: Request, newest: int | None = None) -> Response:
+        """Send a request in the newest version (up to `newest`) that both sides know; wait."""
+        return self._ask(request, self.version(request, newest))
 
     def version(self, request: Request | type[Request], newest: int | None = None) -> int:
         """The newest version of a request, at most `newest`, that both sides know."""

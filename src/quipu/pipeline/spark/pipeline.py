@@ -50,9 +50,9 @@ from quipu.pipeline.spark.analysis import Bench
 from quipu.pipeline.spark.answers import Answer
 from quipu.pipeline.spark.creating import create, drop, unknown
 from quipu.pipeline.spark.feed_source import FeedSource
-from quipu.pipeline.spark.objects import Objects
+from quipu.pipeline.spark.objects import Objects, columns_of
 from quipu.pipeline.spark.progress import Progress, Rates, progress
-from quipu.pipeline.spark.selecting import caught_up, select
+from quipu.pipeline.spark.selecting import all_caught_up, caught_up, select
 from quipu.pipeline.spark.session import register, session, tuned
 from quipu.pipeline.spark.settings import parsed
 from quipu.pipeline.spark.showing import READABLE, explain, show, show_columns, show_create
@@ -157,6 +157,16 @@ class Pipeline:
     def wait(self, name: str) -> int:
         """Wait until a materialized view has seen what its sources have now; its version."""
         return caught_up(self._objects, self._objects.running[name]).number
+
+    def catch_up(self, seconds: float) -> bool:
+        """Wait until views and sinks have taken in what there is now; False if the time is up."""
+        return all_caught_up(self._objects, seconds)
+
+    def columns(self, name: str) -> pa.Schema:
+        """The columns of a source or view."""
+        if self._objects.kind_of(name) not in READABLE:
+            raise unknown(self._objects, Name(name), *READABLE)
+        return columns_of(self._objects, name)
 
     def progress(self) -> list[Progress]:
         """Rows, rates and lag of everything that is kept up to date."""

@@ -19,6 +19,8 @@ from enum import Enum
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from quipu.pipeline.spark.threads import leave
+
 PAUSE_SECONDS_MIN = 0.5
 PAUSE_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 60.0
@@ -79,6 +81,7 @@ class Keeper:
                 if not self._stopping.wait(self._pause):
                     self.restarts += 1
                     self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)
+        leave()
 
 
 class QueryEnded(RuntimeError):

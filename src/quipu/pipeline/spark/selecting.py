@@ -1,17 +1,21 @@
 """SELECT: sources as their topics are now, materialized views as of now, views as their queries."""
 
 import time
+from contextlib import suppress
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from quipu.client.errors import ClientError
 from quipu.model.errors import Kind, QuipuError
+from quipu.pipeline.reading.positions import Positions
 from quipu.pipeline.spark import snapshots
 from quipu.pipeline.spark.names import with_names
 from quipu.pipeline.spark.objects import LETTERS_SUFFIX, Objects, Running
 from quipu.pipeline.spark.query_errors import explained
 from quipu.pipeline.spark.running import State
 from quipu.pipeline.spark.session import empty
+from quipu.pipeline.spark.sinks import Sink
 from quipu.pipeline.spark.versions import Version
 
 LOOK_SECONDS = 0.02
@@ -83,3 +87,25 @@ def caught_up(objects: Objects, running: Running) -> Version:
     version = view.latest()
     view.hold(version.number)
     return version
+
+
+def all_caught_up(objects: Objects, seconds: float) -> bool:
+    """Wait until views have seen what there is now, and sinks have written what views saw."""
+    kept = [each for each in (*objects.running.values(), *objects.private.values())
+            if each.keeper.state is not State.STOPPED]
+    deadline = time.monotonic() + seconds
+    wanted: list[tuple[Running, list[Positions]]] = []
+    while time.monotonic() < deadline:
+        with suppress(ClientError):  # a broker that is away may come back
+            wanted = wanted or [
+                (each, [objects.ends(each.view.plan.sources[name]) for name in each.view.names])
+                for each in kept]
+            if all(each.view.has_seen(ends) for each, ends in wanted) and all(
+                    _has_written(sink) for sink in objects.sinks.values()):
+                return True
+        time.sleep(LOOK_SECONDS)
+    return False
+
+
+def _has_written(sink: Sink) -> bool:
+    return sink.keeper.state is State.STOPPED or sink.written == sink.view.latest().number

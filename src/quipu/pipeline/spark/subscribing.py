@@ -24,13 +24,18 @@ class Change(NamedTuple):
 
 
 class Subscription:
-    """An iterator of changes; `close` ends it, also from another thread."""
+    """An iterator of changes; `close` ends it, also from another thread.
+
+    Whoever wants many rows at once takes `steps` instead: whole versions, as Arrow batches.
+    """
 
     def __init__(self, view: View, *, with_snapshot: bool) -> None:
         self.columns = tuple(view.schema.names)
+        self.schema = view.schema
         self._view = view
         self._stop = threading.Event()
-        self._changes = self._run(with_snapshot=with_snapshot)
+        self.steps = self._run(with_snapshot=with_snapshot)
+        self._changes = (change for step in self.steps for change in _changes(step))
 
     def __iter__(self) -> Iterator[Change]:
         return self._changes
@@ -42,15 +47,14 @@ class Subscription:
         """No more changes after those that are under way."""
         self._stop.set()
 
-    def _run(self, *, with_snapshot: bool) -> Iterator[Change]:
+    def _run(self, *, with_snapshot: bool) -> Iterator[Step]:
         view = self._view
         version = view.latest()
         view.hold(version.number)
         view.check(version)
         if with_snapshot:
-            yield from _changes(snapshot(view, version))
-        for step in steps_after(view, version.number, self._stop):
-            yield from _changes(step)
+            yield snapshot(view, version)
+        yield from steps_after(view, version.number, self._stop)
 
 
 def _changes(step: Step) -> Iterator[Change]:

@@ -1,0 +1,202 @@
+"""The pipeline behind `quipu sql`: started in the background, asked from any thread.
+
+Starting Spark takes seconds.  So it begins when the engine is made, and whoever needs it waits for
+it; the shell is at its prompt meanwhile.  Every statement is a job group of its own, so that
+cancelling one ends its jobs and leaves the queries alone that keep views up to date.
+"""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from quipu.cli.sql_answers import Answer, Changes, Names, Progress, Rows, Told
+from quipu.cli.sql_output import Block, Heading
+from quipu.model.errors import QuipuError
+from quipu.pipeline.spark.pipeline import Pipeline, connect
+from quipu.pipeline.spark.relations import DIFF
+from quipu.pipeline.spark.running import summary
+from quipu.pipeline.spark.subscribing import Subscription
+from quipu.pipeline.spark.threads import leave
+from quipu.pipeline.sql.errors import SqlError
+from quipu.pipeline.sql.lexer import Piece
+from quipu.pipeline.sql.parser import parse_piece
+
+BLOCK_ROWS: Final = 1_000
+STARTED_SECONDS_MAX: Final = 300.0
+
+
+class SparkFailed(QuipuError):
+    """Spark gave up on a statement; the message is the sentence in its complaint."""
+
+
+class SparkEngine:
+    """See above."""
+
+    def __init__(
+        self, state: Path, *, bootstrap: str, master: str | None = None,
+        settings: Mapping[str, str] | None = None, spark: SparkSession | None = None,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._made: Pipeline | None = None
+        self._failure: BaseException | None = None
+        self._started = threading.Event()
+        self._groups = (f"quipu sql {number}" for number in itertools.count(1))
+        self._group: str | None = None
+        self._following: Subscription | None = None
+
+        def start() -> None:
+            try:
+                self._made = connect(spark, state=state, master=master, settings=settings)
+            except BaseException as error:  # noqa: BLE001 raised where the pipeline is needed
+                self._failure = error
+            finally:
+                leave()
+                self._started.set()
+
+        threading.Thread(target=start, name="start of Spark", daemon=True).start()
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline, once it is there."""
+        if not self._started.wait(STARTED_SECONDS_MAX):
+            raise SparkFailed(f"Spark did not start within {STARTED_SECONDS_MAX:.0f} s")
+        if self._failure is not None:
+            raise self._failure
+        assert self._made is not None
+        return self._made
+
+    # -- statements
+
+    def run(self, text: str, piece: Piece) -> Answer:
+        statement = parse_piece(text, piece, self._bootstrap)
+        pipeline = self.pipeline
+        self._group = next(self._groups)
+        pipeline.spark.sparkContext.setJobGroup(
+            self._group, text[piece.span.start:piece.span.end][:100], interruptOnCancel=True)
+        with _complaints():
+            answer = pipeline.execute(statement, text)
+            if isinstance(answer, DataFrame):
+                return _rows(answer)
+        if isinstance(answer, Subscription):
+            self._following = answer
+            return Changes(_change_headings(answer), _changes(answer))
+        if not answer.columns:
+            return Told(answer.message)
+        return Rows(_headings(answer.columns, answer.rows), iter([answer.rows]))
+
+    def activity(self) -> str:
+        if not self._started.is_set():
+            return "Spark is starting"
+        if self._group is None or self._made is None:
+            return ""
+        tracker = self._made.spark.sparkContext.statusTracker()
+        stages = [stage for job in tracker.getJobIdsForGroup(self._group)
+                  if (found := tracker.getJobInfo(job)) is not None and found.status == "RUNNING"
+                  for each in found.stageIds
+                  if (stage := tracker.getStageInfo(each)) is not None]
+        done = sum(stage.numCompletedTasks for stage in stages)
+        return f"{done} of {sum(stage.numTasks for stage in stages)} tasks" if stages else ""
+
+    def cancel(self) -> None:
+        if self._following is not None:
+            self._following.close()
+            self._following = None
+        if self._group is not None and self._made is not None:
+            self._made.spark.sparkContext.cancelJobGroup(self._group)
+
+    # -- looking
+
+    def names(self) -> Names:
+        return self._made.catalog.names() if self._made is not None else {}
+
+    def columns(self, name: str) -> Sequence[str]:
+        if self._made is None:
+            return ()
+        with contextlib.suppress(QuipuError):
+            return [str(each) for each in self._made.columns(name).names]
+        return ()
+
+    def progress(self) -> Sequence[Progress]:
+        if self._made is None:
+            return ()
+        return [
+            Progress(each.view, each.source, each.state, each.messages, each.rate, each.lag,
+                     each.dead_letters, each.error)
+            for each in self._made.progress()
+        ]
+
+    def catch_up(self, seconds_max: float) -> bool:
+        return self.pipeline.catch_up(seconds_max)
+
+    def leave(self) -> None:
+        leave()
+
+    def close(self) -> None:
+        self._started.wait(STARTED_SECONDS_MAX)
+        if self._made is not None:
+            self._made.close()
+
+
+@contextlib.contextmanager
+def _complaints() -> Iterator[None]:
+    """Whatever Spark throws, as one sentence."""
+    try:
+        yield
+    except (SqlError, QuipuError):
+        raise
+    except Exception as error:
+        raise SparkFailed(summary(error)) from error
+
+
+def _rows(frame: DataFrame) -> Rows:
+    """All rows of a query, by way of Arrow: times in UTC, and no digit lost."""
+    table: pa.Table = frame.toArrow()
+    headings = [Heading(field.name, is_number=_is_number(field.type)) for field in table.schema]
+    return Rows(headings, _blocks(table))
+
+
+def _blocks(table: pa.Table) -> Iterator[Block]:
+    for batch in table.to_batches(max_chunksize=BLOCK_ROWS):
+        columns = [column.to_pylist(maps_as_pydicts="lossy") for column in batch.columns]
+        yield list(zip(*columns, strict=True))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind)
+                or pa.types.is_decimal(kind))
+
+
+def _headings(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Heading]:
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return [
+        Heading(name, is_number=bool(known) and all(_is_plain_number(each) for each in known))
+        for name, column in zip(names, columns, strict=True)
+        for known in [[each for each in column if each is not None]]
+    ]
+
+
+def _is_plain_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _change_headings(changes: Subscription) -> list[Heading]:
+    fields = [Heading(field.name, is_number=_is_number(field.type)) for field in changes.schema]
+    return [Heading("version", is_number=True), Heading("diff", is_number=True), *fields]
+
+
+def _changes(changes: Subscription) -> Iterator[Block]:
+    """Whole versions, a row for each copy that came or went."""
+    for step in changes.steps:
+        for batch in step.batches:
+            diffs = batch.column(DIFF).to_pylist()
+            columns = [column.to_pylist(maps_as_pydicts="lossy")
+                       for column in batch.drop_columns([DIFF]).columns]
+            yield [(step.version, 1 if diff > 0 else -1, *row)
+                   for diff, row in zip(diffs, zip(*columns, strict=True), strict=True)
+                   for _ in range(abs(diff))]
