@@ -5,8 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quipu.pipeline.envelopes.events import Slot
 from quipu.pipeline.envelopes.parcels import ForeignParcel, Packer, unpack
-from tests.pipeline.tables.table_maker import COUNTS, LATEST, Event, events_batch, messages_at
+from tests.pipeline.tables.table_maker import (
+    COUNTS,
+    LATEST,
+    ORDERED,
+    Event,
+    events_batch,
+    messages_at,
+)
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefg"), max_size=6), max_size=5),
@@ -16,23 +24,47 @@ def test_events_arrive_in_order(
 ) -> None:
     """Whatever the order in which parcels come: topic, partition, offset decide."""
     arrived: dict[int, list[bytes]] = {}
-    packer = Packer(LATEST, buckets=buckets)
+    packer = Packer(COUNTS, buckets=buckets)
     for index in [each for each in order if each < len(chunks)]:
         events = [Event(key, value=index) for key in chunks[index]]
-        packer.add(messages_at(index % 2, partition=index // 2), events_batch(LATEST, events))
+        packer.add(messages_at(index % 2, partition=index // 2), events_batch(COUNTS, events))
         if index % 2:  # some parcels have several chunks, some have one
             for bucket, data in packer.parcels():
                 arrived.setdefault(bucket, []).append(data)
     for bucket, data in packer.parcels():
         arrived.setdefault(bucket, []).append(data)
 
-    found = [unpack(LATEST, parcels).to_pylist() for parcels in arrived.values()]
-    assert sorted((row["#identity"].decode(), row["value"]) for rows in found for row in rows) == \
+    found = [unpack(COUNTS, parcels).to_pylist() for parcels in arrived.values()]
+    assert sorted((row["key"], row["value"]) for rows in found for row in rows) == \
         sorted((key, index) for index, chunk in enumerate(chunks) for key in chunk)
     for rows in found:
         assert [row["value"] for row in rows] == sorted(row["value"] for row in rows)
-    keys = [{row["key"] for row in rows} for rows in found]
-    assert sum(map(len, keys)) == len(set().union(*keys))  # a key is in one bucket
+    keys = [{row["#identity"] for row in rows} for rows in found]
+    assert sum(map(len, keys)) == len(set().union(*keys))  # an identity is in one bucket
+
+
+def test_of_many_events_of_few_keys_only_the_last_travel() -> None:
+    """Slots are kept apart; the order of what travels stays; tables that need all get all."""
+    events = [Event("ab"[number % 2], value=number, slot=Slot(number % 3 // 2 * 2))
+              for number in range(600)]
+    want = {(event.key, event.slot): event.value for event in events}
+    for shape, count in ((LATEST, len(want)), (ORDERED, 600), (COUNTS, 600)):
+        packer = Packer(shape, buckets=1)
+        packer.add(messages_at(0), events_batch(shape, events))
+        (parcel,) = packer.parcels()
+        values = unpack(shape, [parcel.data]).column("value").to_pylist()
+        assert len(values) == count
+        assert values == sorted(values)
+        assert set(want.values()) <= set(values)
+
+
+def test_many_keys_all_travel() -> None:
+    events = [Event(str(number), value=number) for number in range(2000)]
+    packer = Packer(LATEST, buckets=1)
+    packer.add(messages_at(0), events_batch(LATEST, events))
+    (parcel,) = packer.parcels()
+
+    assert unpack(LATEST, [parcel.data]).column("value").to_pylist() == list(range(2000))
 
 
 def test_a_packer_that_was_emptied_is_empty() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from quipu.pipeline.formats.specs import Debezium, Json, Materialize
 from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, ItemKind, KeyShape, Source
+from quipu.pipeline.tables import reading
 from quipu.pipeline.types import Column
 from tests.pipeline.envelopes.message_maker import Pair, item, source_of
 from tests.pipeline.tables.source_table import SourceTable
@@ -103,6 +104,20 @@ def test_a_change_event_that_cannot_be_read_is_a_dead_letter(tmp_path: Path) -> 
         assert (table.now.errors, len(table.letters)) == (kept, not kept)
 
 
+def test_a_change_that_does_not_tell_what_it_takes_away_is_a_dead_letter(tmp_path: Path) -> None:
+    """I8: by key it is no matter; without one the error says what to do."""
+    events = [change(None, (1, "a"), "c", 1), change(None, (1, "b"), "u", 1),
+              change(None, None, "d", 1)]
+    for index, (changes, want, dead) in enumerate([
+        ({}, [], 0), ({"key": None}, [(1, "a")], 2),
+        ({"key": None, "identity": ("id",)}, [(1, "b")], 1)]):
+        table = SourceTable(tmp_path / str(index), debezium(EnvelopeKind.DEBEZIUM, **changes))
+        table.feed(*events)
+        assert table.rows() == want
+        assert len(table.letters) == dead
+        assert all("ENVELOPE DEBEZIUM UPSERT" in each["error"] for each in table.letters)
+
+
 def updates(*given: tuple[int, str, int, int]) -> Pair:
     """Updates: (id, name, time, diff) each."""
     return None, json.dumps([{"data": {"id": number, "name": name}, "time": time, "diff": diff}
@@ -140,8 +155,22 @@ def test_updates_are_seen_when_their_time_is_closed(tmp_path: Path) -> None:
     assert table.rows() == [(5, "x")]
     table.feed(updates((7, "w", 7, 1)))
     assert table.rows() == [(5, "x"), (6, "z"), (6, "z"), (6, "z"), (7, "w")]
+    assert table.now.rows == 5
     table.feed(updates((6, "z", 12, -2)), progress(9, None, t12=1))
     assert table.rows() == [(5, "x"), (6, "z"), (7, "w")]
+
+
+def test_a_row_that_counts_very_often_is_read_a_batch_at_a_time(tmp_path: Path) -> None:
+    """I8: numbers from outside do not decide how much memory is taken."""
+    table = SourceTable(tmp_path, materialize())
+    table.feed(updates((1, "a", 1, 10**12), (2, "b", 1, 2)), progress(0, 2, t1=2))
+    batches = reading.rows(tmp_path, table.shape, table.now.bucket(0))
+    batch = next(batches)
+
+    assert batch.num_rows == reading.BATCH_ROWS_MAX
+    assert batch.column("id").to_pylist().count(2) == 2
+    assert table.now.rows == 10**12 + 2
+    assert table.changes() == [(1, "a", 10**12), (2, "b", 2)]
 
 
 def test_updates_with_metadata_by_the_columns_of_the_key(tmp_path: Path) -> None:

@@ -24,6 +24,10 @@ VALUE_MISSING: Final = "Envelope error: Flat: Value not present for message"
 KEY_MISSING: Final = (
     "Envelope error: Upsert: record with NULL key in UPSERT source; to retract this error, "
     "produce a record upstream with a NULL key and NULL value")
+BEFORE_MISSING: Final = (
+    "Envelope error: Debezium: the change has no row `before`, so nobody knows what it takes away; "
+    "let the database log whole rows (REPLICA IDENTITY FULL), or give the source a KEY FORMAT and "
+    "ENVELOPE DEBEZIUM UPSERT")
 
 
 class Faults:

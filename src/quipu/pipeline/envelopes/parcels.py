@@ -19,13 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import ipc
 
 from quipu.pipeline.envelopes.contract import Messages
-from quipu.pipeline.envelopes.events import EventShape
+from quipu.pipeline.envelopes.events import SLOT_UNIT, EventShape, Keeping
 from quipu.pipeline.envelopes.fingerprints import buckets_of
 
 BUCKETS_MAX = 4096
+_SAMPLE = 1024  # events that tell whether it is worth looking for several of one key
+_DISTINCT_SHARE = 0.5
 
 
 class ForeignParcel(ValueError):
@@ -47,6 +50,8 @@ class Packer:
             raise ValueError(f"{buckets} buckets; there can be 1 to {BUCKETS_MAX}")
         self._shape = shape
         self._buckets = buckets
+        self._later_wins = (shape.keeping is Keeping.LATEST
+                            and not shape.ordered and not shape.timed)
         self._sinks: dict[int, tuple[pa.BufferOutputStream, ipc.RecordBatchStreamWriter]] = {}
         self.size = 0  # bytes gathered, about; ask for parcels when it is much
 
@@ -57,6 +62,7 @@ class Packer:
                                 f"wanted {_names(self._shape.schema)}")
         if events.num_rows == 0:
             return
+        events = self._last_of_each(events)
         offset = messages.records.column("offset")[0].as_py()
         place = {"place": json.dumps([messages.topic, messages.partition, offset])}
         for bucket, part in self._split(events):
@@ -69,6 +75,20 @@ class Packer:
         for bucket, (sink, writer) in sorted(sinks.items()):
             writer.close()
             yield Parcel(bucket, sink.getvalue().to_pybytes())
+
+    def _last_of_each(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """Where few keys have many events, only those that count: the rest need not travel."""
+        if not self._later_wins:
+            return events
+        identities = events.column(0)
+        sample = identities.slice(0, _SAMPLE)
+        if pc.count_distinct(sample).as_py() > len(sample) * _DISTINCT_SHARE:
+            return events
+        codes = identities.dictionary_encode()
+        slots = events.column(1).to_numpy() // SLOT_UNIT
+        last = np.full(len(codes.dictionary) * SLOT_UNIT, -1)
+        last[codes.indices.to_numpy() * SLOT_UNIT + slots] = np.arange(len(events))
+        return events.take(pa.array(np.sort(last[last >= 0])))
 
     def _split(self, events: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         if self._buckets == 1:

@@ -10,7 +10,8 @@ By all columns rows are counted: `before` takes one away, `after` adds one.  Suc
 metadata, because the row `before` does not tell the metadata that it was inserted with.  A change
 event that was sent twice counts twice.
 
-A message whose value is bad names no row: it becomes a dead letter, whatever the policy.
+A message whose value is bad names no row: it becomes a dead letter, whatever the policy.  So does
+a change of which the row `before` is missing, where it is needed to know what to take away.
 """
 
 from collections.abc import Sequence
@@ -23,9 +24,15 @@ import pyarrow.compute as pc
 from quipu.pipeline.envelopes.contract import Messages, Opened
 from quipu.pipeline.envelopes.dead_letters import letters, no_letters
 from quipu.pipeline.envelopes.events import SLOT_UNIT, Action, Keeping, event_shape
-from quipu.pipeline.envelopes.faults import Faults, Mask, flags
+from quipu.pipeline.envelopes.faults import BEFORE_MISSING, Faults, Mask, flags
 from quipu.pipeline.envelopes.identity import encode_rows, key_identities
-from quipu.pipeline.envelopes.metadata import AFTER, BEFORE, item_columns, wanted_by
+from quipu.pipeline.envelopes.metadata import (
+    AFTER,
+    BEFORE,
+    OPERATION,
+    item_columns,
+    wanted_by,
+)
 from quipu.pipeline.envelopes.rows import (
     error_shown,
     selected,
@@ -54,6 +61,7 @@ class RowKeyedEnvelope:
         messages = with_bad_records(messages)
         faults = Faults(messages.size)
         value_faults(messages, faults)
+        self._need_before(messages, faults)
         undecoded = faults.mask.copy()
         columns, absent = row_and_absence(messages, AFTER)
         items = item_columns(source.items, messages, faults, ~(absent | undecoded))
@@ -65,6 +73,15 @@ class RowKeyedEnvelope:
         before = self._before(messages, after[0], inserted, lost)
         return Opened(_interleaved((before, _Part(after, inserted)), self.shape.schema),
                       letters(messages, lost, texts) if faults else no_letters())
+
+    def _need_before(self, messages: Messages, faults: Faults) -> None:
+        """A delete says only by its row before what it deletes; without key, so does an update."""
+        removing = ["d"] if self._places else ["d", "u"]
+        value = messages.value
+        if value.columns[BEFORE].null_count:
+            operation = pc.is_in(value.columns[OPERATION], pa.array(removing))
+            faults.add_everywhere(
+                flags(operation) & flags(value.columns[BEFORE].is_null()), BEFORE_MISSING)
 
     def _before(
         self, messages: Messages, inserted_as: pa.BinaryArray, inserted: Mask, lost: Mask,

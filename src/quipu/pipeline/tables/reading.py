@@ -172,10 +172,20 @@ def _selected(
             continue
         table = read_columns(home, shape, each.file, places)
         if times.max() > 1:
-            table = table.take(pa.array(np.repeat(np.arange(each.rows), times)))
-        elif not times.all():
+            yield from _repeated(table, times)
+            continue
+        if not times.all():
             table = table.filter(pa.array(times != 0))
         yield from table.to_batches(max_chunksize=BATCH_ROWS_MAX)
+
+
+def _repeated(table: pa.Table, times: I64) -> Iterator[pa.RecordBatch]:
+    """Rows as often as they count, which may be very often: a batch at a time."""
+    ends = np.cumsum(times)
+    for start in range(0, int(ends[-1]), BATCH_ROWS_MAX):
+        copy = np.arange(start, min(start + BATCH_ROWS_MAX, int(ends[-1])))
+        rows_of = np.searchsorted(ends, copy, side="right")
+        yield from table.take(pa.array(rows_of)).to_batches()
 
 
 def _batches(
