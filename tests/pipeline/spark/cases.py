@@ -34,6 +34,7 @@ from tests.pipeline.spark.codecs import TEXT, Codec, Protobuf
 from tests.pipeline.spark.workbench import Workbench
 
 Row = tuple[Any, ...]
+Schemas = dict[str, int | None]  # by subject
 
 REGISTRY = "USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
 BOTH_TEXT = "KEY FORMAT TEXT VALUE FORMAT TEXT"
@@ -122,18 +123,40 @@ class Outcome:
     letters: list[tuple[int, int, str]] | None = None
 
 
+def connections(broker: str, registry: str) -> list[str]:
+    """The statements that make k and r."""
+    return [f"CREATE CONNECTION k TO KAFKA (BROKER '{broker}')",
+            f"CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL '{registry}')"]
+
+
+def registered(topic: Topic, registry: str) -> Schemas:
+    """The numbers of a topic's schemas, which the registry knows from now on."""
+    client = RegistryClient(Registry(registry))
+    return {subject: codec.register(client, subject) for subject, codec in (
+        (f"{topic.name}-key", topic.key), (f"{topic.name}-value", topic.value))}
+
+
+def encoded(topic: Topic, messages: Sequence[Message | Row], schemas: Schemas) -> list[Record]:
+    """Messages as they are sent."""
+    def part(codec: Codec, name: str, value: Any) -> bytes | None:
+        return None if value is None else codec.encode(value, schemas[f"{topic.name}-{name}"])
+
+    return [Record(part(topic.key, "key", key), part(topic.value, "value", value), *rest)
+            for key, value, *rest in itertools.starmap(Message, messages)]
+
+
 @dataclass
 class Teller:
     """The outside of stories."""
 
     work: Workbench
     registry: str  # its address
-    schemas: dict[str, int | None] = field(default_factory=dict)
+    schemas: Schemas = field(default_factory=dict)
 
     def connect(self) -> None:
         """Make the connections k and r."""
-        self.work.do(f"CREATE CONNECTION k TO KAFKA (BROKER '{self.work.broker.bootstrap}')")
-        self.work.do(f"CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL '{self.registry}')")
+        for statement in connections(self.work.broker.bootstrap, self.registry):
+            self.work.do(statement)
 
     def told(self, story: Story) -> dict[str, Outcome]:
         """What came of each case."""
@@ -154,22 +177,11 @@ class Teller:
 
     def register(self, topic: Topic) -> None:
         """Tell the registry how messages of a topic are written."""
-        client = RegistryClient(Registry(self.registry))
-        for part, codec in (("key", topic.key), ("value", topic.value)):
-            subject = f"{topic.name}-{part}"
-            self.schemas[subject] = codec.register(client, subject)
+        self.schemas |= registered(topic, self.registry)
 
     def send(self, topic: Topic, messages: Sequence[Message | Row]) -> None:
         """Produce messages, and wait until they are stored."""
-        self.work.broker.records(topic.name, [
-            Record(self._encoded(topic, "key", key), self._encoded(topic, "value", value), *rest)
-            for key, value, *rest in itertools.starmap(Message, messages)])
-
-    def _encoded(self, topic: Topic, part: str, value: Any) -> bytes | None:
-        if value is None:
-            return None
-        codec = topic.key if part == "key" else topic.value
-        return codec.encode(value, self.schemas.get(f"{topic.name}-{part}"))
+        self.work.broker.records(topic.name, encoded(topic, messages, self.schemas))
 
     def _outcome(self, case: Case) -> Outcome:
         outcome = Outcome()

@@ -55,8 +55,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    """One node in a process of its own."""
-    with RunningNode(tmp_path_factory.mktemp("node") / "data") as running:
+    """One node in a process of its own; messages may be from 1970, and are kept."""
+    directory = tmp_path_factory.mktemp("node") / "data"
+    with RunningNode(directory, settings={"log.retention.ms": "-1"}) as running:
         yield running
 
 
@@ -84,9 +85,15 @@ def work(workbench: Workbench) -> Iterator[Workbench]:
 
 
 @pytest.fixture(scope="session")
-def teller(workbench: Workbench) -> Iterator[Teller]:
-    """Who tells the stories of cases, with a schema registry."""
-    with RegistryServer() as registry:
-        told = Teller(workbench, registry.url)
-        told.connect()
-        yield told
+def registry() -> Iterator[RegistryServer]:
+    """A schema registry."""
+    with RegistryServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def teller(workbench: Workbench, registry: RegistryServer) -> Teller:
+    """Who tells the stories of cases."""
+    told = Teller(workbench, registry.url)
+    told.connect()
+    return told

@@ -1,0 +1,107 @@
+"""Sources read without Spark: the same reading, decoding and folding, in this process.
+
+    plan = Planner(connections).source("CREATE SOURCE …")
+    read(plan)       # rows, and where the dead letters are from
+
+A query on Spark takes long; thousands of sources are read this way.  That both tell the same is
+for tests to show.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from quipu.client.shared import shared
+from quipu.pipeline.envelopes.events import event_shape
+from quipu.pipeline.envelopes.parcels import Packer
+from quipu.pipeline.outside import Outside
+from quipu.pipeline.plan.sources import plan_source
+from quipu.pipeline.plan.world import Remembering, Schema
+from quipu.pipeline.reading.stream import snapshot
+from quipu.pipeline.source import Source
+from quipu.pipeline.spark.opening import Found, opener_of
+from quipu.pipeline.spark.pruning import Pruned, options_of
+from quipu.pipeline.sql.parser import parse_one
+from quipu.pipeline.sql.statements import CreateConnection, CreateSource
+from quipu.pipeline.tables.contract import BucketState, TableShape
+from quipu.pipeline.tables.reading import rows
+from quipu.pipeline.tables.store import files_directory, merge_bucket
+
+Row = tuple[Any, ...]
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # nobody keeps the files
+
+
+class Read(NamedTuple):
+    """What a source holds."""
+
+    rows: list[Row]
+    letters: list[tuple[int, int]]  # partition and offset
+
+
+class Planner:
+    """Plans statements; asks the outside once for each fact."""
+
+    def __init__(self, connections: Sequence[str]) -> None:
+        self._connections: dict[str, CreateConnection] = {}
+        for text in connections:
+            statement = parse_one(text)
+            assert isinstance(statement, CreateConnection)
+            self._connections[statement.name.text] = statement
+        self._world = _Frugal(Outside())
+
+    def source(self, text: str) -> Source:
+        statement = parse_one(text)
+        assert isinstance(statement, CreateSource)
+        return plan_source(statement, text, self._world, self._connections)
+
+
+class _Frugal(Remembering):
+    """A world that is asked about a topic or a schema once."""
+
+    def __init__(self, world: Outside) -> None:
+        super().__init__(world)
+        self._partitions: dict[Any, Mapping[str, int]] = {}
+        self._schemas: dict[Any, Schema | None] = {}
+
+    def partitions(self, place: Any) -> Mapping[str, int]:
+        if place.topics not in self._partitions:
+            self._partitions[place.topics] = super().partitions(place)
+        return self._partitions[place.topics]
+
+    def schema(self, registry: Any, subject: str, schema_id: int | None) -> Schema | None:
+        if (subject, schema_id) not in self._schemas:
+            self._schemas[subject, schema_id] = super().schema(registry, subject, schema_id)
+        return self._schemas[subject, schema_id]
+
+
+def read(source: Source) -> Read:
+    """The rows of a source as its topics are now."""
+    options = options_of(source)
+    opener = opener_of(Pruned(source))
+    found = [each for task in snapshot(shared(options.client), options, 1)
+             for each in opener.run(task)]
+    letters = [place for each in found for place in _rows([each.opened.letters.select(
+        ["partition", "offset"])])]
+    if not source.is_keyed:
+        return Read(_rows([each.opened.batch for each in found]), letters)
+    with tempfile.TemporaryDirectory(prefix="quipu-", dir=MEMORY) as folder:
+        return Read(_folded(Path(folder), source, found), letters)
+
+
+def _folded(directory: Path, source: Source, found: Sequence[Found]) -> list[Row]:
+    shape = TableShape(event_shape(source), 1, bytes(16))
+    packer = Packer(shape.events, buckets=1)
+    for each in found:
+        packer.add(each.messages, each.opened.batch)
+    files_directory(directory).mkdir()
+    state = merge_bucket(directory, shape, BucketState(0),
+                         [parcel.data for parcel in packer.parcels()], 0)
+    return _rows(list(rows(directory, shape, state)))
+
+
+def _rows(batches: Sequence[pa.RecordBatch]) -> list[Row]:
+    return [row for batch in batches
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
