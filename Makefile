@@ -16,7 +16,7 @@ help:   ## list the targets
 setup:  ## install what the others need into .venv (kcat by apt-get, where root may)
 	@$(PYTHON) tools/setup.py
 
-demo: setup  ## a node, a topic, some records, and a look into the log that keeps them
+demo: setup  ## a node, its log, and a shop's changes as tables and a view on Spark
 	@$(RUN) tools/demo.py
 
 test: setup  ## all tests, real clients included; under ten minutes on two cores
