@@ -87,3 +87,23 @@ def test_names_are_known_only_while_one_select_is_planned(bench: Bench) -> None:
 
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         bench.frame("SELECT x FROM a", {})
+
+
+PRODUCTS = [
+    ("SELECT a.x, b.u FROM a JOIN b ON a.id = b.id WHERE b.at > '2020-01-01'", True),
+    ("SELECT a.x FROM a, b WHERE a.id = b.id", True),
+    ("SELECT upper(x) FROM a", True),
+    ("SELECT p.x FROM a p JOIN a q ON p.id = q.id", False),
+    ("SELECT a.x, b.u FROM a LEFT JOIN b ON a.id = b.id", False),
+    ("SELECT x FROM a WHERE id IN (SELECT id FROM b)", False),
+    ("SELECT a.x FROM a JOIN (SELECT id FROM b UNION ALL SELECT id FROM b) c ON a.id = c.id",
+     False),
+    ("SELECT DISTINCT a.x FROM a JOIN b ON a.id = b.id", False),
+    ("SELECT a.x FROM a JOIN (SELECT 1 AS id) c ON a.id = c.id", False),
+]
+
+
+@pytest.mark.parametrize(("select", "product"), PRODUCTS, ids=[case[0] for case in PRODUCTS])
+def test_what_only_joins_is_a_product(bench: Bench, select: str, product: bool) -> None:
+    """I13: of such a view only the changes are computed."""
+    assert analysis(bench, select).is_product is product

@@ -1,6 +1,7 @@
 """Materialized views: versions, changes, errors, and batches that are tried again."""
 
 import itertools
+import random
 import threading
 
 import pytest
@@ -183,3 +184,25 @@ def test_changes_add_up(work: Workbench) -> None:
     timer.cancel()
     subscription.close()
     assert {row: count for row, count in counts.items() if count} == final
+
+
+def test_changes_of_joins_are_those_of_the_whole(work: Workbench) -> None:
+    """I9, I13: rows come and go on all three sides at once; the view is what its query gives."""
+    rng = random.Random(7)
+    names = [work.source(f"{KEYED} ENVELOPE UPSERT", "0:0"),
+             work.source(f"{KEYED} ENVELOPE UPSERT", "0:0"), work.source(KEYED, "0:0")]
+    first, second, third = names
+    query = (f"SELECT a.key AS k, b.text AS t, c.text AS u FROM {first} a "
+             f"JOIN {second} b ON a.text = b.text JOIN {third} c ON c.key = a.key")
+    view = work.view(query)
+    work.pipeline.wait(view)
+    for _ in range(4):
+        for name in names:
+            messages = [f"{rng.randrange(4)}:{rng.choice(['', '0', '1', '2'])}" for _ in range(5)]
+            if name == third:
+                messages = [message for message in messages if not message.endswith(":")]
+            work.send(name, *messages)
+        work.pipeline.wait(view)
+
+    assert work.rows(f"SELECT * FROM {view}") == work.rows(query)
+    assert len(work.rows(query)) > 3

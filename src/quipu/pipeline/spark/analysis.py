@@ -3,11 +3,14 @@
     analysis = analyzed(bench, "SELECT a.x FROM a JOIN b USING (id)", {"a": schema, "b": schema})
     analysis.needed     {"a": {"id", "x"}, "b": {"id"}}     the rest is never fetched nor decoded
     analysis.is_linear  False: rows of one relation meet rows of another
+    analysis.is_product True: every row is made of one row of each relation
 
 Relations are shown to Spark as empty ones whose columns are marked in their metadata.  A column is
 needed if anything in the optimized plan looks at it.  A SELECT is linear if it treats every row on
 its own: projections, filters, UNION ALL, generators.  Then what it makes of a change is a change
-of what it makes of the whole, and nothing needs to be kept to follow it.
+of what it makes of the whole, and nothing needs to be kept to follow it.  A SELECT is a product if
+it only joins, by inner joins, relations that it names once each: then what it makes of a change of
+one relation and of the others as they are is, again, the change of the whole.
 """
 
 import json
@@ -39,6 +42,7 @@ class Analysis(NamedTuple):
     schema: StructType
     needed: Mapping[str, frozenset[str]]  # every relation that is used, and its columns
     is_linear: bool
+    is_product: bool
     is_repeatable: bool  # neither chance nor the clock has a say
 
 
@@ -99,7 +103,8 @@ def analyzed(frame: DataFrame) -> Analysis:
     linear = _is_row_by_row(plan) or _is_row_by_row(optimized)  # either form says it for both
     return Analysis(
         frame.schema, {name: frozenset(columns) for name, columns in needed.items()},
-        is_linear=linear and repeatable, is_repeatable=repeatable,
+        is_linear=linear and repeatable, is_product=_is_product(plan) and repeatable,
+        is_repeatable=repeatable,
     )
 
 
@@ -109,6 +114,22 @@ def _is_row_by_row(plan: Any) -> bool:  # noqa: ANN401 the JVM's objects have no
         else str(node.nodeName()) in _ROW_BY_ROW and node.subqueries().isEmpty()
         for node in _nodes(plan)
     )
+
+
+def _is_product(plan: Any) -> bool:  # noqa: ANN401
+    relations = []
+    for node in _nodes(plan):
+        kind = str(node.nodeName())
+        if node.children().isEmpty():
+            relations += sorted({name for name, _ in _marks(node).values()}) or [""]
+        elif kind == "Join":
+            if str(node.joinType().toString()) not in ("Inner", "Cross"):
+                return False
+        elif kind not in _ROW_BY_ROW - {"Union"}:
+            return False
+        if not node.subqueries().isEmpty():
+            return False
+    return "" not in relations and len(set(relations)) == len(relations)
 
 
 def _nodes(plan: Any) -> Iterator[Any]:  # noqa: ANN401

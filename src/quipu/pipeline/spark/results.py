@@ -3,6 +3,9 @@
 A version of such a view is its query over its sources' tables in that version.  The result goes
 into a table whose rows are their own identities, with counts: what is there and stays is not
 written again, and the table's changelog is the difference of two results, copies counted.
+
+Either the whole result is computed anew (`replaced`), or, where that is known to be the same, only
+what has changed (`changed`, see `analysis`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +20,8 @@ from quipu.pipeline.envelopes.events import Action, EventShape, Keeping
 from quipu.pipeline.envelopes.identity import encode_rows
 from quipu.pipeline.envelopes.parcels import Packer, unpack
 from quipu.pipeline.formats.contract import Decoded
-from quipu.pipeline.spark.merging import TableAt, collected, partition_of
-from quipu.pipeline.spark.relations import nullable
+from quipu.pipeline.spark.merging import TableAt, collected, merging, partition_of
+from quipu.pipeline.spark.relations import DIFF, nullable
 from quipu.pipeline.spark.tasks import COLUMNS, Item, Kind, from_batches, json_item, to_batches
 from quipu.pipeline.tables.contract import BucketState
 from quipu.pipeline.tables.reading import rows
@@ -40,13 +43,24 @@ def replaced(frame: DataFrame, base: TableAt, version: int, cores: int) -> list[
     return [BucketState.from_json(item.json) for item in found]
 
 
-def events_of(shape: EventShape, batch: pa.RecordBatch, diff: int) -> pa.RecordBatch:
+def changed(frame: DataFrame, base: TableAt, version: int, cores: int) -> list[BucketState]:
+    """The table's buckets when rows came and went, as #diff says."""
+    packed = frame.mapInArrow(_packing(base), COLUMNS)
+    shared = packed.repartitionById(cores, partition_of(cores))
+    found = collected(shared.mapInArrow(merging({RESULT: base}, version), COLUMNS))
+    return [BucketState.from_json(item.json) for item in found]
+
+
+def events_of(shape: EventShape, rows: pa.RecordBatch, diffs: pa.Array) -> pa.RecordBatch:
     """Rows as events that add copies of them, or take copies away."""
-    count = batch.num_rows
     return pa.RecordBatch.from_arrays([
-        encode_rows(batch.columns), pa.array(np.full(count, Action.ROW, np.uint8)),
-        pa.array(np.full(count, diff, np.int64)), *batch.columns,
+        encode_rows(rows.columns), pa.array(np.full(rows.num_rows, Action.ROW, np.uint8)),
+        diffs, *rows.columns,
     ], schema=shape.schema)
+
+
+def _copies(count: int, diff: int) -> pa.Array:
+    return pa.array(np.full(count, diff, np.int64))
 
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -59,11 +73,18 @@ def _packing(base: TableAt) -> Task:
         packer = Packer(shape, buckets=base.shape.buckets)
         for number, batch in enumerate(batches):
             if batch.num_rows:
-                packer.add(_place(number), events_of(shape, batch.cast(shape.row), 1))
+                packer.add(_place(number), _events(shape, batch))
         yield from to_batches(Item(RESULT, parcel.bucket, Kind.PARCEL, parcel.data)
                               for parcel in packer.parcels())
 
     return run
+
+
+def _events(shape: EventShape, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows that are there, or, with #diff, that came and went."""
+    if DIFF not in batch.schema.names:
+        return events_of(shape, batch.cast(shape.row), _copies(batch.num_rows, 1))
+    return events_of(shape, batch.drop_columns([DIFF]).cast(shape.row), batch.column(DIFF))
 
 
 def _place(number: int) -> Messages:
@@ -94,7 +115,8 @@ def _replace(
     shape = base.shape.events
     state = base.manifest.bucket(bucket)
     came = unpack(shape, parcels)
-    went = [events_of(shape, batch, -1) for batch in rows(base.directory, base.shape, state)]
+    went = [events_of(shape, batch, _copies(batch.num_rows, -1))
+            for batch in rows(base.directory, base.shape, state)]
     events = pa.concat_tables([came, pa.Table.from_batches(went, shape.schema)])
     if events.num_rows == 0:
         return None

@@ -9,6 +9,7 @@ number, if it was not finished; whatever of it was committed already is found an
 import json
 import time
 from collections.abc import Callable, Iterable
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -19,12 +20,12 @@ from quipu.pipeline.spark import growing, versions
 from quipu.pipeline.spark.feed import places_from_json
 from quipu.pipeline.spark.feed_source import NAME as FEED
 from quipu.pipeline.spark.growing import Piece
-from quipu.pipeline.spark.merging import TableAt, collected, merged
+from quipu.pipeline.spark.merging import SMALL, TableAt, collected, merged
 from quipu.pipeline.spark.relations import from_tasks
-from quipu.pipeline.spark.results import replaced
+from quipu.pipeline.spark.results import changed, replaced
 from quipu.pipeline.spark.session import parallelism
 from quipu.pipeline.spark.tasks import NO_BUCKET, SCHEMA, Item, Kind, json_item, to_batches
-from quipu.pipeline.spark.versions import Counts, Growth, Version
+from quipu.pipeline.spark.versions import NO_VERSION, Counts, Growth, Version
 from quipu.pipeline.spark.views import View, manifest_at
 from quipu.pipeline.tables import cleaning, commits
 from quipu.pipeline.tables.contract import BucketState
@@ -69,7 +70,7 @@ class Batches:
         self._commit(waiting, items, number)
         version = self._version(base, number, places, items)
         if view.result is not None:
-            self._recompute(version)
+            self._recompute(base, version, small=messages <= SMALL)
         versions.publish(view.versions, version)
         self._succeeded()
         if number % CLEAN_EVERY == 0:
@@ -95,9 +96,9 @@ class Batches:
         for item in items:
             if item.kind is Kind.STATE:
                 states.setdefault(item.source, []).append(BucketState.from_json(item.json))
-        for source, changed in states.items():
+        for source, those in states.items():
             base = waiting[source]
-            commits.commit(base.directory, base.manifest, number, changed)
+            commits.commit(base.directory, base.manifest, number, those)
 
     def _version(
         self, base: Version, number: int, places: tuple[Positions, ...], items: list[Item],
@@ -143,7 +144,7 @@ class Batches:
         found = collected(from_tasks(self._view.spark, SCHEMA, [run]))
         return [Piece(*item.json) for item in found]
 
-    def _recompute(self, version: Version) -> None:
+    def _recompute(self, before: Version, version: Version, *, small: bool) -> None:
         """The result over the tables as they are in this version."""
         view = self._view
         assert view.result is not None
@@ -151,10 +152,15 @@ class Batches:
         manifest = commits.begin(directory, version.number)
         if manifest is None:
             return
-        frame = view.through_query(lambda name: view.source_frame(name, version))
         base = TableAt(directory, shape, manifest)
-        changed = replaced(frame, base, version.number, self.cores)
-        commits.commit(directory, manifest, version.number, changed)
+        if view.plan.analysis.is_product and manifest.version == before.number != NO_VERSION:
+            frames = view.product_changes(before, version, small=small)
+            states = [] if not frames else changed(
+                reduce(DataFrame.unionByName, frames), base, version.number, self.cores)
+        else:
+            frame = view.through_query(lambda name: view.source_frame(name, version))
+            states = replaced(frame, base, version.number, self.cores)
+        commits.commit(directory, manifest, version.number, states)
 
     def _clean(self, newest: Version) -> None:
         """Drop versions that nobody needs, and their files."""

@@ -248,13 +248,47 @@ class View:
         changed = {name: self._source_changes(name, steps, since, until) for name in self.names}
         return self._through(changed, 1).unionByName(self._through(changed, -1))
 
-    def _through(self, changed: Mapping[str, DataFrame], sign: int) -> DataFrame:
-        """The query over what came, or over what went."""
+    def product_changes(
+        self, before: Version, after: Version, *, small: bool,
+    ) -> list[DataFrame]:
+        """What became of the rows of an inner join, from one version to the next, in parts.
+
+        One source after the other goes from how it was to how it is; meanwhile, those in front of
+        it are as they are, and those behind it as they were.  Small changes are brought to the
+        tasks that read the others, and not the other way round.
+        """
+        parts = []
+        for place, name in enumerate(self.names):
+            if not self._has_changed(place, before, after):
+                continue
+            changed = self._source_changes(name, [after], before.number, after.number)
+            frames = {
+                other: self.source_frame(other, after if number < place else before)
+                for number, other in enumerate(self.names) if number != place
+            }
+            parts += [self._through({**frames, name: changed}, sign, small=small)
+                      for sign in (1, -1)]
+        return parts
+
+    def _has_changed(self, number: int, before: Version, after: Version) -> bool:
+        if number not in self.shapes:
+            return bool(after.grown.get(number, Growth()).added)
+        directory = self.feed.tributaries[number].directory
+        return (manifest_at(directory, before.number).version
+                != manifest_at(directory, after.number).version)
+
+    def _through(
+        self, changed: Mapping[str, DataFrame], sign: int, *, small: bool = False,
+    ) -> DataFrame:
+        """The query over what came, or over what went; and over what is there."""
         def leaf(name: str) -> DataFrame:
+            if DIFF not in changed[name].columns:
+                return changed[name]
             count = (f.col(quoted(DIFF)) * sign).cast("int")
             frame = changed[name].where(count > 0)
             copies = frame.withColumn("#copy", f.explode(f.array_repeat(f.lit(0), count)))
-            return self._shown(name, copies.drop("#copy", DIFF))
+            found = self._shown(name, copies.drop("#copy", DIFF))
+            return f.broadcast(found) if small else found
 
         return self.through_query(leaf).withColumn(DIFF, f.lit(sign).cast("bigint"))
 
