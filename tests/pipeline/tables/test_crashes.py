@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from quipu.pipeline.tables import commits
-from quipu.pipeline.tables.files import open_file
+from quipu.pipeline.tables.files import close_files
 from tests.pipeline.tables.table_maker import LATEST, Event, Table
 
 
@@ -128,7 +128,7 @@ def prepared(directory: Path) -> tuple[Table, int, list[Event]]:
 
 def fail_at(step: int, act: Callable[[], object], loss: Loss) -> bool:
     """Act, with a power failure at a step, or afterwards if it is done by then: False."""
-    open_file.cache_clear()
+    close_files()
     with pytest.MonkeyPatch.context() as patch:
         power = Power(patch, step)
         try:
@@ -138,7 +138,7 @@ def fail_at(step: int, act: Callable[[], object], loss: Loss) -> bool:
         else:
             failed = False
     power.lose(loss)
-    open_file.cache_clear()  # the next one is another process
+    close_files()  # the next one is another process
     return failed
 
 

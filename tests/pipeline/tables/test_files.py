@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from quipu.pipeline.tables import commits, reading
+from quipu.pipeline.tables import commits, files, reading
 from quipu.pipeline.tables.contract import CorruptFile, MissingFile, TableError
-from quipu.pipeline.tables.files import SectionWriter, TableFile, open_file, version_of
+from quipu.pipeline.tables.files import SectionWriter, TableFile, close_files, open_file, version_of
 from tests.pipeline.tables.table_maker import LATEST, Event, Table
 
 
@@ -76,6 +76,25 @@ def test_a_section_is_checked_when_it_is_asked_for(tmp_path: Path) -> None:
         file.section("c")
 
 
+def test_files_stay_open_but_not_for_ever(tmp_path: Path) -> None:
+    """Those that were deleted must let go of the disk."""
+    path = written(tmp_path)
+    file = open_file(path)
+    assert open_file(path) is file
+    path.unlink()
+    assert open_file(path) is file
+    assert written(tmp_path) == path
+    for number in range(files._OPEN_FILES_MAX):
+        other = tmp_path / f"{number}.data"
+        other.hardlink_to(path)
+        open_file(other)
+    with pytest.raises(MissingFile, match="the file is gone"):
+        open_file(tmp_path / "no.data")
+    path.unlink()
+    with pytest.raises(MissingFile):
+        open_file(path)
+
+
 def test_a_table_with_a_damaged_or_lost_file_says_which(tmp_path: Path) -> None:
     table = Table(tmp_path, LATEST, buckets=1)
     state = table.merge(0, [[Event("a"), Event("b")]]).bucket(0)
@@ -84,11 +103,11 @@ def test_a_table_with_a_damaged_or_lost_file_says_which(tmp_path: Path) -> None:
 
     middle = slice(100, len(good) // 2)
     path.write_bytes(good[:100] + bytes(each ^ 1 for each in good[middle]) + good[middle.stop:])
-    open_file.cache_clear()  # as in a new process
+    close_files()  # as in a new process
     with pytest.raises(TableError, match=path.name):
         list(reading.rows(tmp_path, table.shape, state))
     path.unlink()
-    open_file.cache_clear()
+    close_files()
     with pytest.raises(MissingFile, match=path.name):
         list(reading.rows(tmp_path, table.shape, state))
 

@@ -7,9 +7,8 @@ r"""Files of a table: sections of Arrow IPC, each with a checksum, written once 
     "QTABLE1\n"
 
 A column of rows is a section of its own: what is not asked for is not read, nor checked.  A
-section is checked when it is first asked for, and a file stays open, mapped into memory, while
-the process uses it; both once in a process, so merging small batches into a large table does not
-read the large table again and again.
+section is checked when it is first asked for, and a file stays open, mapped into memory, for a
+while; so merging small batches into a large table does not read the large table again and again.
 
 A file is complete or not there: it is written under a temporary name, flushed to disk and then
 renamed.  The name has the version and a digest of the content, so that two attempts at one merge
@@ -36,7 +35,7 @@ _TAIL = struct.Struct("<II")
 _TAIL_SIZE = _TAIL.size + len(MAGIC)
 _ALIGNMENT = 64
 _FOOTER_SIZE_MAX = 1 << 24
-_OPEN_FILES_MAX = 1024
+_OPEN_FILES_MAX = 256
 TEMPORARY = ".tmp"
 
 
@@ -157,9 +156,24 @@ class TableFile:
 
 
 @lru_cache(maxsize=_OPEN_FILES_MAX)
-def open_file(path: Path) -> TableFile:
-    """The file, opened once in a process: files never change."""
+def _opened(path: Path) -> TableFile:
     return TableFile(path)
+
+
+def open_file(path: Path) -> TableFile:
+    """The file, open already if the process has used it lately: files never change.
+
+    Now and then all are closed, for the sake of those that were deleted: they take up the disk
+    as long as they are open.
+    """
+    if _opened.cache_info().currsize == _OPEN_FILES_MAX:
+        close_files()
+    return _opened(path)
+
+
+def close_files() -> None:
+    """Close all files that nobody reads; they are opened, and checked, when they are needed."""
+    _opened.cache_clear()
 
 
 def flush_directory(directory: Path) -> None:
