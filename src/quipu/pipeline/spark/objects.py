@@ -8,7 +8,7 @@ views and sinks go on where they were.
 import secrets
 import shutil
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -215,10 +215,12 @@ class Objects:
 
     # -- the outside
 
-    def ends(self, source: Source) -> Positions:
-        """Where the topics of a source end now, as far as it may read."""
+    def ends(self, source: Source, wait_ms: int | None = None) -> Positions:
+        """Where the topics of a source end now, as far as it may read; asked for so long."""
         options = options_of(source)
-        log = shared(options.client)
+        wait_ms = self.settings.wait_ms if wait_ms is None else wait_ms
+        patience = min(options.client.default_api_timeout_ms, max(wait_ms, 1))
+        log = shared(replace(options.client, default_api_timeout_ms=patience))
         return log.latest(selected(log, options.selection))
 
     def kind_of(self, name: str) -> ObjectKind | None:

@@ -11,6 +11,7 @@ from quipu.pipeline.spark.versions import Version
 from quipu.pipeline.tables.contract import UnknownVersion
 
 RATE_SECONDS = 10.0
+ASK_MS = 2_000  # how long a broker is waited for
 
 
 class Progress(NamedTuple):
@@ -59,11 +60,11 @@ def _of_view(objects: Objects, rates: Rates, name: str, running: Running) -> lis
     for number, source in enumerate(view.names):
         counts = version.counts[number] if version.counts else None
         messages = counts.messages if counts else 0
+        behind, trouble = _lag(objects, running, number, version)
         found.append(Progress(
             name, source, messages, counts.dead if counts else 0,
-            _rows(running, number, version), _lag(objects, running, number, version),
-            round(rates.of(name, source, messages), 1), version.number, keeper.state.value,
-            keeper.error,
+            _rows(running, number, version), behind, round(rates.of(name, source, messages), 1),
+            version.number, keeper.state.value, keeper.error or trouble,
         ))
     return found
 
@@ -78,10 +79,13 @@ def _rows(running: Running, number: int, version: Version) -> int | None:
         return None
 
 
-def _lag(objects: Objects, running: Running, number: int, version: Version) -> int | None:
+def _lag(
+    objects: Objects, running: Running, number: int, version: Version,
+) -> tuple[int | None, str | None]:
+    """How many messages are to be read, or why that is not known."""
     view = running.view
     try:
-        ends = objects.ends(view.plan.sources[view.names[number]])
-    except ClientError:
-        return None
-    return lag(version.places[number] if version.places else {}, ends)
+        ends = objects.ends(view.plan.sources[view.names[number]], ASK_MS)
+    except ClientError as error:
+        return None, str(error)
+    return lag(version.places[number] if version.places else {}, ends), None

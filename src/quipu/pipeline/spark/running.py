@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from quipu.pipeline.spark.threads import leave
 
 PAUSE_SECONDS_MIN = 0.5
-PAUSE_SECONDS_MAX = 30.0
+PAUSE_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.2
 ERROR_SIZE_MAX = 2_000
