@@ -163,6 +163,7 @@ def test_a_merge_that_fails_at_any_step_can_be_tried_again(tmp_path: Path, loss:
         check_last(table, version)
         table.clean(1)
         assert table.files() == commits.latest(directory).files()
+        assert [path.stem for path in (directory / "versions").iterdir()] == [f"{version:020d}"]
         check_last(table, version)
         steps += 1
     assert steps > 20

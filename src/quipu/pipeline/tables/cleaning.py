@@ -19,7 +19,7 @@ from pathlib import Path
 
 from quipu.pipeline.tables.commits import manifest, versions, versions_directory
 from quipu.pipeline.tables.contract import UnknownVersion
-from quipu.pipeline.tables.files import flush_directory, version_of
+from quipu.pipeline.tables.files import TEMPORARY, flush_directory, version_of
 from quipu.pipeline.tables.store import files_directory
 
 HOLD_MS = 3_600_000
@@ -40,10 +40,12 @@ def clean(directory: Path, *, keep: int, now_ms: int) -> int:
         if version not in kept:
             (versions_directory(directory) / f"{version:020d}.json").unlink(missing_ok=True)
     flush_directory(versions_directory(directory))  # never a manifest without its files
+    left = [*versions_directory(directory).glob(f"*{TEMPORARY}"),
+            *(path for path in files_directory(directory).iterdir() if path.name not in needed)]
     gone = 0
-    for path in files_directory(directory).iterdir():
+    for path in left:
         made_in = version_of(path.name)
-        if path.name not in needed and made_in is not None and made_in <= known[-1]:
+        if made_in is not None and made_in <= known[-1]:
             path.unlink(missing_ok=True)
             gone += 1
     return gone

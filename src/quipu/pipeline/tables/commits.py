@@ -34,7 +34,7 @@ from quipu.pipeline.tables.contract import (
     TableShape,
     UnknownVersion,
 )
-from quipu.pipeline.tables.files import TEMPORARY, flush_directory, write_flushed
+from quipu.pipeline.tables.files import flush_directory, temporary_for, write_flushed
 from quipu.pipeline.tables.store import files_directory
 
 NO_VERSION = -1  # of a table to which nothing was committed
@@ -159,7 +159,7 @@ def _path(directory: Path, version: int) -> Path:
 
 def _publish(path: Path, text: str) -> None:
     """Give a text its final name, flushed, unless the name is taken (FileExistsError)."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
+    temporary = temporary_for(path)
     line = text.encode()
     write_flushed(temporary, [line, f"\n{crc32c(line):08x}\n".encode()])
     try:

@@ -45,9 +45,9 @@ def file_name(version: int, bucket: int, digest: str, suffix: str) -> str:
 
 
 def version_of(name: str) -> int | None:
-    """The version in the name of a file; None if it is none of ours."""
-    head = name.split("-", 1)[0]
-    return int(head) if len(head) == 20 and head.isdecimal() else None
+    """The version in the name of a file or a manifest; None if it is none of ours."""
+    head, mark = name[:20], name[20:21]
+    return int(head) if head.isdecimal() and mark and mark in "-." else None
 
 
 class SectionWriter:
@@ -77,11 +77,15 @@ class SectionWriter:
         tail = _TAIL.pack(len(footer), crc32c(footer)) + MAGIC
         digest = hashlib.blake2b(footer, digest_size=8).hexdigest()
         name = file_name(version, bucket, digest, suffix)
-        # two attempts at once are two processes: each has a temporary file of its own
-        temporary = directory / f"{name}.{os.getpid()}{TEMPORARY}"
+        temporary = temporary_for(directory / name)
         write_flushed(temporary, [*self._parts, footer, tail])
         temporary.rename(directory / name)
         return name
+
+
+def temporary_for(path: Path) -> Path:
+    """Where to write what will have that name: two processes, on any machines, do not meet."""
+    return path.with_name(f"{path.name}.{os.uname().nodename}.{os.getpid()}{TEMPORARY}")
 
 
 def write_flushed(path: Path, parts: list[bytes | pa.Buffer]) -> None:

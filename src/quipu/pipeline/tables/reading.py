@@ -254,7 +254,7 @@ def _replacements(
     gone = _gathered(directory, shape, data, change.before[both], places)
     came = _gathered(directory, shape, data, change.after[both], places)
     if gone.num_rows:
-        differ = pc.not_equal(encode_table(gone), encode_table(came))
+        differ = pc.invert(_same(gone, came))
         gone, came = gone.filter(differ), came.filter(differ)
     parts = [gone, _gathered(directory, shape, data, change.before[had & ~has], places),
              came, _gathered(directory, shape, data, change.after[has & ~had], places)]
@@ -278,9 +278,17 @@ def _gathered(
     return table.take(pa.array(back))
 
 
-def encode_table(table: pa.Table) -> pa.Array:
-    """The canonical bytes of each row of a table that is not large."""
-    return encode_rows([column.combine_chunks() for column in table.columns])
+def _same(one: pa.Table, other: pa.Table) -> pa.Array:
+    """Which rows are equal in two tables; neither is large."""
+    found = pa.array(np.ones(one.num_rows, np.bool_))
+    for mine, its in zip(one.columns, other.columns, strict=True):
+        columns = mine.combine_chunks(), its.combine_chunks()
+        if pa.types.is_nested(mine.type) or pa.types.is_floating(mine.type):
+            columns = encode_rows(columns[:1]), encode_rows(columns[1:])
+        nulls = [column.is_null() for column in columns]
+        equal = pc.and_not(pc.fill_null(pc.equal(*columns), True), pc.xor(*nulls))  # noqa: FBT003
+        found = pc.and_(found, equal)
+    return found
 
 
 def _with_diff(table: pa.Table, diff: I64) -> pa.Table:
