@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from quipu.pipeline.spark import java
-from quipu.pipeline.spark.session import parallelism, tuned
+from quipu.pipeline.spark.feed_source import FeedSource
+from quipu.pipeline.spark.session import parallelism, register, tuned
 
 
 def test_a_session_is_small_and_in_utc(spark: SparkSession) -> None:
@@ -26,6 +27,22 @@ def test_a_session_beside_anothers_leaves_that_one_alone(spark: SparkSession) ->
 
     assert beside.conf.get("spark.sql.session.timeZone") == "UTC"
     assert foreign.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+
+
+def test_streams_that_start_at_once_do_not_break_their_source(spark: SparkSession) -> None:
+    """I11: what every stream sets in the environment of its source's workers is there before."""
+    beside = tuned(spark)
+    register(beside, FeedSource)
+    manager = beside._jsparkSession.sessionState().dataSourceManager()
+    environment = manager.lookupDataSource(FeedSource.name()).dataSourceCls().envVars()
+
+    size = environment.size()
+    for name in ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE",
+                 "SPARK_PYTHON_RUNTIME"):
+        environment.put(name, "as a stream does")
+
+    assert environment.size() == size
+    assert "SPARK_LOCAL_DIRS" not in spark.sparkContext.environment
 
 
 def test_the_first_java_that_is_new_enough_is_taken(

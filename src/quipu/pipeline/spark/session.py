@@ -40,6 +40,12 @@ _START = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.daemon.module": "quipu.pipeline.spark.daemon",
 }
+# Every stream of a source sets these in the environment of the source's workers when it starts, in
+# one Java map and without a lock.  Two that add them at once break the map, and no task of the source
+# can be sent any more; what is there already is only replaced, and that is safe.
+_STREAMS_SET = (
+    "SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME",
+)
 _LOGGING = """
 status = fatal
 rootLogger.level = {level}
@@ -110,12 +116,16 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
 
     Spark looks whether the name is taken in the thread's active session, whichever that is.
     """
+    context = spark.sparkContext
     sessions = SparkSession._get_j_spark_session_class(spark._jvm)  # noqa: SLF001 no other way
     active = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+    known = context.environment
+    context.environment = {**dict.fromkeys(_STREAMS_SET, ""), **known}
     try:
         spark.dataSource.register(source)
     finally:
+        context.environment = known
         if active.isDefined():
             sessions.setActiveSession(active.get())
         else:
