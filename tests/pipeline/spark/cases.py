@@ -223,20 +223,19 @@ def check(case: Case, outcomes: Mapping[str, Outcome]) -> None:
     found = outcomes[case.number]
     if case.refused is not None:
         assert found.refused is not None, "nothing is wrong with the statement"
-        assert case.refused in found.refused
+        assert case.refused in found.refused, found.refused
         return
     assert found.refused is None, found.refused
-    assert found.columns == case.columns
+    assert found.columns == case.columns, found.columns
     if case.rows is not None:
         assert found.unreadable is None, found.unreadable
-        assert found.rows == in_order(case.rows)
+        assert found.rows == in_order(case.rows), found.rows
     for part in case.unreadable or ():
         assert found.unreadable is not None, "it can be read"
-        assert part in found.unreadable
+        assert part in found.unreadable, found.unreadable
     if case.letters is not None:
         assert found.letters is not None
-        places = sorted((partition, offset) for partition, offset, _ in case.letters)
-        assert sorted((partition, offset) for partition, offset, _ in found.letters) == places
-        errors = {(partition, offset): error for partition, offset, error in found.letters}
-        for partition, offset, part in case.letters:
-            assert part in errors[partition, offset]
+        letters, wanted = sorted(found.letters), sorted(case.letters)
+        assert [each[:2] for each in letters] == [each[:2] for each in wanted], letters
+        for (*_, error), (*_, part) in zip(letters, wanted, strict=True):
+            assert part in error, letters
