@@ -7,7 +7,10 @@ import pytest
 
 from quipu.cli.bench import sql_data
 from quipu.cli.bench.control import BenchError
+from quipu.cli.bench.measured import Latency, Measured
+from quipu.cli.bench.sql import PARTS, parts_of
 from quipu.cli.bench.sql_data import RowKind
+from quipu.cli.bench.sql_report import Part, Rounds, SqlReport
 from quipu.wire.record_batch import check_batch, decode_records
 
 
@@ -57,3 +60,42 @@ def test_every_key_comes_once_before_any_comes_again() -> None:
 def test_values_too_small_for_their_content_are_refused() -> None:
     with pytest.raises(BenchError, match="values of"):
         kind(value_size=10)
+
+
+def measured(seconds: float, cpu_seconds: float) -> Measured:
+    return Measured(seconds=seconds, requests=0, records=1_000, size=100_000,
+                    latency=Latency.of([0.25, 0.5]), server_cpu_seconds=cpu_seconds)
+
+
+def test_ways_are_compared_by_their_best_rounds() -> None:
+    """K9: by rows a second, and by rows for a second of a core."""
+    ways = {"quipu": Rounds([measured(2, 4), measured(4, 2)]), "Parquet": Rounds([measured(1, 1)])}
+    part = Part("raw", ways).compare("quipu", "Parquet", number="P12", aim=0.6)
+
+    by_time, by_cpu = part.ratios
+    assert (by_time.number, by_time.value, by_time.is_met) == ("P12", 0.5, False)
+    assert (by_cpu.number, by_cpu.value, by_cpu.is_met) == ("", 0.5, None)
+    (row, _) = part.rows()
+    assert (row["rows/s"], row["median"], row["rows/core s"]) == (500, 375, 500)
+    assert (row["CPU s/GB"], row["p50 ms"], row["p99 ms"]) == (20_000, 500, 500)
+
+
+def test_a_report_is_for_people_and_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    """K9: the same numbers as a table and as one JSON object."""
+    part = Part("raw", {"quipu": Rounds([measured(1, 1)]), "Parquet": Rounds([measured(1, 1)])})
+    report = SqlReport(load={"rows": 1_000}, parts=[part.compare("quipu", "Parquet")])
+
+    report.show(as_json=False)
+    assert "raw: quipu / Parquet" in capsys.readouterr().out
+    report.show(as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["ratios"][0]["value"] == 1
+    assert len(found["parts"][0]["rounds"]["quipu"]) == 1
+
+
+def test_parts_are_chosen_by_name() -> None:
+    """K8: a name that there is not is told with those that there are."""
+    assert parts_of(None) == PARTS
+    assert parts_of("upsert, raw") == ("raw", "upsert")
+    with pytest.raises(BenchError, match="'cooked' is none of raw, json, upsert, freshness"):
+        parts_of("raw,cooked")

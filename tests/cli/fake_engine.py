@@ -28,7 +28,7 @@ class FakeEngine:
         self.reports: list[Progress] = []
         self._blocks = blocks
 
-    def run(self, text: str, piece: Piece) -> Answer:
+    def run(self, text: str, piece: Piece, rows_max: int | None = None) -> Answer:
         statement = parse_piece(text, piece)
         self.ran.append(canonical(statement))
         if self.holds:

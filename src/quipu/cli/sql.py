@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 STATE: Final = Path("quipu-sql")
 CATCH_UP_SECONDS: Final = 60.0
 EVERY_SECONDS: Final = 10.0
+EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 EXTRA: Final = ("pyspark", "pyarrow", "prompt_toolkit")
 
 app = typer.Typer(**{**PLAIN, "no_args_is_help": False})
@@ -124,8 +125,8 @@ def _run(attendant: "Attendant", script: str, *, as_json: bool, wait: float) -> 
     except SqlError as error:
         tell(f"quipu: {error_text(error)}")
         raise typer.Exit(1) from None
-    except (Interrupted, KeyboardInterrupt):
-        raise typer.Exit(128 + signal.SIGINT) from None
+    except Interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _serve(
@@ -191,5 +192,7 @@ def _interruptible() -> Iterator[threading.Event]:
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield stopping
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGTERM, before)

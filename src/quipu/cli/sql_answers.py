@@ -53,8 +53,11 @@ class Progress(NamedTuple):
 class Engine(Protocol):
     """See above.  `run` and `catch_up` take long; `cancel` ends `run` from another thread."""
 
-    def run(self, text: str, piece: Piece) -> Answer:
-        """Carry out one statement of a script; raises `SqlError`."""
+    def run(self, text: str, piece: Piece, rows_max: int | None = None) -> Answer:
+        """Carry out one statement of a script; raises `SqlError`.
+
+        With `rows_max`, a query gives one row more than that at most: enough to know of others.
+        """
 
     def activity(self) -> str:
         """What Spark does for the statement that runs now, in a few words."""

@@ -49,6 +49,7 @@ class SparkEngine:
         self._groups = (f"quipu sql {number}" for number in itertools.count(1))
         self._group: str | None = None
         self._following: Subscription | None = None
+        self._is_cancelled = False
 
         def start() -> None:
             try:
@@ -67,22 +68,26 @@ class SparkEngine:
         if not self._started.wait(STARTED_SECONDS_MAX):
             raise SparkFailed(f"Spark did not start within {STARTED_SECONDS_MAX:.0f} s")
         if self._failure is not None:
-            raise self._failure
+            with _complaints():
+                raise self._failure
         assert self._made is not None
         return self._made
 
     # -- statements
 
-    def run(self, text: str, piece: Piece) -> Answer:
+    def run(self, text: str, piece: Piece, rows_max: int | None = None) -> Answer:
+        self._is_cancelled = False
         statement = parse_piece(text, piece, self._bootstrap)
         pipeline = self.pipeline
+        if self._is_cancelled:  # while Spark was starting
+            return Told("cancelled")
         self._group = next(self._groups)
         pipeline.spark.sparkContext.setJobGroup(
             self._group, text[piece.span.start:piece.span.end][:100], interruptOnCancel=True)
         with _complaints():
             answer = pipeline.execute(statement, text)
             if isinstance(answer, DataFrame):
-                return _rows(answer)
+                return _rows(answer if rows_max is None else answer.limit(rows_max + 1))
         if isinstance(answer, Subscription):
             self._following = answer
             return Changes(_change_headings(answer), _changes(answer))
@@ -104,6 +109,7 @@ class SparkEngine:
         return f"{done} of {sum(stage.numTasks for stage in stages)} tasks" if stages else ""
 
     def cancel(self) -> None:
+        self._is_cancelled = True
         if self._following is not None:
             self._following.close()
             self._following = None

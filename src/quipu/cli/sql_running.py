@@ -28,8 +28,9 @@ def carry_out(
 ) -> None:
     """One statement: wait for it, show its answer."""
     engine = attendant.engine
-    found: Answer = attendant.wait_for(lambda: engine.run(text, piece), engine.activity)
     rows_max = ROWS_SHOWN_MAX if is_terminal and not as_json else None
+    found: Answer = attendant.wait_for(
+        lambda: engine.run(text, piece, rows_max), engine.activity)
     match found:
         case Told(told):
             tell(told)

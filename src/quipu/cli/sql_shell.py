@@ -123,6 +123,9 @@ class Shell:
             return
         rows = [{"kind": kind.value.lower(), "name": quote_name(each)}
                 for kind in ObjectKind for each in self._engine.names().get(kind, ())]
+        if not rows:
+            tell("nothing has been created yet")
+            return
         show(rows, ["kind", "name"], as_json=self._as_json)
 
     def _progress(self, _: str) -> None:

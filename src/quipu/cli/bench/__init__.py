@@ -1,6 +1,6 @@
 """`quipu bench`: how fast a broker is, beside how fast the machine is.
 
-    commands     produce, consume, latency: options in, a report out
+    commands     produce, consume, latency, sql: options in, a report out
     runs         one load against the broker, and its limits beside it
     table        the table of docs/operating/benchmarks.md, P1 to P7 and P15: `make bench`
 
@@ -9,6 +9,9 @@
     open_loop    at a fixed rate, for latency
     rdkafka      the same loads through librdkafka
     bare         servers that only move bytes; limits: what they reach on this machine
+
+    sql          rows through Spark: parts of it (sql_parts), ways to get rows (sql_loads), the rows
+                 themselves (sql_data), what it tells (sql_report)
 
     control      topics and leaders; target: the broker; processes: CPU and helpers
     measured, report, machine, plot

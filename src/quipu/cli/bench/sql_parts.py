@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from pyspark.sql import SparkSession
+
 from quipu.cli.bench import sql_data, sql_loads
 from quipu.cli.bench.control import Control
 from quipu.cli.bench.measured import Measured
@@ -46,11 +48,15 @@ class Load:
 class Stage:
     """A broker, a folder, and Spark, for as long as it is entered."""
 
-    def __init__(self, broker: Target, load: Load, master: str | None) -> None:
+    def __init__(
+        self, broker: Target, load: Load, master: str | None = None,
+        spark: SparkSession | None = None,
+    ) -> None:
         self.bootstrap = str(broker.address)
         self.load = load
         self._broker = broker
         self._master = master
+        self._given = spark
         self._stack = contextlib.ExitStack()
         self._topics: list[str] = []
         self._filled: dict[RowKind, str] = {}
@@ -60,7 +66,7 @@ class Stage:
             made = stack.enter_context(tempfile.TemporaryDirectory(prefix="quipu-bench-sql-"))
             self.folder = Path(made)
             self.pipeline: Pipeline = connect(
-                state=self.folder / "state", master=self._master, settings=SETTINGS)
+                self._given, state=self.folder / "state", master=self._master, settings=SETTINGS)
             stack.callback(self.pipeline.close)
             self.spark = self.pipeline.spark
             register(self.spark)
