@@ -8,6 +8,7 @@ import pytest
 
 from quipu.pipeline.envelopes.contract import OutstandingErrors
 from quipu.pipeline.spark import versions
+from quipu.pipeline.spark.following import ViewDropped
 from quipu.pipeline.spark.subscribing import Change, Subscription
 from quipu.pipeline.spark.view_batches import Batches
 from quipu.pipeline.sql.errors import SqlError
@@ -112,10 +113,11 @@ def test_a_batch_that_is_tried_again_changes_nothing(work: Workbench) -> None:
     version = kept.latest()
     stream = kept.spark.read.format("parquet")  # never read: the batch is known to be done
 
-    Batches(kept, lambda: None).run(stream, version.number)
+    batch = version.number - 1
+    Batches(kept, lambda: None).run(stream, batch)
     assert kept.latest() == version
     versions._path(kept.versions, version.number).unlink()  # as if the crash came before it
-    (kept.checkpoint / "commits" / str(version.number)).unlink(missing_ok=True)
+    (kept.checkpoint / "commits" / str(batch)).unlink(missing_ok=True)
     work.pipeline._objects.running[view] = again = work.pipeline._objects._kept(
         kept.plan, kept.folder)
     again.keeper.start()
@@ -206,3 +208,20 @@ def test_changes_of_joins_are_those_of_the_whole(work: Workbench) -> None:
 
     assert work.rows(f"SELECT * FROM {view}") == work.rows(query)
     assert len(work.rows(query)) > 3
+
+
+def test_views_of_empty_topics_hold_what_their_queries_give(work: Workbench) -> None:
+    """I13: before the first message, and what changes with it."""
+    name = work.source(f"{KEYED} ENVELOPE UPSERT")
+    rows = work.view(f"SELECT key FROM {name}")
+    count = work.view(f"SELECT count(*) AS n FROM {name}")
+
+    assert work.rows(f"SELECT * FROM {rows}") == []
+    assert work.rows(f"SELECT * FROM {count}") == [(0,)]
+    subscription = work.pipeline.subscribe(count)
+    assert changes(subscription, 1) == [(1, "0")]
+    work.send(name, "a:1")
+    assert changes(subscription, 2) == [(-1, "0"), (1, "1")]
+    work.do(f"DROP VIEW {count}")
+    with pytest.raises(ViewDropped):
+        next(subscription)

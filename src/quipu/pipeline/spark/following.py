@@ -12,12 +12,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from quipu.model.errors import QuipuError
 from quipu.pipeline.spark import versions
 from quipu.pipeline.spark.relations import DIFF
 from quipu.pipeline.spark.versions import Version
 from quipu.pipeline.spark.views import View
 
 LOOK_SECONDS = 0.05
+
+
+class ViewDropped(QuipuError):
+    """There is nothing left to follow."""
 
 
 class Step(NamedTuple):
@@ -61,6 +66,8 @@ def steps_after(view: View, after: int, stop: threading.Event) -> Iterator[Step]
     """Changes as they come, until `stop` is set; a strict source's errors are raised."""
     while not stop.is_set():
         number = next_version(view, after)
+        if not view.versions.exists():
+            raise ViewDropped(f"{view.plan.name} was dropped, or replaced")
         if number is None:
             stop.wait(LOOK_SECONDS)
             continue

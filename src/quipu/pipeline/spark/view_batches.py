@@ -4,6 +4,8 @@ A batch is read, decoded and merged by tasks, and committed by the driver: first
 sources, then the result, then the version that says that all of it is there.  Spark's checkpoint
 knows which messages a batch has before it begins, and repeats the very same batch, under the same
 number, if it was not finished; whatever of it was committed already is found and left alone.
+
+Version 0 is the view before its first message; batch n makes version n + 1.
 """
 
 import json
@@ -12,15 +14,21 @@ from collections.abc import Callable, Iterable
 from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from quipu.client.shared import shared
+from quipu.pipeline.envelopes.dead_letters import LETTERS
 from quipu.pipeline.reading.positions import Positions, ranges_between, total
+from quipu.pipeline.reading.stream import resolved, selected
+from quipu.pipeline.source import Source
 from quipu.pipeline.spark import growing, versions
 from quipu.pipeline.spark.feed import places_from_json
 from quipu.pipeline.spark.feed_source import NAME as FEED
 from quipu.pipeline.spark.growing import Piece
 from quipu.pipeline.spark.merging import SMALL, TableAt, collected, merged
+from quipu.pipeline.spark.pruning import options_of
 from quipu.pipeline.spark.relations import from_tasks
 from quipu.pipeline.spark.results import changed, replaced
 from quipu.pipeline.spark.session import parallelism
@@ -29,7 +37,7 @@ from quipu.pipeline.spark.versions import NO_VERSION, Counts, Growth, Version
 from quipu.pipeline.spark.views import View, manifest_at
 from quipu.pipeline.tables import cleaning, commits
 from quipu.pipeline.tables.contract import BucketState
-from quipu.pipeline.types import schema_of
+from quipu.pipeline.tables.files import flush_directory
 
 CLEAN_EVERY = 20  # batches
 KEEP = 20  # versions, besides those that somebody needs
@@ -38,6 +46,7 @@ KEEP = 20  # versions, besides those that somebody needs
 def begin(view: View, succeeded: Callable[[], None], *, trigger_ms: int) -> StreamingQuery:
     """Start the stream that makes new versions of a view, or let it go on where it was."""
     batches = Batches(view, succeeded)
+    batches.prepare()
     reader = view.spark.readStream.format(FEED).option("feed", view.feed.to_text())
     stream = reader.option("cores", str(batches.cores)).load()
     return (
@@ -56,16 +65,30 @@ class Batches:
         self._succeeded = succeeded
         self.cores = parallelism(view.spark)
 
-    def run(self, frame: DataFrame, number: int) -> None:
+    def prepare(self) -> None:
+        """Make the version that a view has before it has seen anything."""
+        view = self._view
+        if view.latest().number != NO_VERSION:
+            return
+        sources = [each.source.source for each in view.feed.tributaries]
+        version = Version(0, NO_VERSION, time.time_ns() // 1_000_000,
+                          tuple(starts(source) for source in sources),
+                          tuple(Counts() for _ in sources))
+        if view.result is not None:
+            self._recompute(Version(), version, small=False)
+        versions.publish(view.versions, version)
+
+    def run(self, frame: DataFrame, batch: int) -> None:
         """Make a version out of a batch."""
         view = self._view
         base = view.latest()
+        number = batch + 1
         if base.number >= number:
             return
-        places = self._places(number)
+        places = self._places(batch)
         waiting = self._waiting(number)
         messages = sum(total(ranges_between(first, last)) for first, last
-                       in zip(base.places or places, places, strict=True))
+                       in zip(base.places, places, strict=True))
         items = merged(frame, waiting, number, cores=self.cores, messages=messages)
         self._commit(waiting, items, number)
         version = self._version(base, number, places, items)
@@ -76,9 +99,9 @@ class Batches:
         if number % CLEAN_EVERY == 0:
             self._clean(version)
 
-    def _places(self, number: int) -> tuple[Positions, ...]:
-        """Up to where the batch goes: Spark has written it down before the batch began."""
-        lines = (self._view.checkpoint / "offsets" / str(number)).read_text().splitlines()
+    def _places(self, batch: int) -> tuple[Positions, ...]:
+        """Up to where a batch goes: Spark has written it down before the batch began."""
+        lines = (self._view.checkpoint / "offsets" / str(batch)).read_text().splitlines()
         return tuple(places_from_json(json.loads(lines[-1])))
 
     def _waiting(self, number: int) -> dict[int, TableAt]:
@@ -103,8 +126,7 @@ class Batches:
     def _version(
         self, base: Version, number: int, places: tuple[Positions, ...], items: list[Item],
     ) -> Version:
-        tributaries = self._view.feed.tributaries
-        counts = list(base.counts or (Counts() for _ in tributaries))
+        counts = list(base.counts)
         grown: dict[int, list[Piece]] = {}
         dead: dict[int, list[Piece]] = {}
         for item in items:
@@ -114,32 +136,37 @@ class Batches:
                 grown.setdefault(item.source, []).append(Piece(*item.json))
             elif item.kind is Kind.DEAD:
                 dead.setdefault(item.source, []).append(Piece(*item.json))
+        tributaries = self._view.feed.tributaries
         return Version(
             number, base.number, time.time_ns() // 1_000_000, places, tuple(counts),
-            {source: self._grown(source, base.grown.get(source, Growth()), grown.get(source, []))
+            {source: self._grown(tributaries[source].rows, self._view.row(source),
+                                 base.grown.get(source, Growth()), grown.get(source, []))
              for source in {*base.grown, *grown}},
-            {source: Growth((*base.dead.get(source, Growth()).pieces, *dead.get(source, [])),
-                            tuple(dead.get(source, [])))
+            {source: self._grown(tributaries[source].dead, LETTERS,
+                                 base.dead.get(source, Growth()), dead.get(source, []))
              for source in {*base.dead, *dead}},
         )
 
-    def _grown(self, source: int, base: Growth, added: list[Piece]) -> Growth:
+    def _grown(
+        self, directory: Path, schema: pa.Schema, base: Growth, added: list[Piece],
+    ) -> Growth:
         """The pieces of a table that only grows; small ones are put together now and then."""
         pieces = [*base.pieces, *added]
         together = growing.to_put_together(pieces)
         if together:
             small = set(together)
             pieces = [piece for piece in pieces if piece not in small]
-            pieces += self._put_together(source, together)
+            pieces += self._put_together(directory, schema, together)
+        if added:
+            flush_directory(directory)  # names before the version that has them
         return Growth(tuple(pieces), tuple(added))
 
-    def _put_together(self, source: int, pieces: list[Piece]) -> list[Piece]:
-        tributary = self._view.feed.tributaries[source]
-        schema = schema_of(tributary.source.source.columns)
-
+    def _put_together(
+        self, directory: Path, schema: pa.Schema, pieces: list[Piece],
+    ) -> list[Piece]:
         def run() -> Iterable[object]:
-            made = growing.put_together(tributary.rows, schema, pieces)
-            return to_batches(json_item(source, NO_BUCKET, Kind.GROWN, piece) for piece in made)
+            made = growing.put_together(directory, schema, pieces)
+            return to_batches(json_item(0, NO_BUCKET, Kind.GROWN, piece) for piece in made)
 
         found = collected(from_tasks(self._view.spark, SCHEMA, [run]))
         return [Piece(*item.json) for item in found]
@@ -180,6 +207,13 @@ class Batches:
                 growing.clean(directory, needed, time.time_ns())
         if view.result is not None:
             clean_table(view.result[0], oldest)
+
+
+def starts(source: Source) -> Positions:
+    """Where a source begins to be read."""
+    options = options_of(source)
+    log = shared(options.client)
+    return resolved(log, options.start, selected(log, options.selection))
 
 
 def clean_table(directory: Path, oldest: int) -> None:

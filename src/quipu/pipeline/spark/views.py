@@ -204,7 +204,7 @@ class View:
         else:
             tributary = self.feed.tributaries[number]
             pieces = version.grown.get(number, Growth()).pieces
-            found = grown_frame(self.spark, tributary.rows, self._row(number), pieces, columns)
+            found = grown_frame(self.spark, tributary.rows, self.row(number), pieces, columns)
         return self._shown(name, found)
 
     def dead_letters(self, name: str, version: Version) -> DataFrame:
@@ -219,11 +219,12 @@ class View:
         directory = self.feed.tributaries[number].directory
         return TableAt(directory, self.shapes[number], manifest_at(directory, version))
 
-    def _row(self, number: int) -> pa.Schema:
+    def row(self, number: int) -> pa.Schema:
+        """The columns of a source, as far as the view needs them."""
         return schema_of(self.feed.tributaries[number].source.source.columns)
 
     def _columns(self, number: int) -> list[str]:
-        return some_columns(self._row(number), self.plan.analysis.needed[self.names[number]])
+        return some_columns(self.row(number), self.plan.analysis.needed[self.names[number]])
 
     def _shown(self, name: str, frame: DataFrame) -> DataFrame:
         return shown(frame, spark_schema(schema_of(self.plan.sources[name].columns)))
@@ -302,7 +303,7 @@ class View:
             return self._table_changes(directory, self.shapes[number], since, until, columns)
         pieces = [piece for step in steps for piece in step.grown.get(number, Growth()).added]
         rows = self.feed.tributaries[number].rows
-        found = grown_frame(self.spark, rows, self._row(number), pieces, columns)
+        found = grown_frame(self.spark, rows, self.row(number), pieces, columns)
         return found.withColumn(DIFF, f.lit(1).cast("bigint"))
 
     def _table_changes(
