@@ -197,7 +197,7 @@ def run(attendant: Attendant, script: str) -> list[Row]:
     for piece in pieces(script):
         text = script[piece.span.start:piece.span.end]
         lines = text.splitlines()
-        typed("\n    ...> ".join(lines) + ";", prompt="quipu>")
+        typed("\n  -> ".join(lines) + ";", prompt="sql>")
         answer = ask(attendant, f"{text};")
         match answer:
             case Told(told):

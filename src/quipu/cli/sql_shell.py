@@ -32,8 +32,8 @@ from quipu.pipeline.sql.secrecy import mask_text
 from quipu.pipeline.sql.statements import ObjectKind
 
 HISTORY: Final = "history"
-PROMPT: Final = "quipu> "
-CONTINUED: Final = "  ...> "
+PROMPT: Final = "sql> "
+CONTINUED: Final = "  -> "
 TOOLBAR_SECONDS: Final = 1.0
 
 _WELCOME: Final = "Statements end with a semicolon; \\? helps, Ctrl-D leaves."
