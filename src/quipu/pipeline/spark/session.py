@@ -41,8 +41,8 @@ _START = {
     "spark.python.daemon.module": "quipu.pipeline.spark.daemon",
 }
 # Every stream of a source sets these in the environment of the source's workers when it starts, in
-# one Java map and without a lock.  Two that add them at once break the map, and no task of the source
-# can be sent any more; what is there already is only replaced, and that is safe.
+# one Java map and without a lock.  Two that add them at once break the map, and no task of the
+# source can be sent any more; what is there already is only replaced, and that is safe.
 _STREAMS_SET = (
     "SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME",
 )
