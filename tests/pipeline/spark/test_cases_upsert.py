@@ -109,7 +109,8 @@ STORY = Story(
              f"{from_topic('upsert-null-key')} {BOTH_TEXT} ENVELOPE UPSERT",
              rows=[("birdmore", "geese"), ("mammalmore", "moose")], letters=[(0, 1, NULL_KEY)],
              ours="a bad record does not stop a source"),
-        Case("129", "by event time, kept up to date", f"{from_topic('upsert-order')} {BOTH_TEXT} INCLUDE OFFSET "
+        Case("129", "by event time, kept up to date",
+             f"{from_topic('upsert-order')} {BOTH_TEXT} INCLUDE OFFSET "
              "ENVELOPE UPSERT (ORDER BY (TIMESTAMP, OFFSET))", materialized=True,
              rows=[("k1", "1", 0), ("k2", "2", 1), ("k4", "4", 2)],
              ours="Materialize has this in a design, not in a release")),
