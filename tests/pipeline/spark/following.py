@@ -1,14 +1,10 @@
-"""Asking a pipeline, and following a view in the background, for tests."""
+"""Following a view in the background, for tests."""
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from pyspark.sql import DataFrame
-
-from quipu.pipeline.spark.answers import Answer
 from quipu.pipeline.spark.pipeline import Pipeline
 from quipu.pipeline.spark.subscribing import Change
 
@@ -17,39 +13,12 @@ WAIT_SECONDS_MAX = 60.0
 Row = tuple[Any, ...]
 
 
-def rows(pipeline: Pipeline, query: str) -> list[Row]:
-    """What a query gives, sorted."""
-    frame = pipeline.execute(query)
-    assert isinstance(frame, DataFrame)
-    return sorted(map(tuple, frame.collect()), key=repr)
-
-
-def answer(pipeline: Pipeline, statement: str) -> Answer:
-    """What any other statement says."""
-    found = pipeline.execute(statement)
-    assert isinstance(found, Answer)
-    return found
-
-
 def until(reached: Callable[[], bool], what: Callable[[], object]) -> None:
     """Wait for something that comes by itself; `what` is shown if it does not."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not reached():
         assert time.monotonic() < deadline, what()
         time.sleep(0.02)
-
-
-def folded(changes: Iterable[Change]) -> list[Row]:
-    """The rows that changes add up to, sorted; none may go that is not there."""
-    found: Counter[Row] = Counter()
-    ordered = sorted(changes, key=lambda each: each.version)  # stable: within a version as told
-    for version in dict.fromkeys(each.version for each in ordered):
-        for change in ordered:
-            if change.version == version:
-                found[tuple(change.row.values())] += change.diff
-        wrong = {row: count for row, count in found.items() if count < 0}
-        assert not wrong, (version, wrong)
-    return sorted(found.elements(), key=repr)
 
 
 class Follower:
@@ -78,7 +47,8 @@ class Follower:
         return sorted((each.diff, tuple(each.row.values())) for each in taken)
 
     def close(self) -> None:
-        """Let it end."""
+        """Let it end; nothing may be left that was not taken."""
         self._subscription.close()
         self._thread.join(WAIT_SECONDS_MAX)
         assert not self._thread.is_alive()
+        assert self.changes == []

@@ -37,6 +37,7 @@ could not be used.  Methods may be called from any thread.
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,6 +45,7 @@ from typing import Self
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from quipu.client.errors import ClientError
 from quipu.pipeline.catalog import Catalog
 from quipu.pipeline.outside import Outside
 from quipu.pipeline.spark.analysis import Bench
@@ -52,7 +54,7 @@ from quipu.pipeline.spark.creating import create, drop, unknown
 from quipu.pipeline.spark.feed_source import FeedSource
 from quipu.pipeline.spark.objects import Objects, columns_of
 from quipu.pipeline.spark.progress import Progress, Rates, progress
-from quipu.pipeline.spark.selecting import all_caught_up, caught_up, select
+from quipu.pipeline.spark.selecting import NotCaughtUp, all_caught_up, caught_up, select
 from quipu.pipeline.spark.session import register, session, tuned
 from quipu.pipeline.spark.settings import parsed
 from quipu.pipeline.spark.showing import READABLE, explain, show, show_columns, show_create
@@ -151,7 +153,8 @@ class Pipeline:
                 raise unknown(self._objects, name, *READABLE)
             raise SqlError(f"{name.text} is not materialized: nobody keeps its changes", name.span,
                            hint="CREATE MATERIALIZED VIEW … AS SELECT … and subscribe to that")
-        caught_up(self._objects, running)
+        with suppress(NotCaughtUp, ClientError):  # then rows are late, and come as changes
+            caught_up(self._objects, running)
         return Subscription(running.view, with_snapshot=snapshot)
 
     def wait(self, name: str) -> int:
