@@ -72,7 +72,9 @@ def workbench(
     spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Workbench]:
     """One pipeline for all."""
-    with quipu.pipeline.connect(spark, state=tmp_path_factory.mktemp("state")) as pipeline:
+    settings = {"quipu.wait.ms": "120000"}  # machines that run tests are busy
+    state = tmp_path_factory.mktemp("state")
+    with quipu.pipeline.connect(spark, state=state, settings=settings) as pipeline:
         yield Workbench(pipeline, broker)
 
 

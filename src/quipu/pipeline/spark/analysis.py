@@ -14,7 +14,6 @@ one relation and of the others as they are is, again, the change of the whole.
 """
 
 import json
-import re
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -33,7 +32,6 @@ _NAMES_WHAT_IT_USES = {
     "Project", "Filter", "Join", "Aggregate", "Sort", "GlobalLimit", "LocalLimit", "Window",
     "Generate", "SubqueryAlias", "View", "Offset",
 }
-_CLOCK = re.compile(r"\b(current_timestamp|current_date|localtimestamp|now)\(", re.IGNORECASE)
 
 
 class Analysis(NamedTuple):
@@ -87,9 +85,14 @@ def blank(bench: Bench, name: str, schema: StructType) -> DataFrame:
     return empty(bench.spark, marked)
 
 
+def plan_of(frame: DataFrame) -> Any:  # noqa: ANN401 the JVM's objects have no types here
+    """How Spark understands a DataFrame."""
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 the only way to Spark's plans
+
+
 def analyzed(frame: DataFrame) -> Analysis:
     """What a SELECT over `blank` relations needs."""
-    execution = frame._jdf.queryExecution()  # noqa: SLF001 the only way to Spark's plans
+    execution = frame._jdf.queryExecution()  # noqa: SLF001
     plan = execution.analyzed()
     leaves = [_marks(node) for node in _nodes(plan) if node.children().isEmpty()]
     needed: dict[str, set[str]] = {name: set() for leaf in leaves for name, _ in leaf.values()}
@@ -99,16 +102,19 @@ def analyzed(frame: DataFrame) -> Analysis:
         for number, (name, column) in _marks(node).items():
             if number in used:
                 needed[name].add(column)
-    repeatable = bool(plan.deterministic()) and not _CLOCK.search(plan.toString())
-    linear = _is_row_by_row(plan) or _is_row_by_row(optimized)  # either form says it for both
+    jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
+    clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    repeatable = bool(plan.deterministic()) and not plan.containsPattern(clock)
+    linear = is_row_by_row(plan) or is_row_by_row(optimized)  # either form says it for both
     return Analysis(
         frame.schema, {name: frozenset(columns) for name, columns in needed.items()},
-        is_linear=linear and repeatable, is_product=_is_product(plan) and repeatable,
+        is_linear=linear and repeatable, is_product=is_product(plan) and repeatable,
         is_repeatable=repeatable,
     )
 
 
-def _is_row_by_row(plan: Any) -> bool:  # noqa: ANN401 the JVM's objects have no types here
+def is_row_by_row(plan: Any) -> bool:  # noqa: ANN401
+    """Does a plan treat every row on its own?"""
     return all(
         _marks(node) if node.children().isEmpty()
         else str(node.nodeName()) in _ROW_BY_ROW and node.subqueries().isEmpty()
@@ -116,7 +122,8 @@ def _is_row_by_row(plan: Any) -> bool:  # noqa: ANN401 the JVM's objects have no
     )
 
 
-def _is_product(plan: Any) -> bool:  # noqa: ANN401
+def is_product(plan: Any) -> bool:  # noqa: ANN401
+    """Does a plan only join relations, each once?"""
     relations = []
     for node in _nodes(plan):
         kind = str(node.nodeName())
@@ -132,11 +139,15 @@ def _is_product(plan: Any) -> bool:  # noqa: ANN401
     return "" not in relations and len(set(relations)) == len(relations)
 
 
+def items_of(sequence: Any) -> list[Any]:  # noqa: ANN401
+    """What a sequence of Scala's holds."""
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
 def _nodes(plan: Any) -> Iterator[Any]:  # noqa: ANN401
     yield plan
-    for group in (plan.children(), plan.subqueries()):
-        for index in range(group.size()):
-            yield from _nodes(group.apply(index))
+    for child in (*items_of(plan.children()), *items_of(plan.subqueries())):
+        yield from _nodes(child)
 
 
 def _marks(node: Any) -> dict[int, tuple[str, str]]:  # noqa: ANN401
@@ -144,9 +155,7 @@ def _marks(node: Any) -> dict[int, tuple[str, str]]:  # noqa: ANN401
     if not node.children().isEmpty():
         return {}
     found = {}
-    output = node.output()
-    for index in range(output.size()):
-        attribute = output.apply(index)
+    for attribute in items_of(node.output()):
         if mark := json.loads(attribute.metadata().json()).get(_MARK):
             found[int(attribute.exprId().id())] = (str(mark), str(attribute.name()))
     return found
@@ -158,12 +167,10 @@ def _used(plan: Any) -> set[int]:  # noqa: ANN401
     for node in _nodes(plan):
         used |= _numbers(node.references())
         if str(node.nodeName()) not in _NAMES_WHAT_IT_USES:
-            children = node.children()
-            for index in range(children.size()):
-                used |= _numbers(children.apply(index).outputSet())
+            for child in items_of(node.children()):
+                used |= _numbers(child.outputSet())
     return used
 
 
 def _numbers(attributes: Any) -> set[int]:  # noqa: ANN401
-    listed = attributes.toSeq()
-    return {int(listed.apply(index).exprId().id()) for index in range(listed.size())}
+    return {int(each.exprId().id()) for each in items_of(attributes.toSeq())}

@@ -16,6 +16,7 @@ from quipu.model.errors import QuipuError
 from quipu.pipeline.spark import versions
 from quipu.pipeline.spark.relations import DIFF
 from quipu.pipeline.spark.versions import Version
+from quipu.pipeline.spark.view_changes import changes
 from quipu.pipeline.spark.views import View
 
 LOOK_SECONDS = 0.05
@@ -47,7 +48,7 @@ def snapshot(view: View, version: Version) -> Step:
 
 def change(view: View, since: int, until: int) -> Step:
     """What became of the rows from one version to another."""
-    changed = _batches(view, view.changes(since, until))
+    changed = _batches(view, changes(view, since, until))
     return Step(until, False, view.schema, changed)  # noqa: FBT003
 
 

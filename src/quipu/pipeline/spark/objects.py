@@ -25,13 +25,13 @@ from quipu.pipeline.plan.world import Remembered
 from quipu.pipeline.reading.positions import Positions
 from quipu.pipeline.reading.stream import selected
 from quipu.pipeline.source import Source
-from quipu.pipeline.spark.analysis import Bench, quoted, spark_schema
+from quipu.pipeline.spark.analysis import Bench, analyzed, plan_of, quoted, spark_schema
 from quipu.pipeline.spark.names import with_names
 from quipu.pipeline.spark.pruning import options_of
 from quipu.pipeline.spark.query_errors import explained
 from quipu.pipeline.spark.relations import nullable
 from quipu.pipeline.spark.running import Keeper, attend
-from quipu.pipeline.spark.scope import Scope
+from quipu.pipeline.spark.scope import Scope, grouped_of
 from quipu.pipeline.spark.session import parallelism
 from quipu.pipeline.spark.settings import Settings
 from quipu.pipeline.spark.sinks import Sink, plan_sink
@@ -202,7 +202,8 @@ class Objects:
         """What it takes to keep a view; `start` is where its query stands in the text."""
         scope = self.maintained_scope
         with explained(query, start):
-            analysis = scope.analyzed(query)
+            frame = scope.frame(query, scope.blank)
+        analysis = analyzed(frame)
         refuse_duplicates(analysis.schema, start, query)
         if not analysis.is_repeatable:
             raise SqlError(
@@ -210,8 +211,12 @@ class Objects:
                 hint="leave out now(), current_date, rand() and the like, or CREATE VIEW")
         buckets = self.settings.buckets or min(
             max(2 * parallelism(self.spark), BUCKETS_MIN), BUCKETS_MAX)
-        return Plan(name, query, scope, {each: self.sources[each] for each in analysis.needed},
-                    analysis, buckets, self.settings.batch_offsets_max)
+        sources = {each: self.sources[each] for each in analysis.needed}
+        grouped = None if analysis.is_linear or analysis.is_product else grouped_of(
+            scope, query, plan_of(frame), only_grows=not any(
+                source.is_keyed for source in sources.values()))
+        return Plan(name, query, scope, sources, analysis, grouped, buckets,
+                    self.settings.batch_offsets_max)
 
     # -- the outside
 

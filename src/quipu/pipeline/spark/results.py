@@ -20,6 +20,7 @@ from quipu.pipeline.envelopes.events import Action, EventShape, Keeping
 from quipu.pipeline.envelopes.identity import encode_rows
 from quipu.pipeline.envelopes.parcels import Packer, unpack
 from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.spark.aggregates import ToEvents
 from quipu.pipeline.spark.merging import TableAt, collected, merging, partition_of
 from quipu.pipeline.spark.relations import DIFF, nullable
 from quipu.pipeline.spark.tasks import COLUMNS, Item, Kind, from_batches, json_item, to_batches
@@ -37,15 +38,17 @@ def result_shape(schema: pa.Schema) -> EventShape:
 
 def replaced(frame: DataFrame, base: TableAt, version: int, cores: int) -> list[BucketState]:
     """The table's buckets when it holds what the query gives now."""
-    packed = frame.mapInArrow(_packing(base), COLUMNS)
+    packed = frame.mapInArrow(_packing(base, row_events), COLUMNS)
     shared = packed.repartitionById(cores, partition_of(cores))
     found = collected(shared.mapInArrow(_replacing(base, version, cores), COLUMNS))
     return [BucketState.from_json(item.json) for item in found]
 
 
-def changed(frame: DataFrame, base: TableAt, version: int, cores: int) -> list[BucketState]:
-    """The table's buckets when rows came and went, as #diff says."""
-    packed = frame.mapInArrow(_packing(base), COLUMNS)
+def changed(
+    frame: DataFrame, base: TableAt, version: int, cores: int, *, events: ToEvents,
+) -> list[BucketState]:
+    """The table's buckets after some events."""
+    packed = frame.mapInArrow(_packing(base, events), COLUMNS)
     shared = packed.repartitionById(cores, partition_of(cores))
     found = collected(shared.mapInArrow(merging({RESULT: base}, version), COLUMNS))
     return [BucketState.from_json(item.json) for item in found]
@@ -66,21 +69,21 @@ def _copies(count: int, diff: int) -> pa.Array:
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def _packing(base: TableAt) -> Task:
+def _packing(base: TableAt, events: ToEvents) -> Task:
     shape = base.shape.events
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         packer = Packer(shape, buckets=base.shape.buckets)
         for number, batch in enumerate(batches):
             if batch.num_rows:
-                packer.add(_place(number), _events(shape, batch))
+                packer.add(_place(number), events(shape, batch))
         yield from to_batches(Item(RESULT, parcel.bucket, Kind.PARCEL, parcel.data)
                               for parcel in packer.parcels())
 
     return run
 
 
-def _events(shape: EventShape, batch: pa.RecordBatch) -> pa.RecordBatch:
+def row_events(shape: EventShape, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows that are there, or, with #diff, that came and went."""
     if DIFF not in batch.schema.names:
         return events_of(shape, batch.cast(shape.row), _copies(batch.num_rows, 1))

@@ -24,16 +24,24 @@ from quipu.pipeline.reading.positions import Positions, ranges_between, total
 from quipu.pipeline.reading.stream import resolved, selected
 from quipu.pipeline.source import Source
 from quipu.pipeline.spark import growing, versions
+from quipu.pipeline.spark.aggregates import (
+    Grouped,
+    ToEvents,
+    combined,
+    group_events,
+    taken_back,
+)
 from quipu.pipeline.spark.feed import places_from_json
 from quipu.pipeline.spark.feed_source import NAME as FEED
 from quipu.pipeline.spark.growing import Piece
 from quipu.pipeline.spark.merging import SMALL, TableAt, collected, merged
 from quipu.pipeline.spark.pruning import options_of
-from quipu.pipeline.spark.relations import from_tasks
-from quipu.pipeline.spark.results import changed, replaced
+from quipu.pipeline.spark.relations import from_tasks, table_frame
+from quipu.pipeline.spark.results import changed, replaced, row_events
 from quipu.pipeline.spark.session import parallelism
 from quipu.pipeline.spark.tasks import NO_BUCKET, SCHEMA, Item, Kind, json_item, to_batches
 from quipu.pipeline.spark.versions import NO_VERSION, Counts, Growth, Version
+from quipu.pipeline.spark.view_changes import signed_changes
 from quipu.pipeline.spark.views import View, manifest_at
 from quipu.pipeline.tables import cleaning, commits
 from quipu.pipeline.tables.contract import BucketState
@@ -180,14 +188,46 @@ class Batches:
         if manifest is None:
             return
         base = TableAt(directory, shape, manifest)
-        if view.plan.analysis.is_product and manifest.version == before.number != NO_VERSION:
-            frames = view.product_changes(before, version, small=small)
-            states = [] if not frames else changed(
-                reduce(DataFrame.unionByName, frames), base, version.number, self.cores)
+        if view.plan.grouped is not None:
+            states = self._regroup(view.plan.grouped, base, before, version, small=small)
+        elif view.plan.analysis.is_product and before.number != NO_VERSION:
+            frames = [each.with_diff for each in signed_changes(
+                view, before, version, product=True, small=small)]
+            states = self._changed(frames, base, version, row_events)
         else:
             frame = view.through_query(lambda name: view.source_frame(name, version))
             states = replaced(frame, base, version.number, self.cores)
         commits.commit(directory, manifest, version.number, states)
+
+    def _regroup(
+        self, grouped: Grouped, base: TableAt, before: Version, version: Version, *, small: bool,
+    ) -> list[BucketState]:
+        """The groups that a batch is about, as they are now."""
+        view, aggregation = self._view, grouped.aggregation
+        events = group_events(aggregation)
+        if before.number == NO_VERSION:
+            frame = view.through_query(
+                lambda name: view.source_frame(name, version), aggregation.query)
+            return self._changed([frame], base, version, events)
+        deltas = [
+            each.frame if each.sign > 0 else taken_back(each.frame, aggregation)
+            for each in signed_changes(view, before, version, query=aggregation.query,
+                                       product=grouped.is_product, small=small)
+            if each.sign > 0 or aggregation.takes_back
+        ]
+        if not deltas:
+            return []
+        old = table_frame(view.spark, base, grouped.schema.names)
+        delta = reduce(DataFrame.unionByName, deltas)
+        return self._changed([combined(old, delta, grouped)], base, version, events)
+
+    def _changed(
+        self, frames: list[DataFrame], base: TableAt, version: Version, events: ToEvents,
+    ) -> list[BucketState]:
+        if not frames:
+            return []
+        return changed(reduce(DataFrame.unionByName, frames), base, version.number, self.cores,
+                       events=events)
 
     def _clean(self, newest: Version) -> None:
         """Drop versions that nobody needs, and their files."""

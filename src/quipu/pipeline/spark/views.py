@@ -20,7 +20,6 @@ from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from quipu.pipeline.envelopes.contract import OutstandingErrors
@@ -29,27 +28,26 @@ from quipu.pipeline.envelopes.events import EventShape, event_shape
 from quipu.pipeline.reading.positions import Positions
 from quipu.pipeline.source import ErrorPolicy, Source
 from quipu.pipeline.spark import versions
-from quipu.pipeline.spark.analysis import Analysis, quoted, spark_schema
+from quipu.pipeline.spark.aggregates import Grouped, group_shape, shown_groups
+from quipu.pipeline.spark.analysis import Analysis, spark_schema
 from quipu.pipeline.spark.feed import Feed, Tributary
 from quipu.pipeline.spark.growing import read_pieces
 from quipu.pipeline.spark.merging import TableAt
 from quipu.pipeline.spark.pruning import pruned
 from quipu.pipeline.spark.relations import (
-    DIFF,
-    from_tasks,
     grown_frame,
     nullable,
     shown,
     some_columns,
-    table_changes,
     table_frame,
 )
+from quipu.pipeline.spark.results import result_shape
 from quipu.pipeline.spark.scope import Leaf, Scope
 from quipu.pipeline.spark.versions import NO_VERSION, Growth, Version
 from quipu.pipeline.tables import commits
 from quipu.pipeline.tables.commits import Manifest
 from quipu.pipeline.tables.contract import TableShape
-from quipu.pipeline.tables.reading import errors, history
+from quipu.pipeline.tables.reading import errors
 from quipu.pipeline.types import schema_of
 
 HOLD_SECONDS = 600.0  # how long a version that somebody reads is kept at least
@@ -65,6 +63,7 @@ class Plan:
     scope: Scope
     sources: Mapping[str, Source]  # those that it needs
     analysis: Analysis
+    grouped: Grouped | None  # where changes can be added to groups
     buckets: int  # of tables that are made anew
     batch_offsets_max: int
 
@@ -124,12 +123,12 @@ class View:
     @cached_property
     def result(self) -> tuple[Path, TableShape] | None:
         """The table of results, if the view needs one."""
-        from quipu.pipeline.spark.results import result_shape  # noqa: PLC0415
-
         if self.plan.analysis.is_linear:
             return None
         directory = self.folder / "result"
-        return directory, _table(directory, result_shape(self.schema), self.plan.buckets)
+        grouped = self.plan.grouped
+        events = result_shape(self.schema) if grouped is None else group_shape(grouped.schema)
+        return directory, _table(directory, events, self.plan.buckets)
 
     # -- versions
 
@@ -183,29 +182,30 @@ class View:
 
     def frame(self, version: Version) -> DataFrame:
         """The view's rows."""
-        if self.result is not None:
-            directory, shape = self.result
-            base = TableAt(directory, shape, manifest_at(directory, version.number))
-            return table_frame(self.spark, base, self.schema.names)
-        return self.through_query(lambda name: self.source_frame(name, version))
+        if self.result is None:
+            return self.through_query(lambda name: self.source_frame(name, version))
+        directory, shape = self.result
+        base = TableAt(directory, shape, manifest_at(directory, version.number))
+        found = table_frame(self.spark, base, shape.events.row.names)
+        return found if self.plan.grouped is None else shown_groups(found, self.plan.grouped)
 
-    def through_query(self, leaf: Leaf) -> DataFrame:
-        """The view's query over DataFrames of its sources."""
+    def through_query(self, leaf: Leaf, query: str | None = None) -> DataFrame:
+        """The view's query, or another one, over DataFrames of its sources."""
         scope = self.plan.scope
-        return scope.frame(self.plan.query, lambda name: (
+        return scope.frame(query or self.plan.query, lambda name: (
             leaf(name) if name in self.names else scope.blank(name)))
 
     def source_frame(self, name: str, version: Version) -> DataFrame:
         """The rows of a source, as the query sees them."""
         number = self.names.index(name)
-        columns = self._columns(number)
+        columns = self.columns(number)
         if number in self.shapes:
             found = table_frame(self.spark, self.table(number, version.number), columns)
         else:
             tributary = self.feed.tributaries[number]
             pieces = version.grown.get(number, Growth()).pieces
             found = grown_frame(self.spark, tributary.rows, self.row(number), pieces, columns)
-        return self._shown(name, found)
+        return self.shown(name, found)
 
     def dead_letters(self, name: str, version: Version) -> DataFrame:
         """The records of a source that could not be used."""
@@ -223,100 +223,13 @@ class View:
         """The columns of a source, as far as the view needs them."""
         return schema_of(self.feed.tributaries[number].source.source.columns)
 
-    def _columns(self, number: int) -> list[str]:
+    def columns(self, number: int) -> list[str]:
+        """The columns of a source that are read from its table."""
         return some_columns(self.row(number), self.plan.analysis.needed[self.names[number]])
 
-    def _shown(self, name: str, frame: DataFrame) -> DataFrame:
+    def shown(self, name: str, frame: DataFrame) -> DataFrame:
+        """A source with all of its columns, as the query wants it."""
         return shown(frame, spark_schema(schema_of(self.plan.sources[name].columns)))
-
-    # -- changes
-
-    def steps(self, since: int, until: int) -> list[Version]:
-        """The versions after one up to another, oldest first."""
-        found: list[Version] = []
-        number = until
-        while number > since:
-            found.append(versions.read(self.versions, number))
-            number = found[-1].base
-        return found[::-1]
-
-    def changes(self, since: int, until: int) -> DataFrame:
-        """What became of the rows from one version to another: the columns, and #diff."""
-        if self.result is not None:
-            directory, shape = self.result
-            return self._table_changes(directory, shape, since, until, self.schema.names)
-        steps = self.steps(since, until)
-        changed = {name: self._source_changes(name, steps, since, until) for name in self.names}
-        return self._through(changed, 1).unionByName(self._through(changed, -1))
-
-    def product_changes(
-        self, before: Version, after: Version, *, small: bool,
-    ) -> list[DataFrame]:
-        """What became of the rows of an inner join, from one version to the next, in parts.
-
-        One source after the other goes from how it was to how it is; meanwhile, those in front of
-        it are as they are, and those behind it as they were.  Small changes are brought to the
-        tasks that read the others, and not the other way round.
-        """
-        parts = []
-        for place, name in enumerate(self.names):
-            if not self._has_changed(place, before, after):
-                continue
-            changed = self._source_changes(name, [after], before.number, after.number)
-            frames = {
-                other: self.source_frame(other, after if number < place else before)
-                for number, other in enumerate(self.names) if number != place
-            }
-            parts += [self._through({**frames, name: changed}, sign, small=small)
-                      for sign in (1, -1)]
-        return parts
-
-    def _has_changed(self, number: int, before: Version, after: Version) -> bool:
-        if number not in self.shapes:
-            return bool(after.grown.get(number, Growth()).added)
-        directory = self.feed.tributaries[number].directory
-        return (manifest_at(directory, before.number).version
-                != manifest_at(directory, after.number).version)
-
-    def _through(
-        self, changed: Mapping[str, DataFrame], sign: int, *, small: bool = False,
-    ) -> DataFrame:
-        """The query over what came, or over what went; and over what is there."""
-        def leaf(name: str) -> DataFrame:
-            if DIFF not in changed[name].columns:
-                return changed[name]
-            count = (f.col(quoted(DIFF)) * sign).cast("int")
-            frame = changed[name].where(count > 0)
-            copies = frame.withColumn("#copy", f.explode(f.array_repeat(f.lit(0), count)))
-            found = self._shown(name, copies.drop("#copy", DIFF))
-            return f.broadcast(found) if small else found
-
-        return self.through_query(leaf).withColumn(DIFF, f.lit(sign).cast("bigint"))
-
-    def _source_changes(
-        self, name: str, steps: Sequence[Version], since: int, until: int,
-    ) -> DataFrame:
-        number = self.names.index(name)
-        columns = self._columns(number)
-        if number in self.shapes:
-            directory = self.feed.tributaries[number].directory
-            return self._table_changes(directory, self.shapes[number], since, until, columns)
-        pieces = [piece for step in steps for piece in step.grown.get(number, Growth()).added]
-        rows = self.feed.tributaries[number].rows
-        found = grown_frame(self.spark, rows, self.row(number), pieces, columns)
-        return found.withColumn(DIFF, f.lit(1).cast("bigint"))
-
-    def _table_changes(
-        self, directory: Path, shape: TableShape, since: int, until: int, columns: Sequence[str],
-    ) -> DataFrame:
-        newest = manifest_at(directory, until)
-        oldest = manifest_at(directory, since)
-        base = TableAt(directory, shape, newest)
-        if newest.version == oldest.version:
-            fields = [shape.events.row.field(name) for name in columns]
-            return from_tasks(self.spark, pa.schema([*fields, pa.field(DIFF, pa.int64())]), [])
-        passed = history(directory, oldest.version, newest.version)
-        return table_changes(self.spark, base, passed, columns)
 
 
 def manifest_at(directory: Path, version: int) -> Manifest:

@@ -1,0 +1,224 @@
+"""Aggregates that can be kept up to date by what has changed, without a look at all the rows.
+
+    SELECT day, count(*) AS n, sum(price) AS total FROM orders GROUP BY day
+
+is kept as a table by group, of parts that add up exactly (counts, sums of whole numbers and
+decimals; of sources that only grow also least and greatest values):
+
+    #g0 = day     #rows = count(*)     #a0 = count(*)     #a1 = sum(price)    #n1 = count(price)
+
+A change of the source is aggregated on its own, what came and what went, and added to the groups
+that it is about; a group without rows goes.  The view is that table through an expression for each
+column: `CASE WHEN #n1 > 0 THEN #a1 END AS total`.  `aggregation_of` says None for everything that
+it is not sure of: sums of floats, DISTINCT, HAVING and the like are computed anew.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from quipu.pipeline.envelopes.events import Action, EventShape, Keeping
+from quipu.pipeline.envelopes.identity import encode_rows
+from quipu.pipeline.spark.analysis import items_of, quoted
+from quipu.pipeline.spark.relations import nullable
+from quipu.pipeline.sql.lexer import Token, split
+
+ToEvents = Callable[[EventShape, pa.RecordBatch], pa.RecordBatch]
+
+ROWS = "#rows"
+_EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
+_WHOLE = _EXACT[:4]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A column of the table by group, and how two values of it become one."""
+
+    name: str
+    text: str  # how it is computed, in SQL
+    combine: str = "sum"  # or min, max
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """A query with GROUP BY, taken apart."""
+
+    query: str  # gives groups and parts
+    groups: tuple[str, ...]
+    parts: tuple[Part, ...]
+    items: tuple[tuple[str, str], ...]  # the view's columns: name, and expression over parts
+
+    @property
+    def takes_back(self) -> bool:
+        """Can rows go as well as come?"""
+        return all(part.combine == "sum" for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """An aggregation, and the table that it is kept in."""
+
+    aggregation: Aggregation
+    state: StructType
+    is_product: bool  # whether what is aggregated is a join
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The table's columns."""
+        return nullable(to_arrow_schema(self.state, timezone="UTC"))
+
+
+def aggregation_of(plan: Any, query: str, *, only_grows: bool) -> Aggregation | None:  # noqa: ANN401
+    """The query taken apart; None if it is not known to add up.  `plan` is Spark's, analyzed."""
+    clauses = _clauses(query)
+    if str(plan.nodeName()) != "Aggregate" or clauses is None:
+        return None
+    grouping = items_of(plan.groupingExpressions())
+    groups = tuple(f"#g{number}" for number in range(len(grouping)))
+    parts = [Part(ROWS, "count(*)")]
+    items = []
+    for number, named in enumerate(items_of(plan.aggregateExpressions())):
+        inner = named.child() if _class(named) == "Alias" else named
+        if _class(inner) == "AggregateExpression":
+            found = _function(inner, number, only_grows=only_grows)
+            if found is None:
+                return None
+            parts += found[0]
+            items.append((str(named.name()), found[1]))
+            continue
+        same = [group for group, each in zip(groups, grouping, strict=True)
+                if inner.semanticEquals(each)]
+        if not same:
+            return None
+        items.append((str(named.name()), quoted(same[0])))
+    written = [f"{each.sql()} AS {quoted(group)}"
+               for group, each in zip(groups, grouping, strict=True)]
+    written += [f"{part.text} AS {quoted(part.name)}" for part in parts]
+    text = f"SELECT {', '.join(written)} {clauses}"
+    if grouping:
+        text += f" GROUP BY {', '.join(str(each.sql()) for each in grouping)}"
+    return Aggregation(text, groups, tuple(parts), tuple(items))
+
+
+def _class(thing: Any) -> str:  # noqa: ANN401 the JVM's
+    return str(thing.getClass().getSimpleName())
+
+
+def _function(
+    call: Any, number: int, *, only_grows: bool,  # noqa: ANN401
+) -> tuple[list[Part], str] | None:
+    """The parts of an aggregate function, and how its value follows from them."""
+    function = call.aggregateFunction()
+    if call.isDistinct() or call.filter().isDefined():
+        return None
+    arguments = items_of(function.children())
+    text = ", ".join(str(each.sql()) for each in arguments)
+    kind = str(arguments[0].dataType().simpleString())
+    whole, known = f"#a{number}", f"#n{number}"
+    count = Part(known, f"count({text})")
+    match _class(function):
+        case "Count":
+            return [Part(whole, f"count({text})")], quoted(whole)
+        case "Sum" if kind.startswith(_EXACT):
+            result = function.dataType().simpleString()
+            total = Part(whole, f"CAST(coalesce(sum({text}), 0) AS {result})")
+            return [total, count], f"CASE WHEN {quoted(known)} > 0 THEN {quoted(whole)} END"
+        case "Average" if kind in _WHOLE:
+            total = Part(whole, f"CAST(coalesce(sum({text}), 0) AS bigint)")
+            return [total, count], (f"CASE WHEN {quoted(known)} > 0 "
+                                    f"THEN double({quoted(whole)}) / {quoted(known)} END")
+        case "Min" | "Max" as name if only_grows:
+            return [Part(whole, f"{name}({text})", name.lower())], quoted(whole)
+        case _:
+            return None
+
+
+def _clauses(query: str) -> str | None:
+    """FROM and WHERE of a query that is SELECT … FROM … [WHERE …] [GROUP BY …]; else None."""
+    pieces = split(query)
+    if len(pieces) != 1 or not pieces[0].tokens[0].is_word("SELECT"):
+        return None
+    top = list(_at_the_top(pieces[0].tokens))
+    starts = [token for before, token in pairwise(top)
+              if token.is_word("FROM") and not before.is_word("DISTINCT")]
+    if len(starts) != 1:
+        return None
+    ends = [token for token in top if token.is_word("GROUP")] or [pieces[0].tokens[-1]]
+    return query[starts[0].span.start:ends[0].span.start]
+
+
+def _at_the_top(tokens: Sequence[Token]) -> Iterator[Token]:
+    depth = 0
+    for token in tokens:
+        depth -= token.is_symbol(")")
+        if depth == 0:
+            yield token
+        depth += token.is_symbol("(")
+
+
+# -- the table by group
+
+
+def group_shape(schema: pa.Schema) -> EventShape:
+    """The events of a table by group."""
+    return EventShape(keeping=Keeping.LATEST, row=schema)
+
+
+def taken_back(frame: DataFrame, aggregation: Aggregation) -> DataFrame:
+    """What rows that went make of the parts."""
+    return frame.select(
+        *(f.col(quoted(name)) for name in aggregation.groups),
+        *((-f.col(quoted(part.name))).alias(part.name) for part in aggregation.parts))
+
+
+def combined(old: DataFrame, delta: DataFrame, grouped: Grouped) -> DataFrame:
+    """The groups that a change is about, as they are after it."""
+    aggregation, groups = grouped.aggregation, grouped.aggregation.groups
+    if groups:
+        about = f.broadcast(delta.select(*(
+            f.col(quoted(name)).alias(f"{name}!") for name in groups)).distinct())
+        same = [f.col(quoted(name)).eqNullSafe(f.col(quoted(f"{name}!"))) for name in groups]
+        old = old.join(about, same, "left_semi")
+    return old.unionByName(delta).groupBy(*(f.col(quoted(name)) for name in groups)).agg(*(
+        _combine(part).cast(grouped.state[part.name].dataType).alias(part.name)
+        for part in aggregation.parts))
+
+
+def _combine(part: Part) -> Column:
+    column = f.col(quoted(part.name))
+    return {"sum": f.sum, "min": f.min, "max": f.max}[part.combine](column)
+
+
+def shown_groups(frame: DataFrame, grouped: Grouped, *beside: str) -> DataFrame:
+    """The view's columns, and others that are beside them."""
+    return frame.select(
+        *(f.expr(text).alias(name) for name, text in grouped.aggregation.items),
+        *(f.col(quoted(name)) for name in beside))
+
+
+def group_events(aggregation: Aggregation) -> ToEvents:
+    """Groups as events: a group without rows is deleted, unless it is the group of all rows."""
+    groups = aggregation.groups
+
+    def events(shape: EventShape, batch: pa.RecordBatch) -> pa.RecordBatch:
+        rows = batch.select(shape.row.names).cast(shape.row)
+        actions = np.full(rows.num_rows, Action.ROW, np.uint8)
+        identities = pa.array([b""] * rows.num_rows, pa.binary())
+        if groups:
+            identities = encode_rows([rows.column(name) for name in groups])
+            gone = pc.equal(rows.column(ROWS), 0).to_numpy(zero_copy_only=False)
+            actions[gone] = Action.DELETE
+        return pa.RecordBatch.from_arrays(
+            [identities, pa.array(actions), *rows.columns], schema=shape.schema)
+
+    return events
