@@ -104,8 +104,8 @@ def test_sinks_that_cannot_be_are_refused(work: Workbench) -> None:
     into = f"INTO KAFKA BROKER '{work.broker.bootstrap}' TOPIC 'x'"
 
     with pytest.raises(SqlError, match="needs a KEY"):
-        work.do(f"CREATE SINK k FROM {name} {into} FORMAT JSON")
+        work.do(f"CREATE SINK refused FROM {name} {into} FORMAT JSON")
     with pytest.raises(SqlError, match='no column "nothing"'):
-        work.do(f"CREATE SINK k FROM {name} {into} KEY (nothing) FORMAT JSON")
+        work.do(f"CREATE SINK refused FROM {name} {into} KEY (nothing) FORMAT JSON")
     with pytest.raises(SqlError, match="There is no source or view"):
-        work.do("CREATE SINK k FROM nowhere INTO MEMORY")
+        work.do("CREATE SINK refused FROM nowhere INTO MEMORY")
