@@ -40,7 +40,8 @@ def replaced(frame: DataFrame, base: TableAt, version: int, cores: int) -> list[
     """The table's buckets when it holds what the query gives now."""
     packed = frame.mapInArrow(_packing(base, row_events), COLUMNS)
     shared = packed.repartitionById(cores, partition_of(cores))
-    return states_of(collected(shared.mapInArrow(_replacing(base, version, cores), COLUMNS)))
+    found = collected(shared.mapInArrow(_replacing(base, version, cores), COLUMNS))
+    return [BucketState.from_json(item.json) for item in found]
 
 
 def changed(
@@ -48,14 +49,9 @@ def changed(
 ) -> list[BucketState]:
     """The table's buckets after some events."""
     packed = frame.mapInArrow(_packing(base, events), COLUMNS)
-    shared = packed.coalesce(1) if cores == 1 else packed.repartitionById(
-        cores, partition_of(cores))
-    return states_of(collected(shared.mapInArrow(merging({RESULT: base}, version), COLUMNS)))
-
-
-def states_of(items: Iterable[Item]) -> list[BucketState]:
-    """The buckets that tasks tell of."""
-    return [BucketState.from_json(item.json) for item in items]
+    shared = packed.repartitionById(cores, partition_of(cores))
+    found = collected(shared.mapInArrow(merging({RESULT: base}, version), COLUMNS))
+    return [BucketState.from_json(item.json) for item in found]
 
 
 def events_of(shape: EventShape, rows: pa.RecordBatch, diffs: pa.Array) -> pa.RecordBatch:

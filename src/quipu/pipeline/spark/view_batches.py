@@ -11,7 +11,7 @@ Version 0 is the view before its first message; batch n makes version n + 1.
 import json
 import time
 from collections.abc import Callable, Iterable
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,9 +36,8 @@ from quipu.pipeline.spark.feed_source import NAME as FEED
 from quipu.pipeline.spark.growing import Piece
 from quipu.pipeline.spark.merging import SMALL, TableAt, collected, merged
 from quipu.pipeline.spark.pruning import options_of
-from quipu.pipeline.spark.regrouping import can_regroup, regrouped
 from quipu.pipeline.spark.relations import from_tasks, table_frame
-from quipu.pipeline.spark.results import changed, replaced, row_events, states_of
+from quipu.pipeline.spark.results import changed, replaced, row_events
 from quipu.pipeline.spark.session import parallelism
 from quipu.pipeline.spark.tasks import NO_BUCKET, SCHEMA, Item, Kind, json_item, to_batches
 from quipu.pipeline.spark.versions import NO_VERSION, Counts, Growth, Version
@@ -194,7 +193,7 @@ class Batches:
         elif view.plan.analysis.is_product and before.number != NO_VERSION:
             frames = [each.with_diff for each in signed_changes(
                 view, before, version, product=True, small=small)]
-            states = self._changed(frames, base, version, row_events, small=small)
+            states = self._changed(frames, base, version, row_events)
         else:
             frame = view.through_query(lambda name: view.source_frame(name, version))
             states = replaced(frame, base, version.number, self.cores)
@@ -209,7 +208,7 @@ class Batches:
         if before.number == NO_VERSION:
             frame = view.through_query(
                 lambda name: view.source_frame(name, version), aggregation.query)
-            return self._changed([frame], base, version, events, small=small)
+            return self._changed([frame], base, version, events)
         deltas = [
             each.frame if each.sign > 0 else taken_back(each.frame, aggregation)
             for each in signed_changes(view, before, version, query=aggregation.query,
@@ -218,21 +217,17 @@ class Batches:
         ]
         if not deltas:
             return []
-        delta = reduce(DataFrame.unionByName, deltas)
-        if small and can_regroup(grouped):
-            task = partial(regrouped, base, grouped, delta.toArrow(), version.number)
-            return states_of(collected(from_tasks(view.spark, SCHEMA, [task])))
         old = table_frame(view.spark, base, grouped.schema.names)
-        return self._changed([combined(old, delta, grouped)], base, version, events, small=small)
+        delta = reduce(DataFrame.unionByName, deltas)
+        return self._changed([combined(old, delta, grouped)], base, version, events)
 
     def _changed(
         self, frames: list[DataFrame], base: TableAt, version: Version, events: ToEvents,
-        *, small: bool,
     ) -> list[BucketState]:
         if not frames:
             return []
-        return changed(reduce(DataFrame.unionByName, frames), base, version.number,
-                       1 if small else self.cores, events=events)
+        return changed(reduce(DataFrame.unionByName, frames), base, version.number, self.cores,
+                       events=events)
 
     def _clean(self, newest: Version) -> None:
         """Drop versions that nobody needs, and their files."""
