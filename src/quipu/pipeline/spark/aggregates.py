@@ -78,7 +78,9 @@ class Grouped:
         return nullable(to_arrow_schema(self.state, timezone="UTC"))
 
 
-def aggregation_of(plan: Any, query: str, *, only_grows: bool) -> Aggregation | None:  # noqa: ANN401
+def aggregation_of(
+    plan: Any, query: str, *, only_grows: bool,  # noqa: ANN401 the JVM's objects have no types
+) -> Aggregation | None:
     """The query taken apart; None if it is not known to add up.  `plan` is Spark's, analyzed."""
     clauses = _clauses(query)
     if str(plan.nodeName()) != "Aggregate" or clauses is None:

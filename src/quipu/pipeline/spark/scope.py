@@ -53,7 +53,9 @@ class Scope:
         return blank(self.bench, name, self.relations[name])
 
 
-def grouped_of(scope: Scope, query: str, plan: Any, *, only_grows: bool) -> Grouped | None:  # noqa: ANN401
+def grouped_of(
+    scope: Scope, query: str, plan: Any, *, only_grows: bool,  # noqa: ANN401 a plan of the JVM
+) -> Grouped | None:
     """How a query with GROUP BY can be kept by group; None if it has to be computed anew."""
     if str(plan.nodeName()) != "Aggregate":
         return None
