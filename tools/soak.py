@@ -1,10 +1,11 @@
 """`make soak MINUTES=n`: what the tests do, for longer and with fresh chance each time.
 
-    a fifth of the time   simulated worlds, by seeds that nobody has seen yet
-    a fifth               a chain of three processes: killed, paused and restarted for five minutes
-    a fifth               kill -9 of a single node under load, by a new seed each round
-    a fifth               hostile frames, with fresh examples
-    a fifth               coverage-guided fuzzing of every parser, in equal shares
+    a sixth of the time   simulated worlds, by seeds that nobody has seen yet
+    a sixth               a chain of three processes: killed, paused and restarted for five minutes
+    a sixth               kill -9 of a single node under load, by a new seed each round
+    a sixth               kill -9 of Spark drivers that keep views and sinks, ten times a round
+    a sixth               hostile frames, with fresh examples
+    a sixth               coverage-guided fuzzing of every parser, in equal shares
 
 The first failure ends the run with the command that repeats it.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 KILL_ROUNDS = 40
+PIPELINE_KILLS = 10
 HOSTILE_EXAMPLES = 2_000
 SIM_SEEDS = 50  # of each world, in one go
 CLUSTER_SECONDS = 300
@@ -68,6 +70,16 @@ def kill(deadline: float, chance: random.Random) -> None:
             return
 
 
+def pipeline(deadline: float, chance: random.Random) -> None:
+    """Kill Spark drivers while views are kept up to date until the time is over; at least once."""
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "tests/pipeline/kill"]
+    while True:
+        seed = chance.randrange(1 << 30)
+        run(command, {"PIPELINE_SEED": str(seed), "PIPELINE_KILLS": str(PIPELINE_KILLS)})
+        if time.monotonic() > deadline:
+            return
+
+
 def hostile(deadline: float) -> None:
     """Throw fresh frames at a node until the time is over; at least once."""
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-o", "timeout=1800", "tests/hostile"]
@@ -98,13 +110,14 @@ def main() -> int:
                         help="chance of the simulated worlds and of the kills")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
-    share = arguments.minutes * 60 / 5
+    share = arguments.minutes * 60 / 6
     print(f"soak: {arguments.minutes:g} minutes, seed {seed}", flush=True)
     chance = random.Random(seed)
     simulate(time.monotonic() + share, chance)
     fuzz(share)
     cluster(time.monotonic() + share, chance)
     kill(time.monotonic() + share, chance)
+    pipeline(time.monotonic() + share, chance)
     hostile(time.monotonic() + share)
     return 0
 
