@@ -5,10 +5,10 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 SEED ?= 0
 MINUTES ?= 10
-JOBS ?= 2
+JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e check bench sim soak docs
+.PHONY: help setup demo test e2e spark check bench sim soak docs
 
 help:   ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ test: setup  ## all tests, real clients included; under ten minutes on two cores
 
 e2e: setup  ## only the stories with real clients
 	@$(RUN) -m pytest tests/e2e
+
+spark: setup  ## the long stories of sources and views: kill -9, a Spark cluster, the bench
+	@$(RUN) -m pytest -m slow tests/pipeline
 
 check: setup  ## lint, types, floors, and generated pages that are up to date; changes nothing
 	@$(RUN) tools/check.py

@@ -72,7 +72,7 @@ def kill(deadline: float, chance: random.Random) -> None:
 
 def pipeline(deadline: float, chance: random.Random) -> None:
     """Kill Spark drivers while views are kept up to date until the time is over; at least once."""
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "tests/pipeline/kill"]
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-m", "slow", "tests/pipeline/kill"]
     while True:
         seed = chance.randrange(1 << 30)
         run(command, {"PIPELINE_SEED": str(seed), "PIPELINE_KILLS": str(PIPELINE_KILLS)})

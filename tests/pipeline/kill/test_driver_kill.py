@@ -33,7 +33,7 @@ RUN_SECONDS = (0.0, 1.5)  # after that
 SETTINGS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "quipu.batch.offsets.max": "1000",  # so that there are many versions
             "quipu.trigger.ms": "1500", "quipu.wait.ms": "120000"}
-PROGRESS_SECONDS_MAX = 120.0
+PROGRESS_SECONDS_MAX = 240.0  # machines that run tests are busy
 SINK_SECONDS_MAX = 60.0
 CHECKS_MAX = 12  # versions that are computed anew, of one view and one driver
 
@@ -112,6 +112,7 @@ class Run:
         self.node.start()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300 + 60 * KILLS)
 def test_views_and_sinks_are_exact_whenever_the_driver_is_killed(tmp_path: Path) -> None:
     """I11, I13: what views, changelogs and sinks hold is what the topics say, after any kill."""

@@ -65,6 +65,7 @@ FROM {u} u JOIN {n} n USING (key) GROUP BY u.text
 """
 
 
+@pytest.mark.slow
 def test_groups_follow_changes(work: Workbench) -> None:
     """I9, I13: whatever comes and goes, a view has what its query gives."""
     keyed = "KEY FORMAT TEXT VALUE FORMAT TEXT INCLUDE KEY, OFFSET"

@@ -10,6 +10,7 @@ from quipu.cli.bench.target import Target
 from tests.harness.node import RunningNode
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_every_part_is_measured(spark: SparkSession, node: RunningNode) -> None:
     """K9, I4, I20: P12 and P14 have values, freshness has its spread; CPU is Spark's own."""

@@ -137,6 +137,7 @@ def test_changes_are_followed_until_nobody_looks(attendant: Attendant, broker: B
     blocks.close()
 
 
+@pytest.mark.slow
 def test_views_are_served_and_found_again_by_the_next_process(
     broker: Broker, tmp_path: Path
 ) -> None:

@@ -188,6 +188,7 @@ def test_changes_add_up(work: Workbench) -> None:
     assert {row: count for row, count in counts.items() if count} == final
 
 
+@pytest.mark.slow
 def test_changes_of_joins_are_those_of_the_whole(work: Workbench) -> None:
     """I9, I13: rows come and go on all three sides at once; the view is what its query gives."""
     rng = random.Random(7)

@@ -1,7 +1,7 @@
 """Rows into a folder of Parquet files, each version once.
 
-    folder/v000000000007-0.parquet      a file per version, or several of a large one
-    folder/_quipu/<sink>.json           the last version that is whole
+    folder/v000000000007-0-<sink>.parquet   a file per version, or several of a large one
+    folder/_quipu/<sink>.json               the last version that is whole
 
 Files have names that follow from the version, and take them when they are complete; a version that
 was cut short is written again over what is there.  A view that only grows gives its rows as they
@@ -27,6 +27,7 @@ class ParquetTarget:
     """See above."""
 
     def __init__(self, name: str, folder: Path, *, only_grows: bool) -> None:
+        self._name = name
         self._folder = folder
         self._mark = folder / "_quipu" / f"{name}.json"
         self._only_grows = only_grows
@@ -41,7 +42,8 @@ class ParquetTarget:
     def write(self, step: Step) -> None:
         """Write a version, whole."""
         for number, batches in enumerate(_files(step.batches)):
-            self._write_file(f"v{step.version:012d}-{number}.parquet", step.version, batches)
+            name = f"v{step.version:012d}-{number}-{self._name}.parquet"
+            self._write_file(name, step.version, batches)
         replace(self._mark, json.dumps({"version": step.version}).encode())
 
     def close(self) -> None:

@@ -84,17 +84,21 @@ def plan_sink(
 
 
 def make_target(plan: SinkPlan, view: View, folder: Path) -> Target:
-    """Where the sink writes."""
-    statement = plan.statement
+    """Where the sink writes.
+
+    It is known there by its folder's name, which no sink has had before: a sink that is dropped and
+    made again begins anew, whatever the first one has written.
+    """
+    statement, identity = plan.statement, folder.name
     match statement.kind:
         case SinkKind.PARQUET:
-            return ParquetTarget(plan.name, Path(statement.path), only_grows=view.plan.only_grows)
+            return ParquetTarget(identity, Path(statement.path), only_grows=view.plan.only_grows)
         case SinkKind.DELTA:
-            return DeltaTarget(plan.name, statement.path, only_grows=view.plan.only_grows,
+            return DeltaTarget(identity, statement.path, only_grows=view.plan.only_grows,
                                options=plan.settings)
         case SinkKind.KAFKA:
             assert statement.place is not None
-            return KafkaTarget(plan.name, statement.place.topics[0], settings=plan.settings,
+            return KafkaTarget(identity, statement.place.topics[0], settings=plan.settings,
                                key=tuple(name.text for name in statement.key),
                                mark=folder / "topic.json")
         case SinkKind.CONSOLE:
