@@ -19,7 +19,7 @@ setup:  ## install what the others need into .venv (kcat by apt-get, where root 
 demo: setup  ## a node, its log, and a shop's changes as tables and a view on Spark
 	@$(RUN) tools/demo.py
 
-test: setup  ## all tests, real clients included; under ten minutes on two cores
+test: setup  ## all tests but the long ones of make spark, make sim and make soak; real clients
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup
 
 e2e: setup  ## only the stories with real clients
