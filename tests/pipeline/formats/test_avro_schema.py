@@ -80,6 +80,12 @@ WIDE = {"type": "record", "name": "r0", "fields": [{"name": "x", "type": "int"}]
 for level in range(1, 16):  # each has the one before twice: 2 ** 15 columns
     WIDE = {"type": "record", "name": f"r{level}", "fields": [
         {"name": "l", "type": WIDE}, {"name": "r", "type": f"r{level - 1}"}]}
+LADDER: list[Any] = ["null"]  # each type is used by name, far down in the next
+for level in range(12):
+    rung: Any = f"r{level - 1}" if level else "int"
+    for _ in range(DEPTH_MAX - 4):
+        rung = {"type": "array", "items": rung}
+    LADDER.append({"type": "record", "name": f"r{level}", "fields": [{"name": "x", "type": rung}]})
 
 
 @pytest.mark.parametrize(("schema", "message"), [
@@ -101,6 +107,7 @@ for level in range(1, 16):  # each has the one before twice: 2 ** 15 columns
     (json.dumps(WIDE), f"more than {COLUMNS_MAX} columns"),
     ('{"type":"array","items":' * (DEPTH_MAX + 2) + '"int"' + "}" * (DEPTH_MAX + 2),
      f"nests deeper than {DEPTH_MAX}"),
+    (json.dumps(LADDER), f"nests deeper than {DEPTH_MAX}"),
     ("[" * 100_000, "the schema is not JSON"),
     (" " * (1 << 21), "longer than"),
 ])

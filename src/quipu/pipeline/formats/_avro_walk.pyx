@@ -31,7 +31,9 @@ cdef extern from "_avro_walk.h":
     void quipu_uuid(const uint8_t *p, uint8_t *out) nogil
     int quipu_time(int64_t number, int width, uint8_t *out) nogil
 
-cdef enum:  # as avro_steps has them; asserted below
+# C wants its numbers written out: as avro_steps has them, which is asserted below.
+
+cpdef enum Kinds:
     BIT = 0
     I32 = 1
     I64 = 2
@@ -42,7 +44,7 @@ cdef enum:  # as avro_steps has them; asserted below
     STRUCT = 7
     LIST = 8
 
-cdef enum:
+cpdef enum Ops:
     OP_SKIP_NOTHING = 0
     OP_SKIP_VARINT = 1
     OP_SKIP_BYTES = 2
@@ -83,6 +85,8 @@ cdef enum:
 cdef enum:
     NO_MEMORY = -1  # not a message's fault
     FINE = 0
+
+cpdef enum Faults:
     SHORT_FRAME = 1
     MAGIC = 2
     NO_PROGRAM = 3
@@ -112,9 +116,9 @@ cdef enum:
 
 assert EMPTY_ITEMS_MAX == avro_steps.EMPTY_ITEMS_MAX
 assert WALK_DEPTH_MAX == avro_steps.WALK_DEPTH_MAX
-assert [BIT, I32, I64, F32, F64, I128, BLOB, STRUCT, LIST] == list(Kind)
-assert OP_FAIL == Op.FAIL == len(Op) - 1 and OP_RECORD == Op.RECORD and OP_TEXT == Op.TEXT
-assert TRAILING == Fault.TRAILING == len(Fault) and LENGTH == Fault.LENGTH
+for mine, theirs in ((Kinds, Kind), (Ops, Op), (Faults, Fault)):
+    assert [(each.name.removeprefix("OP_"), each.value) for each in mine] == [
+        (each.name, each.value) for each in theirs], theirs
 
 cdef int64_t NO_ID = avro_steps.NO_ID
 

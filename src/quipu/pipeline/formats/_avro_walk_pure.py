@@ -289,14 +289,17 @@ class _Reader:
         self.depth -= 1
 
     def choice(self, step: Step, _index: int) -> None:
+        self.descend()
         for place, child in enumerate(self.filling.sinks[step.sink].children):
             if place == step.number:
                 self.take(step.children[0])
             else:
                 self.filling.append_null(child)
         self.filling.valid[step.sink].append(1)
+        self.depth -= 1
 
     def constant(self, step: Step, _index: int) -> None:
+        self.descend()
         kept = self.value, self.at, self.end
         text = step.texts[0]
         assert text is not None
@@ -304,6 +307,7 @@ class _Reader:
         self.take(step.children[0])
         assert self.at == self.end
         self.value, self.at, self.end = kept
+        self.depth -= 1
 
     def enum(self, step: Step, _index: int) -> None:
         symbol = self.read_long()

@@ -63,6 +63,8 @@ def compile_program(writer: Node, reader: Node, layout: Layout) -> Program:
         return _Compiler(layout).program(writer, reader)
     except AvroSchemaError as error:
         return Program((), str(error))
+    except RecursionError:  # by name, a writer's types can nest without a bound
+        return Program((), "the writer's schema nests too deep")
 
 
 def _add_sinks(kind: pa.DataType, sinks: list[Sink]) -> int:

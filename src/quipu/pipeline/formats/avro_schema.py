@@ -156,22 +156,24 @@ class _Typer:
         self._count = 0
         self._open: list[Node] = []
 
-    def arrow(self, node: Node) -> pa.DataType:
+    def arrow(self, node: Node, depth: int = 0) -> pa.DataType:
         self._count += 1
         if self._count > COLUMNS_MAX:
             raise AvroSchemaError(f"the schema has more than {COLUMNS_MAX} columns")
+        if depth > DEPTH_MAX:  # types used by name nest deeper than the text that defines them
+            raise AvroSchemaError(f"the schema nests deeper than {DEPTH_MAX}")
         match node.kind:
             case "record":
-                return self._record(node)
+                return self._record(node, depth)
             case "array":
-                return pa.list_(self.arrow(node.inner[0]))
+                return pa.list_(self.arrow(node.inner[0], depth + 1))
             case "map":
-                return pa.map_(pa.string(), self.arrow(node.inner[0]))
+                return pa.map_(pa.string(), self.arrow(node.inner[0], depth + 1))
             case "union" if len(node.alternatives()) == 1:
-                return self.arrow(node.alternatives()[0])
+                return self.arrow(node.alternatives()[0], depth)
             case "union" if node.alternatives():
                 branches = node.alternatives()
-                return pa.struct([(name, self.arrow(branch)) for name, branch
+                return pa.struct([(name, self.arrow(branch, depth + 1)) for name, branch
                                   in zip(branch_names(branches), branches, strict=True)])
             case "null" | "union":
                 raise AvroSchemaError("a type that is always null has no column")
@@ -182,14 +184,15 @@ class _Typer:
             return pa.decimal128(node.precision, node.scale)
         return _LOGICAL.get((node.kind, node.logical), _PLAIN[node.kind])
 
-    def _record(self, node: Node) -> pa.DataType:
+    def _record(self, node: Node, depth: int) -> pa.DataType:
         if any(node is each for each in self._open):
             namespace, _, name = node.name.rpartition(".")
             raise AvroSchemaError(f"Recursive types are not supported: {namespace}.{name}")
         if not node.fields:
             raise AvroSchemaError(f"record {node.short_name!r} has no fields")
         self._open.append(node)
-        kind = pa.struct([(each.name, self.arrow(each.type)) for each in node.fields])
+        kind = pa.struct([(each.name, self.arrow(each.type, depth + 1))
+                          for each in node.fields])
         self._open.pop()
         return kind
 
