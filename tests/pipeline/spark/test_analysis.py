@@ -81,6 +81,25 @@ def test_what_treats_every_row_on_its_own_is_linear(
     assert found.is_repeatable is not any(word in select for word in ("rand", "now"))
 
 
+PICKS = [
+    ("SELECT * FROM a", "id x y z"),
+    ("SELECT y, x AS y2, y AS y3 FROM a", "y x y"),
+    ("WITH t AS (SELECT x, y FROM a) SELECT y FROM (SELECT * FROM t)", "y"),
+    ("SELECT x || '' AS x FROM a", None),
+    ("SELECT x FROM a WHERE y = '1'", None),
+    ("SELECT CAST(id AS string) AS id FROM a", None),
+    ("SELECT x, 1 AS one FROM a", None),
+    ("SELECT x FROM a UNION ALL SELECT u FROM b", None),
+    ("SELECT DISTINCT x FROM a", None),
+]
+
+
+@pytest.mark.parametrize(("select", "picks"), PICKS, ids=[case[0] for case in PICKS])
+def test_what_only_picks_columns_is_known(bench: Bench, select: str, picks: str | None) -> None:
+    """I13: whoever follows such a view reads its source's table."""
+    assert analysis(bench, select).picks == (None if picks is None else tuple(picks.split()))
+
+
 def test_names_are_known_only_while_one_select_is_planned(bench: Bench) -> None:
     """I13: a dropped source is gone."""
     analysis(bench, "SELECT x FROM a")

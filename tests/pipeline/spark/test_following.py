@@ -28,6 +28,17 @@ def test_what_did_not_change_is_not_told(work: Workbench) -> None:
     follower.close()
 
 
+def test_columns_that_are_picked_are_told_under_their_names(work: Workbench) -> None:
+    """I13: of a table by key and of one that only grows, in any order, also twice."""
+    picked = "SELECT text AS a, key, text AS b FROM"
+    for name in (work.source(f"{KEYED} ENVELOPE UPSERT", "k:1"), work.source(KEYED, "k:1")):
+        follower = Follower(work.pipeline, work.view(f"{picked} {name}"))
+        assert follower.take(1) == [(1, ("1", "k", "1"))]
+        work.send(name, "l:2")
+        assert follower.take(1) == [(1, ("2", "l", "2"))]
+        follower.close()
+
+
 def test_following_goes_on_after_a_restart_and_with_new_partitions(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

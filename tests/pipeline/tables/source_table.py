@@ -60,6 +60,7 @@ class SourceTable:
     def changes(self) -> list[tuple[Any, ...]]:
         """What the last batch changed, sorted; the difference comes last."""
         batches: Sequence[pa.RecordBatch] = [
-            batch for bucket in range(self.shape.buckets) for batch in reading.changes(
-                self.directory, self.shape, reading.bucket_history([self.now], bucket))]
+            batch for states in reading.bucket_histories(
+                self.directory, self.now.base, self.now.version)
+            for batch in reading.changes(self.directory, self.shape, states)]
         return sorted((row for batch in batches for row in rows_of(batch)), key=repr)

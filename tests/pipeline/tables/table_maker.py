@@ -103,10 +103,8 @@ class Table:
 
     def changes(self, since: int, until: int) -> Counter[tuple[str, int]]:
         """Rows with by how much they became more; each row is told about once."""
-        manifests = reading.history(self.directory, since, until)
         found: Counter[tuple[str, int]] = Counter()
-        for bucket in range(self.shape.buckets):
-            states = reading.bucket_history(manifests, bucket)
+        for states in reading.bucket_histories(self.directory, since, until):
             for batch in reading.changes(self.directory, self.shape, states):
                 for row in batch.to_pylist():
                     assert (row["key"], row["value"]) not in found, row

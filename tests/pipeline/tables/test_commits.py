@@ -84,7 +84,7 @@ def test_versions_that_are_not_kept_are_unknown(tmp_path: Path) -> None:
     assert table.changes(2, 3) == {("a", 2): -1, ("a", 3): 1}
     for since, until in ((1, 4), (2, 9)):
         with pytest.raises(UnknownVersion):
-            reading.history(tmp_path, since, until)
+            reading.bucket_histories(tmp_path, since, until)
     with pytest.raises(UnknownVersion, match="version 2 is not kept"):
         commits.manifest(tmp_path, 2)
 

@@ -99,7 +99,16 @@ def snapshot(log: Log, options: ReadOptions, cores: int) -> list[Task]:
     partitions = selected(log, options.selection)
     start = resolved(log, options.start, partitions)
     end = resolved(log, options.end, partitions)
-    return shared_out(ranges_between(start, end), _sharing(options, cores))
+    return tasks_between(start, end, options, cores)
+
+
+def tasks_between(
+    start: Positions, end: Positions, options: ReadOptions, cores: int,
+) -> list[Task]:
+    """What lies between two positions, shared out."""
+    return shared_out(ranges_between(start, end), Sharing(
+        cores=options.tasks or cores, tasks_min=options.tasks_min,
+        task_offsets_max=options.task_offsets_max))
 
 
 class Stream:
@@ -153,7 +162,7 @@ class Stream:
 
     def tasks(self, start: Positions, end: Positions) -> list[Task]:
         """What lies between two positions, for each task of the batch."""
-        return shared_out(ranges_between(start, end), _sharing(self._options, self._cores))
+        return tasks_between(start, end, self._options, self._cores)
 
     def _partitions(self) -> list[TopicPartition]:
         selection = self._options.selection
@@ -215,8 +224,3 @@ class Stream:
 def _topics(selection: Selection) -> list[str]:
     return list(dict.fromkeys([*selection.topics, *(each.topic for each in selection.assigned)]))
 
-
-def _sharing(options: ReadOptions, cores: int) -> Sharing:
-    return Sharing(
-        cores=options.tasks or cores, tasks_min=options.tasks_min,
-        task_offsets_max=options.task_offsets_max)

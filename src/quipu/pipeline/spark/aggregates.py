@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from quipu.pipeline.envelopes.events import Action, EventShape, Keeping
 from quipu.pipeline.envelopes.identity import encode_rows
-from quipu.pipeline.spark.analysis import items_of, quoted
+from quipu.pipeline.spark.analysis import class_of, items_of, quoted
 from quipu.pipeline.spark.relations import nullable
 from quipu.pipeline.sql.lexer import Token, split
 
@@ -90,8 +90,8 @@ def aggregation_of(
     parts = [Part(ROWS, "count(*)")]
     items = []
     for number, named in enumerate(items_of(plan.aggregateExpressions())):
-        inner = named.child() if _class(named) == "Alias" else named
-        if _class(inner) == "AggregateExpression":
+        inner = named.child() if class_of(named) == "Alias" else named
+        if class_of(inner) == "AggregateExpression":
             found = _function(inner, number, only_grows=only_grows)
             if found is None:
                 return None
@@ -112,10 +112,6 @@ def aggregation_of(
     return Aggregation(text, groups, tuple(parts), tuple(items))
 
 
-def _class(thing: Any) -> str:  # noqa: ANN401 the JVM's
-    return str(thing.getClass().getSimpleName())
-
-
 def _function(
     call: Any, number: int, *, only_grows: bool,  # noqa: ANN401
 ) -> tuple[list[Part], str] | None:
@@ -128,7 +124,7 @@ def _function(
     kind = str(arguments[0].dataType().simpleString())
     whole, known = f"#a{number}", f"#n{number}"
     count = Part(known, f"count({text})")
-    match _class(function):
+    match class_of(function):
         case "Count":
             return [Part(whole, f"count({text})")], quoted(whole)
         case "Sum" if kind.startswith(_EXACT):

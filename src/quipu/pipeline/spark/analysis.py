@@ -4,6 +4,7 @@
     analysis.needed     {"a": {"id", "x"}, "b": {"id"}}     the rest is never fetched nor decoded
     analysis.is_linear  False: rows of one relation meet rows of another
     analysis.is_product True: every row is made of one row of each relation
+    analysis.picks      None: it does more than to pick columns of one relation
 
 Relations are shown to Spark as empty ones whose columns are marked in their metadata.  A column is
 needed if anything in the optimized plan looks at it.  A SELECT is linear if it treats every row on
@@ -39,6 +40,7 @@ class Analysis(NamedTuple):
 
     schema: StructType
     needed: Mapping[str, frozenset[str]]  # every relation that is used, and its columns
+    picks: tuple[str, ...] | None  # columns of the one relation, if that is all there is to it
     is_linear: bool
     is_product: bool
     is_repeatable: bool  # neither chance nor the clock has a say
@@ -108,8 +110,8 @@ def analyzed(frame: DataFrame) -> Analysis:
     linear = is_row_by_row(plan) or is_row_by_row(optimized)  # either form says it for both
     return Analysis(
         frame.schema, {name: frozenset(columns) for name, columns in needed.items()},
-        is_linear=linear and repeatable, is_product=is_product(plan) and repeatable,
-        is_repeatable=repeatable,
+        _picks(optimized), is_linear=linear and repeatable,
+        is_product=is_product(plan) and repeatable, is_repeatable=repeatable,
     )
 
 
@@ -137,6 +139,24 @@ def is_product(plan: Any) -> bool:  # noqa: ANN401
         if not node.subqueries().isEmpty():
             return False
     return "" not in relations and len(set(relations)) == len(relations)
+
+
+def _picks(plan: Any) -> tuple[str, ...] | None:  # noqa: ANN401
+    """Which columns a plan picks, if that is all it does."""
+    picked = items_of(plan.output())
+    if str(plan.nodeName()) == "Project":
+        picked = [each.child() if class_of(each) == "Alias" else each
+                  for each in items_of(plan.projectList())]
+        plan = plan.child()
+    columns = _marks(plan)
+    if not columns or not all(class_of(each) == "AttributeReference" for each in picked):
+        return None
+    return tuple(columns[int(each.exprId().id())][1] for each in picked)
+
+
+def class_of(thing: Any) -> str:  # noqa: ANN401
+    """The name of a Java object's class."""
+    return str(thing.getClass().getSimpleName())
 
 
 def items_of(sequence: Any) -> list[Any]:  # noqa: ANN401

@@ -1,16 +1,27 @@
 """The process from which Spark's Python workers are forked, with what they need already loaded.
 
 Spark's own daemon loads next to nothing, so that each worker spends most of a second on imports
-before its first task.
+before its first task.  Spark starts another daemon for each kind of work; only tasks need it all.
+
+Workers collect garbage after every task.  What is loaded here lives as long as they do, and to look
+through it again and again takes longer than a small task: it is put out of the collector's sight.
 """
+
+import gc
+import sys
 
 from pyspark import daemon
 
-import quipu.pipeline.spark.feed_tasks
-import quipu.pipeline.spark.merging
-import quipu.pipeline.spark.relations
-import quipu.pipeline.spark.results
-import quipu.pipeline.spark.snapshots  # noqa: F401 see above
+TASKS = "pyspark.worker"
 
 if __name__ == "__main__":
+    if TASKS in sys.argv:
+        import quipu.pipeline.spark.datasource
+        import quipu.pipeline.spark.feed_tasks
+        import quipu.pipeline.spark.merging
+        import quipu.pipeline.spark.relations
+        import quipu.pipeline.spark.results
+        import quipu.pipeline.spark.snapshots  # noqa: F401 see above
+    gc.collect()
+    gc.freeze()
     daemon.manager()

@@ -1,7 +1,7 @@
 """What a view reads: its sources, and where their rows go.  Plain data, for options and tasks.
 
 A view has one stream, whatever the number of its sources: one process looks for new messages, and
-one set of tasks, about as many as there are cores, reads them.
+one set of tasks, about as many as there are cores, reads them (`shares_between`).
 """
 
 import base64
@@ -13,7 +13,8 @@ from pathlib import Path
 from quipu.client.ranges import Range
 from quipu.pipeline.reading.positions import Json, Positions, from_json, to_json
 from quipu.pipeline.reading.ranges import Task
-from quipu.pipeline.spark.pruning import Pruned
+from quipu.pipeline.reading.stream import tasks_between
+from quipu.pipeline.spark.pruning import Pruned, options_of
 
 BATCH_OFFSETS_MAX = 1_000_000  # that one batch takes of one source
 
@@ -76,6 +77,18 @@ def places_to_json(places: Sequence[Positions]) -> dict[str, Json]:
 def places_from_json(given: Mapping[str, object]) -> list[Positions]:
     """What `places_to_json` wrote."""
     return [from_json(given[str(number)]) for number in range(len(given))]
+
+
+def shares_between(
+    feed: Feed, start: Sequence[Positions], end: Sequence[Positions], cores: int,
+) -> list[tuple[Share, ...]]:
+    """What each task of a batch reads, of what lies between two places."""
+    return put_together([
+        (number, task)
+        for number, (tributary, first, last) in enumerate(
+            zip(feed.tributaries, start, end, strict=True))
+        for task in tasks_between(first, last, options_of(tributary.source.source), cores)
+    ], cores)
 
 
 def put_together(tasks: Sequence[tuple[int, Task]], cores: int) -> list[tuple[Share, ...]]:

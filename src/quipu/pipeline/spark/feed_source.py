@@ -1,7 +1,8 @@
-"""The stream of a view, as a Spark source: messages in, parcels for its tables out.
+"""The stream of a view, as a Spark source that says how far there is something to read.
 
-What its rows are is said in `tasks.py`, what its tasks do in `feed_tasks.py`.  Spark sees few rows
-with large values, so its way of handing rows on costs little.
+Spark writes down up to where a batch goes, and calls it; the batch then reads what lies between
+that and its last version by itself (`view_batches`).  As a source Spark would read it in tasks that
+have to be asked for, one more process each time, and hand on rows that it knows nothing about.
 """
 
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from quipu.client.commit import commit
@@ -21,16 +22,8 @@ from quipu.pipeline.reading.positions import Positions
 from quipu.pipeline.reading.ranges import limited
 from quipu.pipeline.reading.stream import Pace, Stream
 from quipu.pipeline.spark import versions
-from quipu.pipeline.spark.feed import (
-    Feed,
-    Share,
-    Tributary,
-    places_from_json,
-    places_to_json,
-    put_together,
-)
+from quipu.pipeline.spark.feed import Feed, Tributary, places_from_json, places_to_json
 from quipu.pipeline.spark.pruning import options_of
-from quipu.pipeline.spark.tasks import COLUMNS
 from quipu.pipeline.spark.versions import Counts
 
 NAME = "quipu_feed"
@@ -41,38 +34,30 @@ BATCH_SIZE_MAX = 256 << 20  # of the messages of one source in one batch, about
 FIRST_OFFSETS_MAX = 100_000  # in the first batch, when their size is not known
 
 
-class SharePartition(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, shares: tuple[Share, ...]) -> None:
-        super().__init__(None)
-        self.shares = shares
-
-
 class FeedSource(DataSource):
-    """See above.  Options: `feed`, an encoded `Feed`, and `cores`."""
+    """See above.  Its option is `feed`, an encoded `Feed`; it has no rows."""
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
-        return COLUMNS
+        return "nothing int"
 
     def streamReader(self, schema: StructType) -> "FeedReader":  # noqa: ARG002 Spark calls it
-        return FeedReader(Feed.from_text(self.options["feed"]), int(self.options["cores"]))
+        return FeedReader(Feed.from_text(self.options["feed"]))
 
 
-class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Asks the brokers what there is, and cuts it into tasks; in a process beside the driver."""
+class FeedReader(DataSourceStreamReader):
+    """Asks the brokers what there is; in a process beside the driver."""
 
-    def __init__(self, feed: Feed, cores: int) -> None:
+    def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._cores = cores
         self._made: list[Stream] | None = None  # not before it runs: streams do not travel
 
     def initialOffset(self) -> dict[str, Any]:
-        return places_to_json([stream.initial() for stream in self._streams])
+        """Where the view begins: it has written that down before its stream starts."""
+        return places_to_json(versions.latest(self._feed.versions).places)
 
     def latestOffset(
         self, start: dict[str, Any], limit: ReadLimit,  # noqa: ARG002 Spark's signature
@@ -107,25 +92,13 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 with suppress(ClientError):  # Spark's checkpoint is what counts
                     commit(shared(client), client.group_id, position)
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        for stream in self._streams:
-            stream.prepare()
-
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        tasks = [
-            (number, task)
-            for number, (stream, first, last) in enumerate(zip(
-                self._streams, places_from_json(start), places_from_json(end), strict=True))
-            for task in stream.tasks(first, last)
-        ]
-        return [SharePartition(shares) for shares in put_together(tasks, self._cores)]
+        del start, end
+        return []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, SharePartition):  # Spark's own, where there is nothing
-            return iter(())
-        from quipu.pipeline.spark.feed_tasks import read_shares  # noqa: PLC0415 only tasks need it
-
-        return read_shares(self._feed, partition.shares)
+        del partition
+        return iter(())
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_made": None}
@@ -138,8 +111,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _stream(self, tributary: Tributary) -> Stream:
         options = options_of(tributary.source.source)
-        return Stream(shared(options.client), options, time.monotonic, warn=_no_loss,
-                      cores=self._cores)
+        return Stream(shared(options.client), options, time.monotonic, warn=_no_loss)
 
 
 def batch_limit(seen: Counts, offsets_max: int) -> int:

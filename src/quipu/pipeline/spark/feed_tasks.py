@@ -6,25 +6,23 @@ are written to files at once, and only their names are handed on.
 
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-
 from quipu.pipeline.envelopes.events import event_shape
 from quipu.pipeline.envelopes.parcels import Packer
 from quipu.pipeline.spark.feed import Feed, Share, Tributary
 from quipu.pipeline.spark.growing import GrowingWriter, Piece
 from quipu.pipeline.spark.opening import Found, opener_of
-from quipu.pipeline.spark.tasks import NO_BUCKET, Item, Kind, json_item, to_batches
+from quipu.pipeline.spark.tasks import NO_BUCKET, Item, Kind, json_item
 from quipu.pipeline.spark.versions import Counts
 
 PARCELS_SIZE_MAX = 64 << 20  # of events in memory, before they are handed on
 
 
-def read_shares(feed: Feed, shares: Sequence[Share]) -> Iterator[pa.RecordBatch]:
-    """Everything that one task reads, as items."""
+def read_shares(feed: Feed, shares: Sequence[Share]) -> Iterator[Item]:
+    """Everything that one task reads."""
     for share in shares:
         tributary = feed.tributaries[share.tributary]
         found = opener_of(tributary.source).run(share.ranges)
-        yield from to_batches(_items(share.tributary, tributary, found))
+        yield from _items(share.tributary, tributary, found)
 
 
 def _items(number: int, tributary: Tributary, found: Iterator[Found]) -> Iterator[Item]:

@@ -1,47 +1,63 @@
 """A batch of a view's stream into the view's tables: what executors do, and what comes back.
 
-    merged(frame, tables, version, cores)     parcels to the tasks of their buckets, merged there;
-                                              the rest as it is: few and small
+    merged(spark, reads, tables, version, cores=…, small=…)
+
+`reads` say what there is to read, each in a task (`feed_tasks`).  Parcels go to the tasks of their
+buckets and are merged there; of a small batch, by the task that has read them, because a second
+round of tasks takes longer than that.  The rest comes back as it is: it is few and small.
 
 Tasks write files that nobody knows before the driver commits (`tables/store.py`), so they can be
 tried again, or in vain.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from quipu.pipeline.spark.tasks import COLUMNS, Item, Kind, from_batches, json_item, to_batches
-from quipu.pipeline.tables.commits import Manifest
-from quipu.pipeline.tables.contract import TableShape
+from quipu.pipeline.spark import jobs
+from quipu.pipeline.spark.relations import from_tasks
+from quipu.pipeline.spark.tasks import (
+    COLUMNS,
+    SCHEMA,
+    Item,
+    Kind,
+    from_batches,
+    json_item,
+    to_batches,
+)
+from quipu.pipeline.tables.commits import TableAt
 from quipu.pipeline.tables.store import merge_bucket
 
-SMALL = 50_000  # messages; so few are read and merged by one task, without a shuffle
+SMALL = 50_000  # messages: so few are read and merged by one task
 
-
-class TableAt(NamedTuple):
-    """A table, in the version that a batch builds on."""
-
-    directory: Path
-    shape: TableShape
-    manifest: Manifest
+Read = Callable[[], Iterable[Item]]
 
 
 def merged(
-    frame: DataFrame, tables: Mapping[int, TableAt], version: int, *, cores: int, messages: int,
+    spark: SparkSession, reads: Sequence[Read], tables: Mapping[int, TableAt], version: int, *,
+    cores: int, small: bool,
 ) -> list[Item]:
     """Merge a batch into the tables that do not have it; what the driver has to know."""
-    if not tables:
-        return collected(frame.where(f.col("kind") != int(Kind.PARCEL)))
-    if cores == 1 or messages <= SMALL:
-        together = frame.coalesce(1)
-    else:
-        together = frame.repartitionById(cores, partition_of(cores))
-    return collected(together.mapInArrow(merging(tables, version), COLUMNS))
+    if tables and not small and cores > 1:
+        frame = from_tasks(spark, SCHEMA, [partial(_as_batches, read) for read in reads])
+        shared = frame.repartitionById(cores, partition_of(cores))
+        return collected(shared.mapInArrow(merging(tables, version), COLUMNS))
+    tasks = [reads] if tables and reads else [[read] for read in reads]
+    return jobs.run(spark, [partial(_read_and_merge, each, tables, version) for each in tasks])
+
+
+def _as_batches(read: Read) -> Iterator[pa.RecordBatch]:
+    return to_batches(read())
+
+
+def _read_and_merge(
+    reads: Sequence[Read], tables: Mapping[int, TableAt], version: int,
+) -> Iterator[Item]:
+    return _merge(chain.from_iterable(read() for read in reads), tables, version)
 
 
 def partition_of(cores: int) -> Column:
@@ -58,19 +74,20 @@ def merging(
     tables: Mapping[int, TableAt], version: int,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What one task does: it gets all parcels of its buckets."""
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parcels: dict[tuple[int, int], list[bytes]] = {}
-        for item in from_batches(batches):
-            if item.kind is Kind.PARCEL:
-                if item.source not in tables:
-                    continue  # this batch is committed there already
-                parcels.setdefault((item.source, item.bucket), []).append(item.data)
-            else:
-                yield from to_batches([item])
-        for source, bucket in sorted(parcels):
-            base = tables[source]
-            state = merge_bucket(base.directory, base.shape, base.manifest.bucket(bucket),
-                                 parcels.pop((source, bucket)), version)
-            yield from to_batches([json_item(source, bucket, Kind.STATE, state.to_json())])
+    return lambda batches: to_batches(_merge(from_batches(batches), tables, version))
 
-    return run
+
+def _merge(
+    items: Iterable[Item], tables: Mapping[int, TableAt], version: int,
+) -> Iterator[Item]:
+    parcels: dict[tuple[int, int], list[bytes]] = {}
+    for item in items:
+        if item.kind is not Kind.PARCEL:
+            yield item
+        elif item.source in tables:  # else this batch is committed there already
+            parcels.setdefault((item.source, item.bucket), []).append(item.data)
+    for source, bucket in sorted(parcels):
+        base = tables[source]
+        state = merge_bucket(base.directory, base.shape, base.manifest.bucket(bucket),
+                             parcels.pop((source, bucket)), version)
+        yield json_item(source, bucket, Kind.STATE, state.to_json())

@@ -15,11 +15,10 @@ from pyspark.sql.types import StructType
 
 from quipu.pipeline.spark.analysis import quoted, spark_schema
 from quipu.pipeline.spark.growing import Piece, read_pieces
-from quipu.pipeline.spark.merging import TableAt
 from quipu.pipeline.spark.session import empty, parallelism
-from quipu.pipeline.tables.commits import Manifest
+from quipu.pipeline.tables.commits import TableAt
 from quipu.pipeline.tables.contract import BucketState
-from quipu.pipeline.tables.reading import bucket_history, changes, rows
+from quipu.pipeline.tables.reading import bucket_histories, changes, rows
 
 DIFF = "#diff"  # beside rows: how many copies came, or went
 TASK_ROWS_MIN = 50_000  # fewer are read sooner by one task than by two
@@ -101,14 +100,13 @@ def _read_buckets(
 
 
 def table_changes(
-    spark: SparkSession, table: TableAt, history: Sequence[Manifest], columns: Sequence[str],
+    spark: SparkSession, table: TableAt, since: int, columns: Sequence[str],
 ) -> DataFrame:
-    """What some versions of a table by key have changed: the columns, and #diff."""
-    shape = table.shape
-    fields = [shape.events.row.field(name) for name in columns]
+    """What has become of a table by key since one of its versions: the columns, and #diff."""
+    fields = [table.shape.events.row.field(name) for name in columns]
     schema = pa.schema([*fields, pa.field(DIFF, pa.int64())])
-    by_bucket = [bucket_history(history, number) for number in range(shape.buckets)]
-    groups = spread([(states, 1) for states in by_bucket if states], 1)
+    histories = bucket_histories(table.directory, since, table.manifest.version)
+    groups = spread([(states, 1) for states in histories], 1)
     return from_tasks(spark, schema, [
         partial(_read_changes, table, group, list(columns)) for group in groups
     ])

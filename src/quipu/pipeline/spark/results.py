@@ -21,9 +21,10 @@ from quipu.pipeline.envelopes.identity import encode_rows
 from quipu.pipeline.envelopes.parcels import Packer, unpack
 from quipu.pipeline.formats.contract import Decoded
 from quipu.pipeline.spark.aggregates import ToEvents
-from quipu.pipeline.spark.merging import TableAt, collected, merging, partition_of
+from quipu.pipeline.spark.merging import collected, merging, partition_of
 from quipu.pipeline.spark.relations import DIFF, nullable
 from quipu.pipeline.spark.tasks import COLUMNS, Item, Kind, from_batches, json_item, to_batches
+from quipu.pipeline.tables.commits import TableAt
 from quipu.pipeline.tables.contract import BucketState
 from quipu.pipeline.tables.reading import rows
 from quipu.pipeline.tables.store import merge_events

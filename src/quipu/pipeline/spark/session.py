@@ -39,6 +39,7 @@ _START = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.daemon.module": "quipu.pipeline.spark.daemon",
+    "spark.python.unix.domain.socket.enabled": "true",  # answers over TCP are 40 ms late
 }
 # Every stream of a source sets these in the environment of the source's workers when it starts, in
 # one Java map and without a lock.  Two that add them at once break the map, and no task of the
@@ -133,7 +134,7 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
 
 
 def _set_partitions(spark: SparkSession) -> None:
-    """A Python task costs some 65 ms: as many as there are cores, and no more."""
+    """A Python task takes tens of milliseconds: as many as there are cores, and no more."""
     spark.conf.set("spark.sql.shuffle.partitions", str(parallelism(spark)))
 
 

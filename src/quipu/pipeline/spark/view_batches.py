@@ -2,7 +2,7 @@
 
 A batch is read, decoded and merged by tasks, and committed by the driver: first the tables of the
 sources, then the result, then the version that says that all of it is there.  Spark's checkpoint
-knows which messages a batch has before it begins, and repeats the very same batch, under the same
+knows up to where a batch goes before it begins, and repeats the very same batch, under the same
 number, if it was not finished; whatever of it was committed already is found and left alone.
 
 Version 0 is the view before its first message; batch n makes version n + 1.
@@ -11,7 +11,7 @@ Version 0 is the view before its first message; batch n makes version n + 1.
 import json
 import time
 from collections.abc import Callable, Iterable
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from quipu.pipeline.envelopes.dead_letters import LETTERS
 from quipu.pipeline.reading.positions import Positions, ranges_between, total
 from quipu.pipeline.reading.stream import resolved, selected
 from quipu.pipeline.source import Source
-from quipu.pipeline.spark import growing, versions
+from quipu.pipeline.spark import growing, jobs, versions
 from quipu.pipeline.spark.aggregates import (
     Grouped,
     ToEvents,
@@ -31,19 +31,21 @@ from quipu.pipeline.spark.aggregates import (
     group_events,
     taken_back,
 )
-from quipu.pipeline.spark.feed import places_from_json
+from quipu.pipeline.spark.feed import places_from_json, shares_between
 from quipu.pipeline.spark.feed_source import NAME as FEED
+from quipu.pipeline.spark.feed_tasks import read_shares
 from quipu.pipeline.spark.growing import Piece
-from quipu.pipeline.spark.merging import SMALL, TableAt, collected, merged
+from quipu.pipeline.spark.merging import SMALL, merged
 from quipu.pipeline.spark.pruning import options_of
-from quipu.pipeline.spark.relations import from_tasks, table_frame
+from quipu.pipeline.spark.relations import table_frame
 from quipu.pipeline.spark.results import changed, replaced, row_events
 from quipu.pipeline.spark.session import parallelism
-from quipu.pipeline.spark.tasks import NO_BUCKET, SCHEMA, Item, Kind, json_item, to_batches
+from quipu.pipeline.spark.tasks import Item, Kind
 from quipu.pipeline.spark.versions import NO_VERSION, Counts, Growth, Version
 from quipu.pipeline.spark.view_changes import signed_changes
 from quipu.pipeline.spark.views import View, manifest_at
 from quipu.pipeline.tables import cleaning, commits
+from quipu.pipeline.tables.commits import TableAt
 from quipu.pipeline.tables.contract import BucketState
 from quipu.pipeline.tables.files import flush_directory
 
@@ -56,9 +58,8 @@ def begin(view: View, succeeded: Callable[[], None], *, trigger_ms: int) -> Stre
     batches = Batches(view, succeeded)
     batches.prepare()
     reader = view.spark.readStream.format(FEED).option("feed", view.feed.to_text())
-    stream = reader.option("cores", str(batches.cores)).load()
     return (
-        stream.writeStream.foreachBatch(batches.run)
+        reader.load().writeStream.foreachBatch(batches.run)
         .option("checkpointLocation", str(view.checkpoint))
         .trigger(processingTime=f"{trigger_ms} milliseconds")
         .start()
@@ -86,7 +87,7 @@ class Batches:
             self._recompute(Version(), version, small=False)
         versions.publish(view.versions, version)
 
-    def run(self, frame: DataFrame, batch: int) -> None:
+    def run(self, _: DataFrame, batch: int) -> None:
         """Make a version out of a batch."""
         view = self._view
         base = view.latest()
@@ -97,11 +98,14 @@ class Batches:
         waiting = self._waiting(number)
         messages = sum(total(ranges_between(first, last)) for first, last
                        in zip(base.places, places, strict=True))
-        items = merged(frame, waiting, number, cores=self.cores, messages=messages)
+        small = messages <= SMALL
+        shares = shares_between(view.feed, base.places, places, self.cores)
+        items = merged(view.spark, [partial(read_shares, view.feed, each) for each in shares],
+                       waiting, number, cores=self.cores, small=small)
         self._commit(waiting, items, number)
         version = self._version(base, number, places, items)
         if view.result is not None:
-            self._recompute(base, version, small=messages <= SMALL)
+            self._recompute(base, version, small=small)
         versions.publish(view.versions, version)
         self._succeeded()
         if number % CLEAN_EVERY == 0:
@@ -172,12 +176,8 @@ class Batches:
     def _put_together(
         self, directory: Path, schema: pa.Schema, pieces: list[Piece],
     ) -> list[Piece]:
-        def run() -> Iterable[object]:
-            made = growing.put_together(directory, schema, pieces)
-            return to_batches(json_item(0, NO_BUCKET, Kind.GROWN, piece) for piece in made)
-
-        found = collected(from_tasks(self._view.spark, SCHEMA, [run]))
-        return [Piece(*item.json) for item in found]
+        return jobs.run(self._view.spark, [
+            partial(growing.put_together, directory, schema, pieces)])
 
     def _recompute(self, before: Version, version: Version, *, small: bool) -> None:
         """The result over the tables as they are in this version."""

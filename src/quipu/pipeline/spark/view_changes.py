@@ -8,22 +8,20 @@ Changes of a source come from its table's changelog, or are the rows that were a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from quipu.pipeline.spark import versions
 from quipu.pipeline.spark.aggregates import shown_groups
 from quipu.pipeline.spark.analysis import quoted
-from quipu.pipeline.spark.merging import TableAt
-from quipu.pipeline.spark.relations import DIFF, from_tasks, grown_frame, table_changes
+from quipu.pipeline.spark.relations import DIFF, grown_frame, table_changes
 from quipu.pipeline.spark.versions import Growth, Version
 from quipu.pipeline.spark.views import View, manifest_at
+from quipu.pipeline.tables.commits import TableAt
 from quipu.pipeline.tables.contract import TableShape
-from quipu.pipeline.tables.reading import history
 
 
 class Signed(NamedTuple):
@@ -40,9 +38,10 @@ class Signed(NamedTuple):
 def changes(view: View, since: int, until: int) -> DataFrame:
     """See above."""
     if view.result is None:
-        changed = _changed(view, _steps(view, since, until), since, until)
-        came, went = (Signed(sign, _through(view, changed, sign)).with_diff for sign in (1, -1))
-        return came.unionByName(went)
+        changed = _changed(view, view.steps(since, until), since, until)
+        signs = (1,) if view.plan.only_grows else (1, -1)
+        return reduce(DataFrame.unionByName, (
+            Signed(sign, _through(view, changed, sign)).with_diff for sign in signs))
     directory, shape = view.result
     names = shape.events.row.names
     found = _table_changes(view, directory, shape, (since, until), names)
@@ -80,16 +79,6 @@ def signed_changes(
         changed[name] = _source_changes(view, name, [after], before.number, after.number)
         for sign in (1, -1):
             yield Signed(sign, _through(view, changed, sign, query=query, small=small))
-
-
-def _steps(view: View, since: int, until: int) -> list[Version]:
-    """The versions after one up to another, oldest first."""
-    found: list[Version] = []
-    number = until
-    while number > since:
-        found.append(versions.read(view.versions, number))
-        number = found[-1].base
-    return found[::-1]
 
 
 def _has_changed(view: View, number: int, before: Version, after: Version) -> bool:
@@ -142,8 +131,5 @@ def _table_changes(
     columns: Sequence[str],
 ) -> DataFrame:
     oldest, newest = (manifest_at(directory, version) for version in between)
-    if newest.version == oldest.version:
-        fields = [shape.events.row.field(name) for name in columns]
-        return from_tasks(view.spark, pa.schema([*fields, pa.field(DIFF, pa.int64())]), [])
-    passed = history(directory, oldest.version, newest.version)
-    return table_changes(view.spark, TableAt(directory, shape, newest), passed, columns)
+    return table_changes(
+        view.spark, TableAt(directory, shape, newest), oldest.version, columns)

@@ -11,6 +11,7 @@ versions, this module reads them; a version, once it is there, never changes.
 """
 
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ from quipu.pipeline.spark.aggregates import Grouped, group_shape, shown_groups
 from quipu.pipeline.spark.analysis import Analysis, spark_schema
 from quipu.pipeline.spark.feed import Feed, Tributary
 from quipu.pipeline.spark.growing import read_pieces
-from quipu.pipeline.spark.merging import TableAt
 from quipu.pipeline.spark.pruning import pruned
 from quipu.pipeline.spark.relations import (
     grown_frame,
@@ -45,7 +45,7 @@ from quipu.pipeline.spark.results import result_shape
 from quipu.pipeline.spark.scope import Leaf, Scope
 from quipu.pipeline.spark.versions import NO_VERSION, Growth, Version
 from quipu.pipeline.tables import commits
-from quipu.pipeline.tables.commits import Manifest
+from quipu.pipeline.tables.commits import Manifest, TableAt
 from quipu.pipeline.tables.contract import TableShape
 from quipu.pipeline.tables.reading import errors
 from quipu.pipeline.types import schema_of
@@ -91,6 +91,7 @@ class View:
         self.checkpoint = folder / "checkpoint"
         self.versions.mkdir(parents=True, exist_ok=True)
         self._holds: dict[int, float] = {}
+        self._holding = threading.Lock()
         self.keepers: list[Callable[[], int | None]] = []  # versions that sinks still need
 
     @cached_property
@@ -136,6 +137,15 @@ class View:
         """The newest version."""
         return versions.latest(self.versions)
 
+    def steps(self, since: int, until: int) -> list[Version]:
+        """The versions after one up to another, oldest first."""
+        found: list[Version] = []
+        number = until
+        while number > since:
+            found.append(versions.read(self.versions, number))
+            number = found[-1].base
+        return found[::-1]
+
     def has_seen(self, places: Sequence[Positions]) -> bool:
         """Does the newest version have all messages before these?"""
         seen = self.latest().places
@@ -147,14 +157,17 @@ class View:
 
     def hold(self, number: int) -> None:
         """Keep a version, and all after it, for a while: somebody reads it."""
-        self._holds[number] = time.monotonic() + HOLD_SECONDS
+        with self._holding:
+            self._holds[number] = time.monotonic() + HOLD_SECONDS
 
     def oldest_needed(self, newest: int, keep: int) -> int:
         """The oldest version that must not go."""
         now = time.monotonic()
-        self._holds = {number: until for number, until in self._holds.items() if until > now}
+        with self._holding:
+            self._holds = {number: until for number, until in self._holds.items() if until > now}
+            held = list(self._holds)
         wanted = [number for number in (keeper() for keeper in self.keepers) if number is not None]
-        return min([newest - keep, *self._holds, *wanted])
+        return min([newest - keep, *held, *wanted])
 
     def check(self, version: Version) -> None:
         """Raise if a strict source has errors in this version."""
@@ -184,9 +197,8 @@ class View:
         """The view's rows."""
         if self.result is None:
             return self.through_query(lambda name: self.source_frame(name, version))
-        directory, shape = self.result
-        base = TableAt(directory, shape, manifest_at(directory, version.number))
-        found = table_frame(self.spark, base, shape.events.row.names)
+        base = self.result_at(version.number)
+        found = table_frame(self.spark, base, base.shape.events.row.names)
         return found if self.plan.grouped is None else shown_groups(found, self.plan.grouped)
 
     def through_query(self, leaf: Leaf, query: str | None = None) -> DataFrame:
@@ -213,6 +225,12 @@ class View:
         pieces = version.dead.get(number, Growth()).pieces
         return grown_frame(self.spark, self.feed.tributaries[number].dead, LETTERS, pieces,
                            LETTERS.names)
+
+    def result_at(self, version: int) -> TableAt:
+        """The table of results."""
+        assert self.result is not None, self.plan.name
+        directory, shape = self.result
+        return TableAt(directory, shape, manifest_at(directory, version))
 
     def table(self, number: int, version: int) -> TableAt:
         """A source's table by key."""

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -72,6 +73,14 @@ class Manifest:
         """Every file that this version needs."""
         return {name for state in self.buckets
                 for name in state.files(changes=state.version == self.version)}
+
+
+class TableAt(NamedTuple):
+    """A table, in one version."""
+
+    directory: Path
+    shape: TableShape
+    manifest: Manifest
 
 
 def create(directory: Path, events: EventShape, *, buckets: int, secret: bytes) -> TableShape:

@@ -11,8 +11,8 @@ not read from disk.  A row that a table counts n times comes n times.
 Changes are rows with #diff -1 or +1 (or further, where copies are counted).  What was added and
 taken away again in between is not told, nor is a row replaced by an equal one.
 
-    versions = history(directory, since, until)          manifests; all of them must be kept
-    changes(directory, shape, bucket_history(versions, bucket))
+    for states in bucket_histories(directory, since, until):     all of them must be kept
+        changes(directory, shape, states)
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,7 +73,18 @@ def errors(directory: Path, shape: TableShape, state: BucketState) -> Iterator[s
         yield from batch.column(0).to_pylist()
 
 
-def history(directory: Path, since: int, until: int) -> list[Manifest]:
+def bucket_histories(directory: Path, since: int, until: int) -> list[list[BucketState]]:
+    """The states of each bucket that the versions after `since` up to `until` have changed."""
+    passed = _history(directory, since, until)
+    found: dict[int, list[BucketState]] = {}
+    for each in passed:
+        for state in each.buckets:
+            if state.version == each.version:
+                found.setdefault(state.bucket, []).append(state)
+    return [states for _, states in sorted(found.items())]
+
+
+def _history(directory: Path, since: int, until: int) -> list[Manifest]:
     """The versions after `since` up to `until`, oldest first; all of them must be kept."""
     found: list[Manifest] = []
     version = until
@@ -83,12 +94,6 @@ def history(directory: Path, since: int, until: int) -> list[Manifest]:
     if version != since:
         raise UnknownVersion(f"{directory}: there is no version {since} before {until}")
     return found[::-1]
-
-
-def bucket_history(manifests: Sequence[Manifest], bucket: int) -> list[BucketState]:
-    """The states of one bucket in those versions that changed it."""
-    states = [(each.version, each.bucket(bucket)) for each in manifests]
-    return [state for version, state in states if state.version == version]
 
 
 class _Change(NamedTuple):
