@@ -13,7 +13,8 @@ from quipu.client.errors import ClientError, UnknownTopic
 from quipu.client.settings import client_settings
 from quipu.model.errors import QuipuError
 from quipu.model.ids import TopicPartition
-from quipu.pipeline.formats.avro_schema import self_contained
+from quipu.pipeline.formats.avro import whole_schema
+from quipu.pipeline.formats.avro_schema import AvroSchemaError
 from quipu.pipeline.formats.protobuf import ProtobufSchemaError
 from quipu.pipeline.formats.protobuf_text import descriptors_of
 from quipu.pipeline.formats.specs import Registry
@@ -25,7 +26,7 @@ from quipu.pipeline.registry.client import (
 )
 from quipu.pipeline.source import Place
 
-FILE_SIZE_MAX = 64 << 20  # of a schema
+FILE_SIZE_MAX = 16 << 20  # of a schema
 ANSWER_MS = 15_000  # somebody waits for the answer to a statement
 
 
@@ -49,17 +50,19 @@ class Outside:
 
     def schema(self, registry: Registry, subject: str, schema_id: int | None) -> Schema | None:
         """A subject's latest schema, or the one with this number; None if there is none."""
-        client = client_for(registry)
         try:
+            client = client_for(registry)
             found = client.version(subject) if schema_id is None else client.by_id(schema_id)
+            if found.kind == "AVRO":
+                return Schema(found.kind, whole_schema(client, found))
+            if found.kind != "PROTOBUF":
+                return Schema(found.kind, found.schema)
             texts = client.texts_of(found.references)
-            if found.kind == "PROTOBUF":
-                return Schema(found.kind, descriptors=descriptors_of(found.schema, texts))
+            return Schema(found.kind, descriptors=descriptors_of(found.schema, texts))
         except SchemaNotFound:
             return None
-        except (RegistryError, ProtobufSchemaError) as error:
+        except (RegistryError, AvroSchemaError, ProtobufSchemaError) as error:
             raise Unreachable(str(error)) from error
-        return Schema(found.kind, self_contained(found.schema, [*texts.values()]))
 
     def file(self, path: str) -> bytes:
         """What a file holds."""

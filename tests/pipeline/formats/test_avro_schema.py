@@ -19,7 +19,7 @@ from quipu.pipeline.types import sql_name
 
 def named(schema: Any) -> list[tuple[str, str, bool]]:
     return [(each.name, sql_name(each.type), each.nullable)
-            for each in columns_of(json.dumps(schema))]
+            for each in columns_of(parse(json.dumps(schema)))]
 
 
 def record(*fields: Any, name: str = "r") -> dict[str, Any]:
@@ -59,7 +59,7 @@ def test_what_is_no_record_is_one_column() -> None:
     """I10: it has no name of its own."""
     assert named("long") == [("?column?", "bigint", False)]
     assert named(["null", "string"]) == [("?column?", "text", True)]
-    assert columns_of("string") == columns_of('"string"')
+    assert columns_of(parse("string")) == columns_of(parse('"string"'))
 
 
 def test_a_record_or_nothing_is_flattened_too() -> None:
@@ -114,7 +114,7 @@ for level in range(12):
 def test_other_schemas_are_refused(schema: str, message: str) -> None:
     """I19: with the reason."""
     with pytest.raises(AvroSchemaError, match=message):
-        columns_of(schema)
+        columns_of(parse(schema))
 
 
 def test_references_are_written_out_once() -> None:

@@ -14,14 +14,10 @@ from hypothesis import strategies as st
 from quipu.pipeline.formats.protobuf import (
     ProtobufFormat,
     ProtobufSchemaError,
-    columns_of,
     first_message,
 )
 from quipu.pipeline.formats.protobuf_text import descriptors_of
-from quipu.pipeline.formats.specs import Protobuf, Registry
-from quipu.pipeline.registry.client import Reference, RegistryClient
-from quipu.pipeline.registry.lookup import find_schema
-from quipu.pipeline.registry.server import RegistryServer
+from quipu.pipeline.formats.specs import Protobuf
 from quipu.pipeline.types import sql_name
 
 TEXT = """
@@ -107,7 +103,7 @@ def test_fields_have_columns() -> None:
     """I10: what each kind of field becomes; only fields that may be absent are nullable."""
     line = "record(item text, count bigint, price record(cents bigint))"
     assert [(each.name, sql_name(each.type), each.nullable)
-            for each in columns_of(DESCRIPTORS, "shop.v1.Order")] == [
+            for each in ProtobufFormat(Protobuf(DESCRIPTORS, "shop.v1.Order")).columns] == [
         ("id", "bigint", False), ("state", "text", False), ("lines", f"{line}[]", False),
         ("rates", "map(text, double)", False), ("card", "text", True), ("cash", "integer", True),
         ("gift", "boolean", True), ("created", "timestamptz", True), ("note", "text", True),
@@ -212,23 +208,6 @@ def test_proto2_knows_what_is_there() -> None:
     assert errors.null_count == 3
 
 
-def test_registries_hold_text(tmp_path: Any) -> None:
-    """I10: the schema is compiled from `.proto` text, with what it imports."""
-    with RegistryServer() as server:
-        registry = Registry(server.url)
-        client = RegistryClient(registry)
-        client.register("money", MONEY, "PROTOBUF")
-        client.register("t-value", TEXT, "PROTOBUF", [Reference("money.proto", "money", 1)])
-        found = find_schema(registry, "t-value")
-        assert find_schema(registry, "other") is None
-        assert find_schema(registry, "t-value", 99) is None
-    assert found is not None
-    assert found.kind == "PROTOBUF"
-    assert first_message(found.descriptors) == "shop.v1.Order"
-    assert columns_of(found.descriptors, "shop.v1.Order") == columns_of(
-        DESCRIPTORS, ".shop.v1.Order")
-
-
 @pytest.mark.parametrize(("text", "message"), [
     ("syntax = 'proto4';", "';' is unexpected, where there should be proto2 or proto3"),
     ("edition = '2023';", "editions are not known here"),
@@ -261,4 +240,4 @@ def test_descriptors_that_do_not_serve_are_refused(
         descriptors: bytes, name: str, message: str) -> None:
     """I19: with what is wrong."""
     with pytest.raises(ProtobufSchemaError, match=message):
-        columns_of(descriptors, name)
+        ProtobufFormat(Protobuf(descriptors, name))

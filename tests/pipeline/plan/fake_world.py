@@ -35,6 +35,7 @@ AVRO_SCHEMAS = {
     "badkey-value": debezium(id="long"),
     "badtype-key": record("Key", id="string"),
     "badtype-value": debezium(id="long"),
+    "maps-value": debezium(id="long", m={"type": "map", "values": "long"}),
     "recursive-value": json.dumps({"type": "record", "name": "a", "fields": [
         {"name": "again", "type": ["null", "a"]}]}),
 }
@@ -44,7 +45,7 @@ PROTOBUF_SCHEMAS = {
     "nothing-value": 'syntax = "proto3";',
 }
 TOPICS = {"t": 2, "u": 1, "keyless": 1, "changes": 1, "keyless-changes": 1, "badkey": 1,
-          "badtype": 1, "recursive": 1, "noschema": 1, "pb": 1, "nothing": 1}
+          "badtype": 1, "recursive": 1, "noschema": 1, "maps": 1, "pb": 1, "nothing": 1}
 
 
 @dataclass

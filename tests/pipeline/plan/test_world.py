@@ -91,6 +91,9 @@ BAD_CONNECTIONS = [
     ("KAFKA (BROKER 'b:1', CLIENT ID 'x', client_id 'y')", "CLIENT ID is given twice"),
     ("CONFLUENT SCHEMA REGISTRY (USERNAME 'x')", "one URL"),
     ("CONFLUENT SCHEMA REGISTRY (URL 'http://r', BROKER 'b:1')", "unexpected parameters"),
+    ("CONFLUENT SCHEMA REGISTRY (URL 'r:8081')", "starts with http:// or https://"),
+    ("CONFLUENT SCHEMA REGISTRY (URL 'http://u:secret@r:no')", "a host; not 'r:no'"),
+    ("CONFLUENT SCHEMA REGISTRY (URL 'http://r', TIMEOUT MS 0)", "timeout.ms is a number from 1"),
 ]
 
 

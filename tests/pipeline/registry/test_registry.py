@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from quipu.pipeline.formats.avro import whole_schema
-from quipu.pipeline.formats.avro_schema import columns_of
+from quipu.pipeline.formats.avro_schema import columns_of, parse
 from quipu.pipeline.formats.specs import Registry
 from quipu.pipeline.registry.client import (
     BODY_SIZE_MAX,
@@ -165,7 +165,7 @@ def test_references_are_followed_and_written_out(server: RegistryServer) -> None
 
     text = whole_schema(client, client.by_id(schema_id))
 
-    assert [(column.name, str(column.type)) for column in columns_of(text)] == [
+    assert [(column.name, str(column.type)) for column in columns_of(parse(text))] == [
         ("lines", "list<item: struct<price: struct<cents: int64>, tax: struct<cents: int64>>>"),
         ("total", "struct<cents: int64>")]
     with pytest.raises(RegistryRefused, match="is not defined"):
@@ -269,6 +269,9 @@ def test_answers_are_bounded() -> None:
 @pytest.mark.parametrize(("url", "options", "message"), [
     ("localhost:8081", {}, "starts with http:// or https://"),
     ("me:secret@host", {}, "and names a host; not 'host'"),
+    ("http://h:99999", {}, "and names a host; not 'http://h:99999'"),
+    ("http://[::1", {}, "and names a host"),
+    ("https://h", {"ssl.ca.location": "/no/such/file"}, "no certificates .* in /no/such/file: "),
     ("http://h", {"timeout.ms": "-1"}, "timeout.ms is a number from 1"),
     ("http://h", {"user": "x"}, "unknown option of a schema registry: 'user'"),
 ])

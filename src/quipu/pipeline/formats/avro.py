@@ -18,7 +18,7 @@ from quipu.pipeline.formats.avro_program import compile_program, layout_of
 from quipu.pipeline.formats.avro_schema import (
     AvroSchemaError,
     Node,
-    columns_of_node,
+    columns_of,
     parse,
     self_contained,
 )
@@ -55,13 +55,12 @@ class AvroFormat:
         whole = parse(spec.schema)
         self._reader = whole if reader is None else reader
         self._framed = spec.framed
+        self._registry = spec.registry
         self._client = registry_client
-        if registry_client is None and spec.registry is not None:
-            self._client = client_for(spec.registry)
         self._layout = layout_of(self._reader)
         self._programs: dict[int, Program] = {}
         self._codes: dict[int, Code] = {}
-        self.columns = columns_of_node(self._reader)
+        self.columns = columns_of(self._reader)
         self._own = compile_program(whole, self._reader, self._layout)
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
@@ -91,6 +90,8 @@ class AvroFormat:
         return found
 
     def _program(self, schema_id: int) -> Program:
+        if self._client is None and self._registry is not None:
+            self._client = client_for(self._registry)  # only now: it reads certificates
         if self._client is None or schema_id == NO_ID:
             return self._own
         writer = parse(whole_schema(self._client, self._client.by_id(schema_id)))

@@ -30,7 +30,7 @@ from quipu.pipeline.formats.avro_schema import (
     AvroSchemaError,
     Field,
     Node,
-    columns_of_node,
+    columns_of,
 )
 from quipu.pipeline.formats.avro_steps import STEPS_MAX, Kind, Layout, Op, Program, Sink, Step
 from quipu.pipeline.types import schema_of
@@ -53,7 +53,7 @@ def layout_of(reader: Node) -> Layout:
     """The sinks of a reader's schema."""
     branches = reader.alternatives()
     sinks: list[Sink] = []
-    _add_sinks(pa.struct(list(schema_of(columns_of_node(reader)))), sinks)
+    _add_sinks(pa.struct(list(schema_of(columns_of(reader)))), sinks)
     return Layout(tuple(sinks), len(branches) == 1 and branches[0].kind == "record")
 
 

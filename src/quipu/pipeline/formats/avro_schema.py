@@ -125,12 +125,8 @@ def self_contained(text: str, references: Sequence[str]) -> str:
     return json.dumps(_Inliner(elsewhere).written_out(_json(text), "", 0))
 
 
-def columns_of(schema: str) -> tuple[Column, ...]:
+def columns_of(node: Node) -> tuple[Column, ...]:
     """The columns that a reader's schema gives."""
-    return columns_of_node(parse(schema))
-
-
-def columns_of_node(node: Node) -> tuple[Column, ...]:
     typer = _Typer()
     branches = node.alternatives()
     if len(branches) == 1 and branches[0].kind == "record":

@@ -11,7 +11,8 @@ class BytesFormat:
     """See `contract.Format`."""
 
     def __init__(self, spec: Bytes) -> None:
-        self.columns: tuple[Column, ...] = (Column(spec.name, pa.binary()),)
+        self.columns: tuple[Column, ...] = (
+            Column(spec.name, pa.binary(), nullable=False),)
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
         return Decoded([data], pa.nulls(len(data), pa.string()), data.is_null())

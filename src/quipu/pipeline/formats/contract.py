@@ -21,7 +21,7 @@ class Decoded(NamedTuple):
 class Format(Protocol):
     """A way to write values as bytes."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # not nullable: never null where a message could be decoded
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
         """Decode all messages; none of them can make this fail."""

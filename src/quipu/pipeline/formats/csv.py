@@ -34,7 +34,7 @@ class CsvFormat:
 
     def __init__(self, spec: Csv) -> None:
         self.columns: tuple[Column, ...] = tuple(
-            Column(name, pa.string()) for name in spec.columns)
+            Column(name, pa.string(), nullable=False) for name in spec.columns)
         self._delimiter = spec.delimiter
         assert spec.columns
         assert len(spec.delimiter.encode()) == 1, spec.delimiter

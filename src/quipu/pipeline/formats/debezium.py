@@ -22,7 +22,7 @@ from quipu.pipeline.formats.avro_schema import (
     AvroSchemaError,
     Field,
     Node,
-    columns_of_node,
+    columns_of,
     parse,
 )
 from quipu.pipeline.formats.contract import Decoded
@@ -43,8 +43,8 @@ _SOURCE: Final = pa.struct([("ts_ms", pa.int64()), ("table", pa.string()),
 def row_columns_of(schema: str) -> tuple[Column, ...]:
     """The columns of the row in an Avro envelope; AvroSchemaError if it is none."""
     after, before = _row_nodes(_envelope(schema))
-    columns = columns_of_node(after)
-    if before is not None and [column[:2] for column in columns_of_node(before)] != [
+    columns = columns_of(after)
+    if before is not None and [column[:2] for column in columns_of(before)] != [
             column[:2] for column in columns]:
         raise AvroSchemaError("'before' type differs from 'after' column")
     return columns
@@ -116,7 +116,7 @@ class _AvroEvents:
             *(_optional(field) for field in sources if field.type.fields)])
         self._format = AvroFormat(spec, client, reader=reader)
         after, _ = _row_nodes(envelope)
-        self._record = _record(columns_of_node(after))
+        self._record = _record(columns_of(after))
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
         columns, errors, absent = self._format.decode(data)
@@ -194,6 +194,6 @@ def _part(node: Node, wanted: pa.DataType) -> Node:
 
 def _columns(node: Node) -> tuple[Column, ...]:
     try:
-        return columns_of_node(node)
+        return columns_of(node)
     except AvroSchemaError:
         return ()

@@ -39,7 +39,8 @@ class JsonFormat:
     def __init__(self, spec: Json) -> None:
         self._is_typed = bool(spec.columns)
         self._has_payload = spec.payload
-        self.columns: tuple[Column, ...] = spec.columns or (Column(spec.name, pa.string()),)
+        self.columns: tuple[Column, ...] = spec.columns or (
+            Column(spec.name, pa.string(), nullable=False),)
         for column in spec.columns:
             check_type(column.type)
         self._names = [column.name.encode() for column in spec.columns]

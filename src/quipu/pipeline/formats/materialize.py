@@ -28,7 +28,7 @@ from quipu.pipeline.formats.avro_schema import (
     AvroSchemaError,
     Node,
     branch_names,
-    columns_of_node,
+    columns_of,
     parse,
 )
 from quipu.pipeline.formats.contract import Decoded
@@ -64,7 +64,7 @@ def row_columns_of(schema: str) -> tuple[Column, ...]:
     """The columns of the row in an Avro schema of changes; AvroSchemaError if it is none."""
     updates, _ = _branches(parse(schema))
     fields = {field.name: field.type for field in updates.inner[0].fields}
-    return columns_of_node(fields["data"])
+    return columns_of(fields["data"])
 
 
 def changes_of(decoded: Decoded) -> Changes:
@@ -170,7 +170,7 @@ def _branches(node: Node) -> tuple[Node, Node | None]:
     if len(updates) != 1 or len(updates) + len(progress) != len(node.alternatives()):
         raise AvroSchemaError("ENVELOPE MATERIALIZE takes a union of an array of updates "
                               "(data, time, diff) and a record of progress")
-    if progress and [each[:2] for each in columns_of_node(progress[0])] != [
+    if progress and [each[:2] for each in columns_of(progress[0])] != [
             (each.name, each.type) for each in _PROGRESS]:
         raise AvroSchemaError("ENVELOPE MATERIALIZE takes a record of progress with lower, upper "
                               "and counts")

@@ -59,11 +59,6 @@ class ProtobufSchemaError(ValueError):
     """No descriptors, or ones that columns cannot have; the message says why."""
 
 
-def columns_of(descriptors: bytes, message: str) -> tuple[Column, ...]:
-    """The columns of a message, from a serialized FileDescriptorSet."""
-    return _columns(_descriptor(descriptors, message))
-
-
 def first_message(descriptors: bytes) -> str:
     """The full name of the first message of the last file: what a registry's schema is about."""
     files = _files(descriptors)

@@ -24,6 +24,7 @@ from quipu.pipeline.formats.text import errors_where
 from quipu.pipeline.formats.utf8 import BAD_UTF8, texts_of
 from quipu.pipeline.types import Column
 
+PATTERN_SIZE_MAX: Final = 100_000
 _PRINTABLE: Final = r"^[\t -~]*$"
 _PART = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<(?![=!])|\(\?|.", re.DOTALL)
@@ -38,6 +39,9 @@ class RegexFormat:
 
     def __init__(self, spec: Regex) -> None:
         pattern = spec.pattern
+        if len(pattern) > PATTERN_SIZE_MAX:
+            raise InvalidPattern(f"the regular expression has more than {PATTERN_SIZE_MAX} "
+                                 "characters")
         self._pattern = _compiled(_rewritten(pattern, named=False))
         if self._pattern.groups == 0:
             raise InvalidPattern("the pattern has no group, and each column is one: write (…) "

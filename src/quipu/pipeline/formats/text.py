@@ -13,7 +13,8 @@ class TextFormat:
     """See `contract.Format`.  Good messages share the memory of what was fetched."""
 
     def __init__(self, spec: Text) -> None:
-        self.columns: tuple[Column, ...] = (Column(spec.name, pa.string()),)
+        self.columns: tuple[Column, ...] = (
+            Column(spec.name, pa.string(), nullable=False),)
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
         texts = texts_of(data)

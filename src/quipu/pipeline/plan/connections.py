@@ -10,6 +10,7 @@ from quipu.client.settings import ALIASES, CLIENT, client_settings
 from quipu.model.errors import SettingError
 from quipu.pipeline.formats.specs import Registry
 from quipu.pipeline.registry.client import OPTIONS as REGISTRY_SETTINGS
+from quipu.pipeline.registry.client import RegistryRefused, check_registry
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.secrecy import Secret
 from quipu.pipeline.sql.statements import CreateConnection, Name, Option, Value
@@ -56,13 +57,27 @@ def registry_of(connection: CreateConnection) -> Registry:
         raise SqlError("A connection to a schema registry has one URL", connection.span,
                        hint="write URL 'http://host:8081'")
     rest = [option for option in connection.options if option not in urls]
-    return Registry(setting_text(urls[0].value), registry_settings_of(rest))
+    return registry_at(setting_text(urls[0].value), registry_settings_of(rest), rest,
+                       urls[0].value_span)
 
 
 def registry_settings_of(options: Sequence[Option]) -> dict[str, str]:
     """How to log in to a registry."""
     refuse_unknown(options, REGISTRY_OPTIONS, "a schema registry")
     return {REGISTRY_OPTIONS[option.name]: setting_text(option.value) for option in options}
+
+
+def registry_at(url: str, settings: Mapping[str, str], options: Iterable[Option],
+                span: Span) -> Registry:
+    """A registry that could be asked; of what is wrong the option is told, or else the span."""
+    registry = Registry(url, settings)
+    try:
+        check_registry(registry)
+    except RegistryRefused as error:
+        told = _told(str(error), options, REGISTRY_OPTIONS) or span
+        raise SqlError(f"There can be no such schema registry: {error}", told,
+                       hint="write 'http://host:8081', for example") from None
+    return registry
 
 
 def find_connection(name: Name, connections: Mapping[str, CreateConnection], *,
@@ -91,12 +106,15 @@ def check_settings(bootstrap: str, settings: Mapping[str, str], options: Iterabl
     try:
         client_settings({**settings, "bootstrap.servers": bootstrap})
     except SettingError as error:
-        for option in options:
-            if KAFKA_OPTIONS.get(option.name, "bootstrap.servers") in str(error):
-                span = option.span.to(option.value_span)
-                break
-        raise SqlError(f"Kafka's client says: {error}", span,
+        told = _told(str(error), options, KAFKA_OPTIONS) or span
+        raise SqlError(f"Kafka's client says: {error}", told,
                        hint="correct what is told to the client") from None
+
+
+def _told(message: str, options: Iterable[Option], names: Mapping[str, str]) -> Span | None:
+    """The first option that a message of a client names; BROKERS has a name of its own here."""
+    return next((option.span.to(option.value_span) for option in options
+                 if names.get(option.name, "bootstrap.servers") in message), None)
 
 
 def refuse_unknown(options: Iterable[Option], known: Iterable[str], what: str) -> None:

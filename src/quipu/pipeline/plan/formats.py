@@ -1,16 +1,19 @@
 """FORMAT: what was asked for, resolved to a spec and its columns (I10).
 
-Files are read and registries asked here.  The columns of a key that is one value (TEXT, BYTES,
-JSON) are called `key`; those of a value `text` or `data`.
+Files are read and registries asked here, and every format is made once, so that what is wrong
+with one is told by CREATE SOURCE and not by whoever reads first.  The columns of a key that is
+one value (TEXT, BYTES, JSON) are called `key`; those of a value `text` or `data`.
 """
 
 import re
 from dataclasses import replace
 from typing import assert_never
 
-import pyarrow as pa
-
-from quipu.pipeline.formats import regex
+from quipu.pipeline.formats.avro_schema import AvroSchemaError
+from quipu.pipeline.formats.casting import CannotCast
+from quipu.pipeline.formats.contract import Format
+from quipu.pipeline.formats.make import make_format
+from quipu.pipeline.formats.protobuf import ProtobufSchemaError
 from quipu.pipeline.formats.regex import InvalidPattern
 from quipu.pipeline.formats.specs import (
     Avro,
@@ -32,18 +35,15 @@ from quipu.pipeline.sql.statements import (
     AvroFormat,
     BytesFormat,
     CsvFormat,
-    Format,
     JsonFormat,
     ProtobufFormat,
     RegexFormat,
     RegistryReference,
     TextFormat,
 )
+from quipu.pipeline.sql.statements import Format as Written
 from quipu.pipeline.sql.text import Span
-from quipu.pipeline.types import Column
 
-FILE_SIZE_MAX = 16 * 1024 * 1024
-REGEX_SIZE_MAX = 100_000
 KEY = "key"
 _FORMATS_HINT = "add FORMAT TEXT, BYTES, JSON, CSV WITH n COLUMNS, REGEX, AVRO or PROTOBUF"
 
@@ -71,7 +71,7 @@ def resolve_key(draft: Draft) -> Draft:
         spec = _registered_key(draft, statement.value_format)
     if spec is None or written is None:
         return draft
-    return replace(draft, key=spec, key_fields=columns_of(spec, written.span))
+    return replace(draft, key=spec, key_fields=made(spec, written.span).columns)
 
 
 def needs_key(draft: Draft) -> bool:
@@ -82,28 +82,25 @@ def needs_key(draft: Draft) -> bool:
             or any(item.kind is None for item in draft.statement.include))
 
 
-def columns_of(spec: FormatSpec, span: Span) -> tuple[Column, ...]:
-    """The columns that a format gives, under its own names."""
-    match spec:
-        case Text(name=name):
-            return (Column(name, pa.string(), nullable=False),)
-        case Bytes(name=name):
-            return (Column(name, pa.binary(), nullable=False),)
-        case Json(columns=columns, name=name):
-            return columns or (Column(name, pa.string(), nullable=False),)
-        case Csv(columns=names):
-            return tuple(Column(name, pa.string(), nullable=False) for name in names)
-        case Regex():
-            return regex.RegexFormat(spec).columns
-        case Avro(schema=schema):
-            return registries.avro_columns(schema, span)
-        case Protobuf(descriptors=descriptors, message=message):
-            return registries.protobuf_columns(descriptors, message, span)
-        case _:
-            return spec.row
+def made(spec: FormatSpec, span: Span) -> Format:
+    """The format of a spec; an error about the span if there is none."""
+    try:
+        return make_format(spec)
+    except InvalidPattern as error:
+        raise SqlError(f"parsing regex: {error}", span,
+                       hint="correct the regular expression") from None
+    except AvroSchemaError as error:
+        raise SqlError(f"validating avro schema: {error}", span,
+                       hint="correct the schema") from None
+    except ProtobufSchemaError as error:
+        raise SqlError(f"validating protobuf schema: {error}", span,
+                       hint="correct the message's name or the descriptor set") from None
+    except CannotCast as error:
+        raise SqlError(f"JSON cannot be read as {error}", span,
+                       hint="name other columns, or give the key another format") from None
 
 
-def _spec(draft: Draft, written: Format, *, is_key: bool) -> FormatSpec:
+def _spec(draft: Draft, written: Written, *, is_key: bool) -> FormatSpec:
     match written:
         case TextFormat():
             return Text(KEY) if is_key else Text()
@@ -114,7 +111,7 @@ def _spec(draft: Draft, written: Format, *, is_key: bool) -> FormatSpec:
         case CsvFormat():
             return _csv(written)
         case RegexFormat():
-            return Regex(_pattern(written))
+            return Regex(written.pattern)
         case AvroFormat(registry=RegistryReference() as reference):
             return registries.avro(draft, reference, is_key=is_key)
         case AvroFormat():
@@ -150,17 +147,6 @@ def _csv(written: CsvFormat) -> Csv:
     return Csv(tuple(name.text for name in written.columns), delimiter)
 
 
-def _pattern(written: RegexFormat) -> str:
-    try:
-        if len(written.pattern) > REGEX_SIZE_MAX:
-            raise InvalidPattern(f"more than {REGEX_SIZE_MAX} characters")
-        regex.RegexFormat(Regex(written.pattern))
-    except InvalidPattern as error:
-        raise SqlError(f"parsing regex: {error}", written.span,
-                       hint="correct the regular expression") from None
-    return written.pattern
-
-
 def _avro_schema(draft: Draft, written: AvroFormat) -> str:
     if written.file is None:
         return written.schema or ""
@@ -185,14 +171,10 @@ def _descriptors(draft: Draft, written: ProtobufFormat) -> bytes:
 
 def _file(draft: Draft, path: str, span: Span) -> bytes:
     try:
-        data = draft.world.file(path)
+        return draft.world.file(path)
     except Unreachable as error:
         raise SqlError(f"The schema's file cannot be read: {error}", span,
                        hint="check the path; it is one of the machine that plans") from error
-    if len(data) > FILE_SIZE_MAX:
-        raise SqlError(f"The schema's file has {len(data)} bytes, at most {FILE_SIZE_MAX}", span,
-                       hint="name a file that holds only the schema")
-    return data
 
 
 def _framed(draft: Draft, written: AvroFormat) -> bool:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from quipu.pipeline.formats.specs import Bytes, Debezium, Json, Text
 from quipu.pipeline.plan.draft import Draft
+from quipu.pipeline.plan.formats import made
 from quipu.pipeline.plan.include import DEBEZIUMS
 from quipu.pipeline.source import EnvelopeKind, KeyShape
 from quipu.pipeline.sql.errors import SqlError
@@ -92,8 +93,9 @@ def _hidden_key(draft: Draft) -> Draft:
     names = draft.statement.primary_key
     if isinstance(key, Json) and names:  # the statement tells what is in the key
         columns = tuple(row[name.text] for name in names if name.text in row)
-        payload = isinstance(draft.value, Debezium)
-        return replace(draft, key=Json(columns, key.name, payload), key_fields=columns)
+        key = Json(columns, key.name, payload=isinstance(draft.value, Debezium))
+        made(key, names[0].span.to(names[-1].span))
+        return replace(draft, key=key, key_fields=columns)
     if isinstance(key, Text | Bytes | Json):
         return draft
     at = draft.statement.key_format or draft.statement.value_format

@@ -1,19 +1,22 @@
-"""Schemas of registries, and the columns of schemas.
+"""Formats whose schemas are in a registry.
 
 The subjects are the topic's name with -key and -value.  Where a source has several topics, the
 first one's schema is the reader's: messages of the others are resolved to it.
 """
 
-from quipu.pipeline.formats import avro_schema
-from quipu.pipeline.formats import protobuf as proto
+from quipu.pipeline.formats.protobuf import ProtobufSchemaError, first_message
 from quipu.pipeline.formats.specs import Avro, Protobuf, Registry
-from quipu.pipeline.plan.connections import find_connection, registry_of, registry_settings_of
+from quipu.pipeline.plan.connections import (
+    find_connection,
+    registry_at,
+    registry_of,
+    registry_settings_of,
+)
 from quipu.pipeline.plan.draft import Draft
 from quipu.pipeline.plan.world import Schema, Unreachable
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import RegistryReference, Strategy
 from quipu.pipeline.sql.text import Span
-from quipu.pipeline.types import Column
 
 
 def avro(draft: Draft, reference: RegistryReference, *, is_key: bool) -> Avro:
@@ -38,30 +41,13 @@ def has_key(draft: Draft, reference: RegistryReference) -> bool:
     return _ask(draft, reference, "key", None) is not None
 
 
-def avro_columns(schema: str, span: Span) -> tuple[Column, ...]:
-    """The columns of an Avro schema."""
-    try:
-        return avro_schema.columns_of(schema)
-    except avro_schema.AvroSchemaError as error:
-        raise SqlError(f"validating avro schema: {error}", span,
-                       hint="correct the schema") from None
-
-
-def protobuf_columns(descriptors: bytes, message: str, span: Span) -> tuple[Column, ...]:
-    """The columns of a message."""
-    try:
-        return proto.columns_of(descriptors, message)
-    except proto.ProtobufSchemaError as error:
-        raise SqlError(f"validating protobuf schema: {error}", span,
-                       hint="correct the message's name or the descriptor set") from None
-
-
 def _registry(draft: Draft, reference: RegistryReference) -> Registry:
-    settings = registry_settings_of(reference.options)
-    if reference.connection is None:
-        return Registry(reference.url or "", settings)
-    found = registry_of(find_connection(reference.connection, draft.connections, registry=True))
-    return Registry(found.url, {**found.options, **settings})
+    url, settings = reference.url or "", registry_settings_of(reference.options)
+    if reference.connection is not None:
+        found = registry_of(find_connection(reference.connection, draft.connections,
+                                            registry=True))
+        url, settings = found.url, {**found.options, **settings}
+    return registry_at(url, settings, reference.options, reference.span)
 
 
 def _schema(draft: Draft, reference: RegistryReference, kind: str, *, is_key: bool) -> Schema:
@@ -99,7 +85,7 @@ def _subject(draft: Draft, part: str) -> str:
 
 def _first_message(descriptors: bytes, span: Span) -> str:
     try:
-        return proto.first_message(descriptors)
-    except proto.ProtobufSchemaError as error:
+        return first_message(descriptors)
+    except ProtobufSchemaError as error:
         raise SqlError(f"validating protobuf schema: {error}", span,
                        hint="write PROTOBUF MESSAGE '…' USING SCHEMA …") from None

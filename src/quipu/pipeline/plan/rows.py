@@ -13,7 +13,7 @@ from quipu.pipeline.formats.json_values import check_type
 from quipu.pipeline.formats.specs import Avro, Debezium, Json, Materialize
 from quipu.pipeline.plan.column_types import resolve_type
 from quipu.pipeline.plan.draft import Draft
-from quipu.pipeline.plan.formats import columns_of
+from quipu.pipeline.plan.formats import made
 from quipu.pipeline.plan.include import DEBEZIUMS
 from quipu.pipeline.source import EnvelopeKind
 from quipu.pipeline.sql.errors import SqlError
@@ -35,7 +35,7 @@ def find_columns(draft: Draft) -> Draft:
         return _unwrapped(draft, columns)
     if columns:
         return replace(draft, value=Json(columns), value_columns=columns)
-    return replace(draft, value_columns=columns_of(draft.value, _span(draft)))
+    return replace(draft, value_columns=made(draft.value, _span(draft)).columns)
 
 
 def _column(item: ColumnItem) -> Column:
@@ -61,8 +61,9 @@ def _unwrapped(draft: Draft, defined: tuple[Column, ...]) -> Draft:
     elif not defined:
         raise SqlError(f"ENVELOPE {name} with FORMAT JSON needs the columns of the row",
                        _span(draft), hint=_DEFINE)
-    wrapper = Debezium if is_debezium else Materialize
-    return replace(draft, value=wrapper(draft.value, defined), value_columns=defined)
+    value = (Debezium if is_debezium else Materialize)(draft.value, defined)
+    made(value, _span(draft))
+    return replace(draft, value=value, value_columns=defined)
 
 
 def _row_of_schema(schema: str, span: Span, *, is_debezium: bool) -> tuple[Column, ...]:

@@ -24,7 +24,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from quipu.pipeline.formats.specs import Registry
 
@@ -160,6 +160,16 @@ class RegistryClient:
         raise RegistryUnavailable(f"schema registry {self._http.shown}: {trouble}")
 
 
+def check_registry(registry: Registry) -> None:
+    """Raise `RegistryRefused` if nobody can be asked like this; nobody is, and no file is read."""
+    unknown = sorted(set(registry.options) - OPTIONS)
+    if unknown:
+        raise RegistryRefused(f"unknown option of a schema registry: {unknown[0]!r}; there are "
+                              f"{', '.join(sorted(OPTIONS))}")
+    _split(registry.url)
+    _timeout(registry.options)
+
+
 @lru_cache(maxsize=64)
 def _client(url: str, options: tuple[tuple[str, str], ...]) -> RegistryClient:
     return RegistryClient(Registry(url, dict(options)))
@@ -174,20 +184,12 @@ class _Http:
     """One request, one connection: schemas are asked for once, and rarely."""
 
     def __init__(self, registry: Registry) -> None:
-        unknown = sorted(set(registry.options) - OPTIONS)
-        if unknown:
-            raise RegistryRefused(f"unknown option of a schema registry: {unknown[0]!r}; there are "
-                                  f"{', '.join(sorted(OPTIONS))}")
-        parts = urlsplit(registry.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise RegistryRefused(f"the URL of a schema registry starts with http:// or https://, "
-                                  f"and names a host; not {registry.url.rpartition('@')[2]!r}")
-        self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
+        check_registry(registry)
+        parts = _split(registry.url)
+        self._host, self._port = parts.hostname or "", parts.port
+        self._path = parts.path.rstrip("/")
         self.shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
-        timeout_ms = registry.options.get("timeout.ms", str(TIMEOUT_MS))
-        if not re.fullmatch(r"[1-9][0-9]{0,6}", timeout_ms):
-            raise RegistryRefused(f"timeout.ms is a number from 1 to 9999999, not {timeout_ms!r}")
-        self._timeout = int(timeout_ms) / 1000
+        self._timeout = _timeout(registry.options)
         self._tls = _tls(registry.options) if parts.scheme == "https" else None
         self._headers = {"Accept": f"{CONTENT_TYPE}, application/json"}
         username = registry.options.get("username", unquote(parts.username or ""))
@@ -218,11 +220,33 @@ class _Http:
                                            context=self._tls)
 
 
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:
+        pass  # no port, or brackets that are not closed
+    raise RegistryRefused("the URL of a schema registry starts with http:// or https://, and names "
+                          f"a host; not {url.rpartition('@')[2][:200]!r}")
+
+
+def _timeout(options: Mapping[str, str]) -> float:
+    timeout_ms = options.get("timeout.ms", str(TIMEOUT_MS))
+    if not re.fullmatch(r"[1-9][0-9]{0,6}", timeout_ms):
+        raise RegistryRefused(f"timeout.ms is a number from 1 to 9999999, not {timeout_ms[:40]!r}")
+    return int(timeout_ms) / 1000
+
+
 def _tls(options: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=options.get("ssl.ca.location"))
-    if "ssl.certificate.location" in options:
-        context.load_cert_chain(options["ssl.certificate.location"],
-                                options.get("ssl.key.location"))
+    try:
+        context = ssl.create_default_context(cafile=options.get("ssl.ca.location"))
+        if "ssl.certificate.location" in options:
+            context.load_cert_chain(options["ssl.certificate.location"],
+                                    options.get("ssl.key.location"))
+    except (OSError, ValueError) as error:
+        files = ", ".join(sorted(options[name] for name in options if name.startswith("ssl.")))
+        raise RegistryRefused(f"no certificates of a schema registry in {files}: {error}") from None
     return context
 
 
