@@ -42,6 +42,7 @@ def test_librdkafkas_names_mean_the_same() -> None:
     ({"isolation.level": "some"}, "must be read_uncommitted or read_committed"),
     ({"bootstrap.servers": "host"}, "must be HOST:PORT"),
     ({"bootstrap.servers": "a:1,b:99999"}, "b:99999: must be HOST:PORT"),
+    ({"bootstrap.servers": "a:00000199999"}, "a:00000199999: must be HOST:PORT"),
     ({"bootstrap.servers": ",".join(["a:1"] * 1001)}, "names 1001 brokers"),
     ({"security.protocol": "SASL_SSL"}, "needs sasl.username and sasl.password"),
     ({"ssl.truststore.type": "JKS"}, "only PEM is read here"),

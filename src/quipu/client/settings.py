@@ -233,8 +233,8 @@ def bootstrap(settings: ClientSettings) -> list[Address]:
         host, colon, port = item.strip().rpartition("://")[2].rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
-        if not (host and colon and port.isascii() and port.isdigit()
-                and 0 < int(port[:6]) <= PORT_MAX):
+        if not (host and colon and port.isascii() and port.isdigit() and len(port) < 6
+                and 0 < int(port) <= PORT_MAX):
             raise SettingError(
                 f"bootstrap.servers={item.strip()[:80]}: must be HOST:PORT, with commas between "
                 "several")

@@ -235,11 +235,12 @@ def test_https_means_tls(server: RegistryServer) -> None:
         client.by_id(1)
 
 
-def test_bodies_are_bounded(server: RegistryServer) -> None:
-    """A length is looked at before anything of that length is read."""
+@pytest.mark.parametrize("size", [str(1 << 40), "0" * 12 + "9" * 12, "1" * 5000, "-1", "١"])
+def test_bodies_are_bounded(server: RegistryServer, size: str) -> None:
+    """A length is looked at, all of it, before anything of that length is read."""
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)
     connection.putrequest("POST", "/subjects/s/versions")
-    connection.putheader("Content-Length", str(1 << 40))
+    connection.putheader("Content-Length", size.encode())
     connection.endheaders()
     assert connection.getresponse().status == 413
     connection.close()

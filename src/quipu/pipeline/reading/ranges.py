@@ -1,8 +1,8 @@
 """Which offsets a batch takes, and how they are shared out among tasks.
 
-A task that runs Python takes tens of milliseconds before it reads anything: a batch gets as many tasks
-as there are cores, and fewer if there is little to read; partitions are cut and put together as
-needed.
+A task that runs Python takes tens of milliseconds before it reads anything: a batch gets as many
+tasks as there are cores, and fewer if there is little to read; partitions are cut and put together
+as needed.
 """
 
 from collections.abc import Mapping, Sequence

@@ -223,4 +223,3 @@ class Stream:
 
 def _topics(selection: Selection) -> list[str]:
     return list(dict.fromkeys([*selection.topics, *(each.topic for each in selection.assigned)]))
-

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from quipu.pipeline.registry.client import CONTENT_TYPE
-from quipu.pipeline.registry.store import KINDS, Refused, Store, schema_of
+from quipu.pipeline.registry.store import KINDS, Refused, Store, is_number, schema_of
 
 BODY_SIZE_MAX: Final = 2 << 20
 IDLE_SECONDS: Final = 30
@@ -136,7 +136,7 @@ def _handler(server: RegistryServer,
 
         def _body(self) -> Mapping[str, Json]:
             size = self.headers.get("Content-Length", "0")
-            if not size.isascii() or not size.isdigit() or int(size[:12]) > BODY_SIZE_MAX:
+            if not is_number(size) or int(size) > BODY_SIZE_MAX:
                 self.close_connection = True
                 raise Refused(413, 413, f"a body has at most {BODY_SIZE_MAX} bytes")
             data = self.rfile.read(int(size))
@@ -177,7 +177,7 @@ def _shown(store: Store, schema_id: int) -> dict[str, Json]:
 
 def _id(request: Request) -> int:
     text = request.parts[0]
-    if not text.isascii() or not text.isdigit() or len(text) > 10:
+    if not is_number(text):
         raise Refused(404, 404, "HTTP 404 Not Found")
     return int(text)
 

@@ -98,7 +98,7 @@ class Store:
     def version(self, subject: str, number: str, *, deleted: bool = False) -> Version:
         """A version by its number, or the latest."""
         if number not in ("latest", "-1") and not (
-                number.isascii() and number.isdigit() and 1 <= int(number[:11]) <= VERSION_MAX):
+                is_number(number) and 1 <= int(number) <= VERSION_MAX):
             raise Refused(422, 42202, f"The specified version '{number}' is not a valid version "
                           "id.")
         found = self.versions(subject, deleted=deleted)
@@ -248,6 +248,11 @@ def _json(schema: Schema) -> object:
         return json.loads(schema.text)
     except ValueError:
         return schema.text
+
+
+def is_number(text: str) -> bool:
+    """A number of a request, of few enough digits to be counted with."""
+    return text.isascii() and text.isdigit() and len(text) <= 10
 
 
 def schema_of(body: Mapping[str, object]) -> Schema:
