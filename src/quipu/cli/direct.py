@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Iterator
 from struct import Struct
-from types import TracebackType
 from typing import Final, Self, cast
 
 from quipu.cli.errors import CommandFailed
@@ -82,10 +81,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _receive(self, size: int) -> bytes:

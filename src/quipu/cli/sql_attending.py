@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from queue import Empty, Queue
-from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from quipu.cli.sql_answers import Engine
@@ -63,10 +62,7 @@ class Attendant:
         threading.Thread(target=self._serve, name="statements", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._works.put(None)
 
     def wait_for(self, function: Callable[[], T], status: Callable[[], str]) -> T:

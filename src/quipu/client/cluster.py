@@ -12,7 +12,6 @@ default.api.timeout.ms; what is raised will not go away by waiting.  Reading is 
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
@@ -72,10 +71,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def connection(self, node_id: int) -> Connection:

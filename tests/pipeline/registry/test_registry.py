@@ -235,7 +235,7 @@ def test_https_means_tls(server: RegistryServer) -> None:
         client.by_id(1)
 
 
-@pytest.mark.parametrize("size", [str(1 << 40), "0" * 12 + "9" * 12, "1" * 5000, "-1", "١"])
+@pytest.mark.parametrize("size", [str(1 << 40), "0" * 12 + "9" * 12, "1" * 5000, "-1", "x"])
 def test_bodies_are_bounded(server: RegistryServer, size: str) -> None:
     """A length is looked at, all of it, before anything of that length is read."""
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)

@@ -9,7 +9,6 @@ Not here: the load itself (frames.py, closed_loop.py, open_loop.py, tail.py).
 import socket
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Final, NamedTuple, Self, cast
 from uuid import UUID
 
@@ -79,12 +78,7 @@ class Control:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def ask(self, request: Request, newest: int | None = None) -> Response:

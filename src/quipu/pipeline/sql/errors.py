@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from quipu.model.errors import QuipuError
-from quipu.pipeline.sql.secrecy import MASK, mask_message, secret_spans
+from quipu.pipeline.sql.secrecy import MASK, mask_addresses, secret_spans
 from quipu.pipeline.sql.text import NOWHERE, Span, line_and_column
 
 SHOWN_WIDTH_MAX = 100  # of a longer line, what surrounds the mistake is shown
@@ -56,11 +56,11 @@ class SqlError(QuipuError):
         return max(1, min(self.span.end, line_end) - self.span.start)
 
     def __str__(self) -> str:
-        hint = f"\nhint: {mask_message(self.hint)}" if self.hint else ""
+        hint = f"\nhint: {mask_addresses(self.hint)}" if self.hint else ""
         if self.text is None:
-            return f"{mask_message(self.message)}{hint}"
+            return f"{mask_addresses(self.message)}{hint}"
         line, underline = _underlined(self.text, self.span.start, self.length)
-        return (f"line {self.line}, column {self.column}: {mask_message(self.message)}\n"
+        return (f"line {self.line}, column {self.column}: {mask_addresses(self.message)}\n"
                 f"{INDENT}{line}\n{INDENT}{underline}{hint}")
 
 

@@ -15,7 +15,7 @@ from typing import assert_never
 
 from quipu.pipeline.source import ItemKind
 from quipu.pipeline.sql.cursor import RESERVED
-from quipu.pipeline.sql.secrecy import MASK, Secret, mask_url
+from quipu.pipeline.sql.secrecy import MASK, Secret, mask_addresses
 from quipu.pipeline.sql.statements import (
     AvroFormat,
     BytesFormat,
@@ -192,7 +192,7 @@ class _Printer:
         return f"{where} TOPICS ({', '.join(map(quote_string, place.topics))})"
 
     def _address(self, text: str) -> str:
-        return quote_string(text if self.secrets else mask_url(text))
+        return quote_string(text if self.secrets else mask_addresses(text))
 
     def _format(self, written: Format) -> str:
         match written:

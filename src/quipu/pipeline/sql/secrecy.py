@@ -49,14 +49,9 @@ def is_secret(name: str) -> bool:
     return any(nearest(word, _SECRET_WORDS, cutoff=0.75) for word in folded.split())
 
 
-def mask_url(url: str) -> str:
-    """An address without the user and password in it."""
-    return _USER_INFO.sub("***@", url)
-
-
-def mask_message(message: str) -> str:
-    """A message without the passwords of addresses that it quotes."""
-    return _USER_INFO.sub("***@", message)
+def mask_addresses(text: str) -> str:
+    """An address, or a message that quotes some, without users and passwords in them."""
+    return _USER_INFO.sub("***@", text)
 
 
 def mask_text(text: str) -> str:

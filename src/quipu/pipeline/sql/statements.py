@@ -4,6 +4,8 @@ Names are folded already (I3).  Spans tell errors where a part stands in the tex
 that say the same are equal, wherever they stand.
 """
 
+# ruff: noqa: RUF009  the calls make dataclass fields
+
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -11,6 +13,11 @@ from typing import TypeAlias
 from quipu.pipeline.source import EnvelopeKind, ItemKind
 from quipu.pipeline.sql.secrecy import Secret
 from quipu.pipeline.sql.text import NOWHERE, Span
+
+
+def _place() -> Span:
+    """Where a part stands in the text: of no account where two are compared."""
+    return field(default=NOWHERE, compare=False, repr=False)
 
 
 class ObjectKind(Enum):
@@ -27,7 +34,7 @@ class Name:
     """A name of an object or a column."""
 
     text: str
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 Value: TypeAlias = "str | int | float | bool | Secret | tuple[Value, ...]"
@@ -39,8 +46,8 @@ class Option:
 
     name: str
     value: Value
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-    value_span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
+    value_span: Span = _place()
 
 
 # -- types and columns
@@ -53,7 +60,7 @@ class TypeName:
     name: str
     arguments: tuple[int, ...] = ()
     parts: tuple[tuple[str, "TypeName"], ...] = ()
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ class Strategy:
 
     id: int | None = None
     schema: str | None = None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -86,28 +93,28 @@ class RegistryReference:
     options: tuple[Option, ...] = ()
     key: Strategy | None = None
     value: Strategy | None = None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
 class TextFormat:
     """FORMAT TEXT."""
 
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
 class BytesFormat:
     """FORMAT BYTES."""
 
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
 class JsonFormat:
     """FORMAT JSON."""
 
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -116,8 +123,8 @@ class CsvFormat:
 
     columns: int | tuple[Name, ...]
     delimiter: str = ","
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-    delimiter_span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
+    delimiter_span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ class RegexFormat:
     """FORMAT REGEX."""
 
     pattern: str
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,7 @@ class AvroFormat:
     schema: str | None = None
     file: str | None = None
     options: tuple[Option, ...] = ()
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,7 @@ class ProtobufFormat:
     message: str | None = None
     schema: str | None = None
     file: str | None = None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 Format = (TextFormat | BytesFormat | JsonFormat | CsvFormat | RegexFormat | AvroFormat
@@ -165,8 +172,8 @@ class KafkaPlace:
     connection: Name | None = None
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-    topics_span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
+    topics_span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -177,7 +184,7 @@ class Include:
     alias: Name | None = None
     header: str = ""
     type: TypeName | None = None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -188,7 +195,7 @@ class Envelope:
     order_by: tuple[Name, ...] = ()
     inline_errors: bool = False
     error_name: Name | None = None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -199,7 +206,7 @@ class CreateConnection:
     is_registry: bool
     options: tuple[Option, ...] = ()
     if_not_exists: bool = False
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -218,7 +225,7 @@ class CreateSource:
     options: tuple[Option, ...] = ()
     materialized: bool = False
     if_not_exists: bool = False
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 # -- everything else
@@ -233,8 +240,8 @@ class CreateView:
     materialized: bool = False
     or_replace: bool = False
     if_not_exists: bool = False
-    query_span: Span = field(default=NOWHERE, compare=False, repr=False)
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    query_span: Span = _place()
+    span: Span = _place()
 
 
 class SinkKind(Enum):
@@ -259,7 +266,7 @@ class CreateSink:
     key: tuple[Name, ...] = ()
     options: tuple[Option, ...] = ()
     if_not_exists: bool = False
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -271,7 +278,7 @@ class Drop:
     materialized: bool = False
     if_exists: bool = False
     cascade: bool = False
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 class ShowKind(Enum):
@@ -289,7 +296,7 @@ class Show:
     """SHOW of a list."""
 
     kind: ShowKind
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -297,7 +304,7 @@ class ShowColumns:
     """SHOW COLUMNS FROM a source or view."""
 
     name: Name
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -306,7 +313,7 @@ class ShowCreate:
 
     kind: ObjectKind
     name: Name
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -314,7 +321,7 @@ class Query:
     """A query, in Spark's words."""
 
     text: str
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -323,7 +330,7 @@ class Subscribe:
 
     name: Name
     options: tuple[Option, ...] = ()
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 @dataclass(frozen=True)
@@ -331,7 +338,7 @@ class Explain:
     """EXPLAIN a statement, or a source, view or sink that exists."""
 
     target: "Statement | Name"
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = _place()
 
 
 Statement = (CreateConnection | CreateSource | CreateView | CreateSink | Drop | Show | ShowColumns
