@@ -29,7 +29,8 @@ FORMAT = 1
 FILE = "catalog.json"
 LOCK = "catalog.lock"
 SIZE_MAX = 1 << 30
-_FIELDS = {"kind", "name", "text", "uses", "materialized", "facts"}
+_FIELDS = {"kind": str, "name": str, "text": str, "uses": list, "materialized": bool,
+           "facts": dict}
 
 
 class CatalogInUse(QuipuError):
@@ -227,11 +228,9 @@ def _to_json(entry: Entry) -> dict[str, object]:
 
 
 def _from_json(given: object) -> Entry:
-    if not isinstance(given, dict) or set(given) != _FIELDS:
+    if not isinstance(given, dict) or set(given) != set(_FIELDS):
         raise TypeError("an object has other fields than it should")
-    kinds = {"kind": str, "name": str, "text": str, "uses": list, "materialized": bool,
-             "facts": dict}
-    for name, kind in kinds.items():
+    for name, kind in _FIELDS.items():
         if not isinstance(given[name], kind):
             raise TypeError(f"{name} is no {kind.__name__}")
     if not all(isinstance(name, str) for name in given["uses"]):
@@ -248,13 +247,16 @@ def _lock(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        program = Path(sys.argv[0]).name if sys.argv else "python"
+        os.write(descriptor, f"process {os.getpid()} ({program})\n".encode())
     except BlockingIOError:
         holder = os.read(descriptor, 1000).decode(errors="replace").strip()
         os.close(descriptor)
         raise CatalogInUse(
             f"{path.parent} is in use by {holder or 'another process'}; end it, or give another "
             "directory") from None
-    os.ftruncate(descriptor, 0)
-    program = Path(sys.argv[0]).name if sys.argv else "python"
-    os.write(descriptor, f"process {os.getpid()} ({program})\n".encode())
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor

@@ -55,7 +55,6 @@ def check(changes: Changes) -> None:
     assert changes.row.to_pylist()[:3] == [each["data"] for each in (*FIRST, *SECOND)]
     assert changes.time.to_pylist()[:3] == [4, 4, 5]
     assert changes.diff.to_pylist()[:3] == [1, 2, -1]
-    assert changes.progress_message.to_pylist()[:1] == [1]
     assert changes.progress.to_pylist()[:1] == [SAID]
 
 

@@ -125,6 +125,7 @@ def test_mistakes(options: dict[str, str], words: str) -> None:
 @pytest.mark.parametrize(("options", "words"), [
     ({}, "found none"),
     ({"subscribePattern": "("}, "subscribePattern: no regular expression"),
+    ({"subscribePattern": "a{99999999999}"}, "subscribePattern: no regular expression"),
     ({"subscribePattern": ""}, "the pattern is empty"),
     ({"assign": "[]"}, "assign: must be JSON such as"),
     ({"assign": '{"t": []}'}, "assign: must be JSON such as"),

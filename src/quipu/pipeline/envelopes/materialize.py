@@ -18,7 +18,6 @@ import json
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from quipu.pipeline.envelopes.contract import Messages, Opened
 from quipu.pipeline.envelopes.dead_letters import letters, no_letters
@@ -27,7 +26,7 @@ from quipu.pipeline.envelopes.faults import Faults, flags
 from quipu.pipeline.envelopes.identity import encode_rows, key_identities
 from quipu.pipeline.envelopes.metadata import item_columns, wanted_by
 from quipu.pipeline.envelopes.rows import error_shown, value_faults, with_bad_records
-from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.contract import Decoded, null_where
 from quipu.pipeline.formats.materialize import changes_of
 from quipu.pipeline.source import Source
 
@@ -73,9 +72,7 @@ def _without(value: Decoded, faults: Faults) -> Decoded:
     """Messages, but none of the updates of those that are bad (a header may be)."""
     if not faults:
         return value
-    bad = pa.array(faults.mask)
-    return value._replace(columns=[
-        pc.if_else(bad, pa.scalar(None, column.type), column) for column in value.columns])
+    return value._replace(columns=null_where(pa.array(faults.mask), value.columns))
 
 
 def _told(progress: pa.StructArray) -> list[bytes]:

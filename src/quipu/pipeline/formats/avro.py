@@ -23,6 +23,7 @@ from quipu.pipeline.formats.avro_schema import (
     self_contained,
 )
 from quipu.pipeline.formats.avro_steps import FAULTS, NO_ID, Code, Complaint, Fault, Program
+from quipu.pipeline.formats.casting import error_array
 from quipu.pipeline.formats.contract import Decoded
 from quipu.pipeline.formats.specs import Avro
 from quipu.pipeline.registry.client import (
@@ -68,7 +69,7 @@ class AvroFormat:
         missing = [schema_id for schema_id in ids if not self._is_known(schema_id)]
         root, complaints = avro_walk.walk(self._layout.sinks, self._codes, data,
                                           framed=self._framed)
-        errors = self._errors(data, complaints)
+        errors = error_array({each.row: self._text(each, data) for each in complaints}, len(data))
         for schema_id in missing:  # it may be there next time
             del self._programs[schema_id], self._codes[schema_id]
         columns = [root.field(index) for index in range(len(self.columns))]
@@ -96,14 +97,6 @@ class AvroFormat:
             return self._own
         writer = parse(whole_schema(self._client, self._client.by_id(schema_id)))
         return compile_program(writer, self._reader, self._layout)
-
-    def _errors(self, data: pa.BinaryArray, complaints: list[Complaint]) -> pa.Array:
-        if not complaints:
-            return pa.nulls(len(data), pa.string())
-        texts: list[str | None] = [None] * len(data)
-        for each in complaints:
-            texts[each.row] = self._text(each, data)
-        return pa.array(texts, pa.string())
 
     def _text(self, complaint: Complaint, data: pa.BinaryArray) -> str:
         row, fault, detail, schema_id = complaint

@@ -3,6 +3,7 @@
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from quipu.pipeline.types import Column
 
@@ -16,6 +17,11 @@ class Decoded(NamedTuple):
     columns: list[pa.Array]  # one for each of the format's columns
     errors: pa.Array  # string: why a message could not be decoded; null where it could
     absent: pa.Array  # bool: there is no message (Kafka's null), or it decodes to nothing
+
+
+def null_where(bad: pa.BooleanArray, columns: list[pa.Array]) -> list[pa.Array]:
+    """The columns, null in every row that is bad."""
+    return [pc.if_else(bad, pa.scalar(None, column.type), column) for column in columns]
 
 
 class Format(Protocol):

@@ -25,9 +25,8 @@ from quipu.pipeline.formats.avro_schema import (
     columns_of,
     parse,
 )
-from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.contract import Decoded, null_where
 from quipu.pipeline.formats.json import JsonFormat
-from quipu.pipeline.formats.json_values import null_where
 from quipu.pipeline.formats.specs import Avro, Debezium, Json
 from quipu.pipeline.registry.client import RegistryClient
 from quipu.pipeline.types import TIMESTAMPTZ, Column

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quipu.pipeline.formats.casting import Errors, error_array
-from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.contract import Decoded, null_where
 from quipu.pipeline.formats.json_scan import (
     ESCAPED,
     FAULTS,
@@ -23,7 +23,7 @@ from quipu.pipeline.formats.json_scan import (
     check,
     members,
 )
-from quipu.pipeline.formats.json_values import cast_field, check_type, null_where
+from quipu.pipeline.formats.json_values import cast_field, check_type
 from quipu.pipeline.formats.spans import laid, mask_of, pieces
 from quipu.pipeline.formats.specs import Json
 from quipu.pipeline.formats.utf8 import Texts, texts_of

@@ -17,7 +17,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from quipu.pipeline.formats.casting import (
     CannotCast,
@@ -168,8 +167,3 @@ def _wrong_kinds(
     return {int(row): f'column "{path}": expected {name}, got '
             f"{_KIND_NAMES[values.kinds[row]]} {shown(text)}"
             for row, text in zip(rows, texts, strict=True)}
-
-
-def null_where(bad: pa.BooleanArray, columns: list[pa.Array]) -> list[pa.Array]:
-    """The columns, null in every row where one of them has an error."""
-    return [pc.if_else(bad, pa.scalar(None, column.type), column) for column in columns]

@@ -31,9 +31,8 @@ from quipu.pipeline.formats.avro_schema import (
     columns_of,
     parse,
 )
-from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.contract import Decoded, null_where
 from quipu.pipeline.formats.json import JsonFormat
-from quipu.pipeline.formats.json_values import null_where
 from quipu.pipeline.formats.specs import Avro, Json, Materialize
 from quipu.pipeline.registry.client import RegistryClient
 from quipu.pipeline.types import Column
@@ -48,15 +47,12 @@ _IN_AVRO: Final = "com.materialize.cdc.progress"
 
 
 class Changes(NamedTuple):
-    """Messages taken apart.  Updates and progress say which message they are from, counting
-    from 0.
-    """
+    """Messages taken apart."""
 
-    update_message: pa.Array  # int64
+    update_message: pa.Array  # int64: which message an update is from, counting from 0
     row: pa.StructArray
     time: pa.Array
     diff: pa.Array
-    progress_message: pa.Array
     progress: pa.StructArray  # lower, upper, counts
 
 
@@ -72,9 +68,8 @@ def changes_of(decoded: Decoded) -> Changes:
     updates, progress = decoded.columns
     items = updates.flatten()
     row, time, diff = (pc.struct_field(items, name) for name in ("data", "time", "diff"))
-    said = pc.indices_nonzero(progress.is_valid()).cast(pa.int64())
     return Changes(pc.list_parent_indices(updates).cast(pa.int64()), row, time, diff,
-                   said, progress.take(said))
+                   progress.drop_null())
 
 
 def decoded_columns(row: Sequence[Column]) -> tuple[Column, ...]:

@@ -32,7 +32,8 @@ from google.protobuf.descriptor_pool import Default, DescriptorPool
 from google.protobuf.message import DecodeError
 
 from quipu.pipeline.formats.avro_defaults import varint
-from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.casting import Errors, error_array
+from quipu.pipeline.formats.contract import Decoded, null_where
 from quipu.pipeline.formats.specs import Protobuf
 from quipu.pipeline.types import TIMESTAMPTZ, Column
 
@@ -82,7 +83,7 @@ class ProtobufFormat:
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
         values: list[bytes | None] = data.to_pylist()
-        errors: dict[int, str] = {}
+        errors: Errors = {}
         if self._index is not None:
             values = [self._unframed(row, value, errors) for row, value in enumerate(values)]
         try:
@@ -94,14 +95,13 @@ class ProtobufFormat:
         missing = np.array([value is None for value in values], bool)
         missing[list(errors)] = True
         if missing.any():
-            nothing = pa.array(missing)
-            columns = [pc.if_else(nothing, pa.scalar(None, each.type), each) for each in columns]
-        return Decoded(columns, _texts(len(data), errors), data.is_null())
+            columns = null_where(pa.array(missing), columns)
+        return Decoded(columns, error_array(errors, len(data)), data.is_null())
 
     def _arrays(self, messages: Sequence[Message]) -> list[pa.Array]:
         return [_array(field, messages) for field in self._descriptor.fields]
 
-    def _parsed(self, row: int, value: bytes | None, errors: dict[int, str]) -> Message:
+    def _parsed(self, row: int, value: bytes | None, errors: Errors) -> Message:
         """A message that is whole by itself; an error, and an empty one, where it is not."""
         if value is None:
             return self._empty
@@ -113,7 +113,7 @@ class ProtobufFormat:
             return self._empty
         return message
 
-    def _unframed(self, row: int, value: bytes | None, errors: dict[int, str]) -> bytes | None:
+    def _unframed(self, row: int, value: bytes | None, errors: Errors) -> bytes | None:
         if value is None:
             return None
         index = self._index
@@ -132,12 +132,6 @@ class ProtobufFormat:
             errors[row] = (f"{_PREFIX}unsupported Confluent-style protobuf message descriptor id: "
                            f"expected {index[0]}, but found: {value[FRAME_SIZE]}")
         return None
-
-
-def _texts(count: int, errors: dict[int, str]) -> pa.Array:
-    if not errors:
-        return pa.nulls(count, pa.string())
-    return pa.array([errors.get(row) for row in range(count)], pa.string())
 
 
 def _index_of(descriptor: Descriptor) -> bytes:

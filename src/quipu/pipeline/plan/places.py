@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from quipu.model.topics import InvalidTopicName, check_topic_name
 from quipu.pipeline.plan.connections import (
     KAFKA_OPTIONS,
     check_settings,
@@ -18,8 +19,7 @@ from quipu.pipeline.plan.world import Unreachable
 from quipu.pipeline.source import Place
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import KafkaPlace, Option
-
-TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+from quipu.pipeline.sql.text import in_one_line
 
 
 def find_place(draft: Draft) -> Draft:
@@ -71,9 +71,12 @@ def count_partitions(draft: Draft) -> Draft:
 
 def _check_topics(written: KafkaPlace) -> None:
     for topic in written.topics:
-        if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
-            raise SqlError(f'No topic can be called "{topic[:100]}"', written.topics_span,
-                           hint="names have letters, digits, dots, underscores and dashes")
+        try:
+            check_topic_name(topic)
+        except InvalidTopicName:
+            raise SqlError(f'No topic can be called "{in_one_line(topic)}"', written.topics_span,
+                           hint="names have letters, digits, dots, underscores and dashes"
+                           ) from None
     if len(set(written.topics)) < len(written.topics):
         raise SqlError("A topic is named twice", written.topics_span, hint="name it once")
     if written.pattern is not None:

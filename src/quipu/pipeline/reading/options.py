@@ -305,7 +305,7 @@ def _pattern(text: str) -> str:
         raise BadPositions("the pattern is empty")
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise BadPositions(f"no regular expression: {error}") from None
     return text
 

@@ -135,7 +135,7 @@ class BucketState:
     changes: str = ""  # the file with the run of this version; none if nothing changed
     befores: tuple[DataRef, ...] = ()  # data files with the rows that it replaced
     waiting: str = ""  # timed tables: the file with events whose time is still open
-    progress: str = ""  # timed tables: what is closed (`progress.py`)
+    progress: str = ""  # timed tables: what is closed (`timing.py`)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
