@@ -11,6 +11,7 @@ from quipu.pipeline.envelopes.make import make_envelope
 from quipu.pipeline.envelopes.parcels import Packer
 from quipu.pipeline.source import Source
 from quipu.pipeline.tables import commits, reading
+from quipu.pipeline.tables.at_once import fold_at_once
 from quipu.pipeline.tables.store import merge_bucket
 from tests.pipeline.envelopes.message_maker import Pair, messages_of, rows_of
 
@@ -25,6 +26,7 @@ class SourceTable:
         self.shape = commits.create(directory, shape, secret=bytes(16),
                                     buckets=1 if shape.timed else buckets)
         self._offset = 0
+        self._parcels: dict[int, list[bytes]] = {}
         self.letters: list[dict[str, Any]] = []
 
     def feed(self, *pairs: Pair, **how: Any) -> None:
@@ -38,8 +40,11 @@ class SourceTable:
         version = commits.latest(self.directory).version + 1
         base = commits.begin(self.directory, version)
         assert base is not None
+        parcels = list(packer.parcels())
+        for bucket, data in parcels:
+            self._parcels.setdefault(bucket, []).append(data)
         states = [merge_bucket(self.directory, self.shape, base.bucket(bucket), [data], version)
-                  for bucket, data in packer.parcels()]
+                  for bucket, data in parcels]
         commits.commit(self.directory, base, version, states)
 
     @property
@@ -51,6 +56,12 @@ class SourceTable:
         return sorted((row for bucket in range(self.shape.buckets)
                        for batch in reading.rows(self.directory, self.shape,
                                                  self.now.bucket(bucket))
+                       for row in rows_of(batch)), key=repr)
+
+    def snapshot(self) -> list[tuple[Any, ...]]:
+        """All rows, sorted, of all batches as one, with no table."""
+        return sorted((row for parcels in self._parcels.values()
+                       for batch in fold_at_once(self.shape, parcels).rows()
                        for row in rows_of(batch)), key=repr)
 
     def errors(self) -> list[str]:

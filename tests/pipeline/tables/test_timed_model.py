@@ -120,7 +120,7 @@ def test_times_are_seen_whole_and_in_order(
             before = Counter(table.rows())
             delivered += batch
             table.feed(*(encoded(message, history) for message in batch))
-            assert table.rows() == seen(history, delivered)
+            assert table.rows() == table.snapshot() == seen(history, delivered)
             changed = Counter({row[:-1]: row[-1] for row in table.changes()})
             after = Counter(table.rows())
             after.subtract(before)

@@ -1,13 +1,11 @@
 """Sources that nobody keeps, read as they are now: from the start to the end of their topics.
 
 Rows of ENVELOPE NONE come straight from the tasks that read them.  Events of the other envelopes
-are folded by bucket, in tables that are gone when they were read.
+are folded by bucket, in memory; no table is written.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,9 +25,8 @@ from quipu.pipeline.spark.pruning import Pruned, options_of, pruned
 from quipu.pipeline.spark.relations import from_tasks, nullable, plain, shown, some_columns
 from quipu.pipeline.spark.session import parallelism
 from quipu.pipeline.spark.tasks import SCHEMA, Item, Kind, from_batches, to_batches
-from quipu.pipeline.tables.contract import BucketState, TableShape
-from quipu.pipeline.tables.reading import errors, rows
-from quipu.pipeline.tables.store import files_directory, merge_bucket
+from quipu.pipeline.tables.at_once import fold_at_once
+from quipu.pipeline.tables.contract import TableShape
 from quipu.pipeline.types import schema_of
 
 NO_SECRET = bytes(16)  # nobody can choose keys for a table that is gone in a moment
@@ -100,13 +97,10 @@ def _folding(
         for item in from_batches(batches):
             parcels.setdefault(item.bucket, []).append(item.data)
         for bucket in sorted(parcels):
-            with tempfile.TemporaryDirectory(prefix="quipu-") as folder:
-                directory = Path(folder)
-                files_directory(directory).mkdir()
-                state = merge_bucket(directory, shape, BucketState(bucket), parcels.pop(bucket), 0)
-                for text in errors(directory, shape, state):
-                    raise OutstandingErrors(f"source {name}: {text}")
-                for batch in rows(directory, shape, state, columns):
-                    yield plain(batch)
+            found = fold_at_once(shape, parcels.pop(bucket))
+            for text in found.errors():
+                raise OutstandingErrors(f"source {name}: {text}")
+            for batch in found.rows(columns):
+                yield plain(batch)
 
     return run

@@ -3,6 +3,7 @@
     contract   shapes and states, as plain data         read this first
     commits    versions: begin and commit, by the driver
     store      merge_bucket: a batch into a bucket, by executors
+    at_once    the same in memory, for a table that nobody keeps
     reading    rows of a version, changes between versions, outstanding errors
     cleaning   what no kept version needs goes; readers hold what they read
     merging, levels, timing        pure: folding events; when to merge and rewrite; closed times

@@ -55,9 +55,9 @@ def rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a bucket."""
     entries = _holding(directory, shape, state)
-    copies = _shown(shape, entries)
+    copies = copies_of(shape, entries)
     seen = np.flatnonzero(copies)
-    places = _places(shape, columns)
+    places = places_of(shape, columns)
     yield from _selected(directory, shape, state.data, places,
                          _Wanted(entries.pointer[seen], copies[seen]))
 
@@ -116,7 +116,7 @@ def changes(
     change = _composed(directory, shape, changed)
     # numbers of data files are never used twice, so one list serves all versions
     data = {each.number: each for state in changed for each in (*state.befores, *state.data)}
-    places = _places(shape, columns)
+    places = places_of(shape, columns)
     step = _rows_at_once(directory, list(data.values()), places)
     for start in range(0, len(change.before), step):
         part = _Change(*(each[start:start + step] for each in change))
@@ -143,7 +143,8 @@ def _rows_at_once(directory: Path, data: Sequence[DataRef], places: Sequence[int
     return max(1, min(BATCH_ROWS_MAX, BATCH_SIZE_MAX // average))
 
 
-def _places(shape: TableShape, columns: Sequence[str] | None) -> list[int]:
+def places_of(shape: TableShape, columns: Sequence[str] | None) -> list[int]:
+    """Where columns of the row are among the stored ones."""
     first = int(shape.events.errors)
     names = shape.events.row.names
     if columns is None:
@@ -175,17 +176,15 @@ def _selected(
         times = copies[end - each.rows:end]
         if not times.any():
             continue
-        table = read_columns(home, shape, each.file, places)
-        if times.max() > 1:
-            yield from _repeated(table, times)
-            continue
-        if not times.all():
-            table = table.filter(pa.array(times != 0))
-        yield from table.to_batches(max_chunksize=BATCH_ROWS_MAX)
+        yield from copied(read_columns(home, shape, each.file, places), times)
 
 
-def _repeated(table: pa.Table, times: I64) -> Iterator[pa.RecordBatch]:
+def copied(table: pa.Table, times: I64) -> Iterator[pa.RecordBatch]:
     """Rows as often as they count, which may be very often: a batch at a time."""
+    if not (times > 1).any():
+        kept = table if times.all() else table.filter(pa.array(times != 0))
+        yield from kept.to_batches(max_chunksize=BATCH_ROWS_MAX)
+        return
     ends = np.cumsum(times)
     for start in range(0, int(ends[-1]), BATCH_ROWS_MAX):
         copy = np.arange(start, min(start + BATCH_ROWS_MAX, int(ends[-1])))
@@ -225,15 +224,17 @@ def _composed(directory: Path, shape: TableShape, states: Sequence[BucketState])
     ends = np.flatnonzero(last)
     starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
     after = np.concatenate([run.pointer for run in runs])[order[ends]]
-    shown = np.concatenate([_shown(shape, run) for run in runs])[order[ends]]
+    shown = np.concatenate([copies_of(shape, run) for run in runs])[order[ends]]
     count = np.concatenate([each.before_count for each in replaced])[order[starts]]
     return _Change(before[order[starts]], count, np.where(shown > 0, after, NO_ROW), shown)
 
 
-def _shown(shape: TableShape, run: Entries) -> I64:
-    """How many copies of an entry's row are seen."""
-    row = run.action == Action.ROW
-    return np.where(row, np.maximum(run.extra[0], 0), 0) if shape.counts else row.astype(np.int64)
+def copies_of(shape: TableShape, entries: Entries) -> I64:
+    """How many copies of each entry's row are seen."""
+    is_row = entries.action == Action.ROW
+    copies: I64 = np.maximum(entries.extra[0], 0) * is_row if shape.counts else (
+        is_row.astype(np.int64))
+    return copies
 
 
 def _told(

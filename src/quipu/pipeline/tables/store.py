@@ -88,7 +88,7 @@ def merge_events(
     if shape.events.timed:
         state, events = released(home, shape, state, events, version)
     runs = [read_run(home, shape, each.file) for each in state.runs]
-    fold = _fold(shape, runs, events)
+    fold = fold_events(shape, runs, events)
     unchanged = replace(state, version=version, changes="", befores=())
     if len(fold.entries) == 0:
         return unchanged
@@ -116,7 +116,8 @@ def merge_events(
     )
 
 
-def _fold(shape: TableShape, runs: Sequence[Entries], events: pa.Table) -> Fold:
+def fold_events(shape: TableShape, runs: Sequence[Entries], events: pa.Table) -> Fold:
+    """What events, which are in order, do to a bucket with these runs."""
     place = shape.events.place
     first, second = event_fingerprints(shape, events)
     if shape.counts:

@@ -7,6 +7,7 @@ All of them are written again with each version; they are those of times that ar
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +19,35 @@ from quipu.pipeline.tables.sections import event_fingerprints, numbers
 from quipu.pipeline.tables.timing import Progress, by_time, first_of_each
 
 
+class Released(NamedTuple):
+    """What became of events."""
+
+    progress: Progress
+    effective: pa.Table  # events that take effect, in order
+    waiting: pa.Table  # events whose time is still open
+
+
 def released(
     home: Path, shape: TableShape, state: BucketState, events: pa.Table, version: int,
 ) -> tuple[BucketState, pa.Table]:
     """The state with what waits now, and the events that take effect, in order."""
+    if state.waiting:
+        before = open_file(home / state.waiting).section("waiting")
+        events = pa.concat_tables([before, events])
+    found = release(shape, Progress.from_json(state.progress), events)
+    still = found.waiting
+    name = _write(home, version, state.bucket, still) if still.num_rows else ""
+    return replace(state, waiting=name, progress=found.progress.to_json()), found.effective
+
+
+def release(shape: TableShape, progress: Progress, events: pa.Table) -> Released:
+    """Which events take effect, of those that have waited and those that come."""
     place = shape.events.place
     actions = numbers(events, place(KIND)) % np.uint8(SLOT_UNIT)
     is_progress = actions == Action.PROGRESS
     told = events.filter(pa.array(is_progress)).column(place(IDENTITY)).to_pylist()
-    progress = Progress.from_json(state.progress).told(told)
-    waiting = _together(home, state, events.filter(pa.array(~is_progress)))
+    progress = progress.told(told)
+    waiting = events.filter(pa.array(~is_progress))
     first, second = event_fingerprints(shape, waiting)
     time, diff = numbers(waiting, place(TIME)), numbers(waiting, place(DIFF))
     fresh = first_of_each(first, second, diff, time)
@@ -40,14 +60,7 @@ def released(
     kinds += np.where(diff[closed] > 0, Action.ROW, Action.DELETE).astype(np.uint8)
     effective = effective.set_column(place(KIND), KIND.field, pa.array(kinds))
     still = waiting.take(pa.array(fresh[time[fresh] >= progress.closed]))
-    name = _write(home, version, state.bucket, still) if still.num_rows else ""
-    return replace(state, waiting=name, progress=progress.to_json()), effective
-
-
-def _together(home: Path, state: BucketState, events: pa.Table) -> pa.Table:
-    if not state.waiting:
-        return events
-    return pa.concat_tables([open_file(home / state.waiting).section("waiting"), events])
+    return Released(progress, effective, still)
 
 
 def _write(home: Path, version: int, bucket: int, events: pa.Table) -> str:
