@@ -197,3 +197,26 @@ def test_an_interrupt_waits_for_the_work_to_end() -> None:
     with Attendant(engine) as attendant, pytest.raises(Interrupted):
         attendant.wait_for(work, str)
     assert over.is_set()
+
+
+def test_work_that_cannot_be_ended_is_left_to_itself() -> None:
+    """I13: Ctrl-C is answered within a second, and the next statement does not wait either."""
+    answered = threading.Event()
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    begun = time.monotonic()
+    with Attendant(FakeEngine()) as attendant:
+        with pytest.raises(Interrupted):
+            attendant.wait_for(lambda: answered.wait(10), str)
+        assert attendant.wait_for(lambda: 7, str) == 7
+        assert time.monotonic() - begun < 0.2 + 1.0
+        answered.set()
+
+
+def test_a_status_that_takes_long_delays_nothing() -> None:
+    """I13, I20: brokers may take long to tell the lag; Ctrl-C and the answer do not wait."""
+    answered = threading.Event()
+    begun = time.monotonic()
+    with Attendant(FakeEngine()) as attendant:
+        attendant.wait_for(lambda: time.sleep(0.6), lambda: str(answered.wait(10)))
+        assert time.monotonic() - begun < 2
+        answered.set()

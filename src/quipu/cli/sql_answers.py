@@ -63,7 +63,7 @@ class Engine(Protocol):
         """What Spark does for the statement that runs now, in a few words."""
 
     def cancel(self) -> None:
-        """End what runs now."""
+        """Have what runs now end, soon; this itself returns at once."""
 
     def names(self) -> Names:
         """What the catalog holds."""

@@ -1,8 +1,12 @@
 """Waiting for work that takes long, with a status line, and with Ctrl-C for that work alone.
 
 Work is done by one thread, one piece after the other, so that connections to brokers and to Spark,
-which belong to threads, are used again.  The thread that waits is free to tell how it goes, and an
-interrupt meets it between two calls and never in the middle of one to Spark.
+which belong to threads, are used again.  Another thread asks how it goes, which may take long, too.
+So the thread that waits is always free to tell, and an interrupt never meets it in the middle of a
+call to Spark, whose connection would be of no use afterwards.
+
+Work that does not end soon after it was cancelled, because it waits for the answer of a broker say,
+is left to itself, and its thread with it; a new thread does what comes next.
 """
 
 import threading
@@ -17,6 +21,7 @@ from quipu.cli.sql_status import StatusLine
 T = TypeVar("T")
 LOOK_SECONDS: Final = 0.1  # how often the status is looked at
 QUIET_SECONDS: Final = 0.3  # what takes less shows no status
+CANCEL_SECONDS: Final = 0.5  # that work gets to end once it is cancelled
 BLOCKS_MAX: Final = 16  # made before they are taken
 
 
@@ -56,30 +61,34 @@ class Attendant:
     def __init__(self, engine: Engine, line: StatusLine | None = None) -> None:
         self.engine = engine
         self._line = line if line is not None else StatusLine()
-        self._works: Queue[Callable[[], None] | None] = Queue()
+        self._works: Queue[Callable[[], None] | None]
+        self._looks: Queue[Callable[[], None] | None]
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._serve, name="statements", daemon=True).start()
+        self._works = self._employ("statements")
+        self._looks = self._employ("status")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._works.put(None)
+        self._looks.put(None)
 
     def wait_for(self, function: Callable[[], T], status: Callable[[], str]) -> T:
-        """Call `function` and wait.  Ctrl-C cancels it and raises `Interrupted`; a second Ctrl-C
-        does not wait for it to end.
-        """
+        """Call `function` and wait.  Ctrl-C cancels it and raises `Interrupted`."""
         begun = time.monotonic()
-        work = self._begin(function)
+        work = _given(self._works, function)
+        look, told = None, ""
         try:
             while not work.is_done(LOOK_SECONDS):
-                if (seconds := time.monotonic() - begun) > QUIET_SECONDS:
-                    self._line.show(f"{seconds:.1f} s  {status()}")
+                if (seconds := time.monotonic() - begun) <= QUIET_SECONDS:
+                    continue
+                if look is None or look.is_done(0):
+                    told = told if look is None else look.result()
+                    look = _given(self._looks, status)
+                self._line.show(f"{seconds:.1f} s  {told}")
         except KeyboardInterrupt:
-            self.engine.cancel()
             self._line.show("cancelling")
-            while not work.is_done(LOOK_SECONDS):
-                pass
+            self._cancel(work)
             raise Interrupted from None
         finally:
             self._line.clear()
@@ -97,7 +106,7 @@ class Attendant:
                     break
             queue.put([])
 
-        work = self._begin(make)
+        work = _given(self._works, make)
         try:
             while True:
                 try:
@@ -113,19 +122,39 @@ class Attendant:
                 yield taken[0]
         finally:
             stopping.set()
+            if not work.is_done(0):
+                _drain(queue)  # or it could not put what it has made
+                self._cancel(work)
+
+    def _cancel(self, work: _Work[T]) -> None:
+        """End work, or leave it to itself; a second Ctrl-C does not wait at all."""
+        try:
             self.engine.cancel()
-            while not work.is_done(LOOK_SECONDS):
-                _drain(queue)
+            ended = work.is_done(CANCEL_SECONDS)
+        except KeyboardInterrupt:
+            ended = work.is_done(0)
+        if not ended:
+            self._works.put(None)
+            self._works = self._employ("statements")
 
-    def _begin(self, function: Callable[[], T]) -> _Work[T]:
-        work = _Work(function)
-        self._works.put(work)
-        return work
+    def _employ(self, name: str) -> "Queue[Callable[[], None] | None]":
+        """A thread that does what it is given, until it is given None."""
+        works: Queue[Callable[[], None] | None] = Queue()
 
-    def _serve(self) -> None:
-        while (work := self._works.get()) is not None:
-            work()
-        self.engine.leave()
+        def serve() -> None:
+            while (work := works.get()) is not None:
+                work()
+            self.engine.leave()
+
+        threading.Thread(target=serve, name=name, daemon=True).start()
+        return works
+
+
+def _given(works: "Queue[Callable[[], None] | None]", function: Callable[[], T]) -> _Work[T]:
+    """Have the thread that takes from a queue call a function."""
+    work = _Work(function)
+    works.put(work)
+    return work
 
 
 def _drain(queue: Queue[list[T]]) -> None:

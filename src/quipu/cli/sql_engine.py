@@ -2,7 +2,8 @@
 
 Starting Spark takes seconds.  So it begins when the engine is made, and whoever needs it waits for
 it; the shell is at its prompt meanwhile.  Every statement is a job group of its own, so that
-cancelling one ends its jobs and leaves the queries alone that keep views up to date.
+cancelling one ends its jobs and leaves the queries alone that keep views up to date.  That is done
+again and again until the statement is over: one job may follow another.
 """
 
 import contextlib
@@ -13,14 +14,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from quipu.cli.sql_answers import Answer, Changes, Names, Progress, Rows, Told
 from quipu.cli.sql_output import Block, Heading
 from quipu.model.errors import QuipuError
 from quipu.pipeline.spark.pipeline import Pipeline, connect
+from quipu.pipeline.spark.query_errors import plain_errors
 from quipu.pipeline.spark.relations import DIFF
 from quipu.pipeline.spark.running import summary
+from quipu.pipeline.spark.selecting import Cancelled
 from quipu.pipeline.spark.subscribing import Subscription
 from quipu.pipeline.spark.threads import leave
 from quipu.pipeline.sql.errors import SqlError
@@ -29,10 +33,33 @@ from quipu.pipeline.sql.parser import parse_piece
 
 BLOCK_ROWS: Final = 1_000
 STARTED_SECONDS_MAX: Final = 300.0
+CANCEL_SECONDS: Final = 0.2  # between two attempts to end the jobs of a statement
+CANCELS_MAX: Final = 300
 
 
 class SparkFailed(QuipuError):
     """Spark gave up on a statement; the message is the sentence in its complaint."""
+
+
+class _Statement:
+    """What is carried out now: the group of its jobs, and whether anybody still waits for it."""
+
+    def __init__(self, number: int) -> None:
+        self.group = f"quipu sql {number}"
+        self.stopping = threading.Event()
+        self.over = threading.Event()
+
+    def check(self) -> None:
+        if self.stopping.is_set():
+            raise Cancelled("the statement was cancelled")
+
+    def end_jobs(self, context: SparkContext) -> None:
+        """End its jobs until it is over."""
+        for _ in range(CANCELS_MAX):
+            context.cancelJobGroup(self.group)
+            if self.over.wait(CANCEL_SECONDS):
+                break
+        leave()
 
 
 class SparkEngine:
@@ -46,10 +73,10 @@ class SparkEngine:
         self._made: Pipeline | None = None
         self._failure: BaseException | None = None
         self._started = threading.Event()
-        self._groups = (f"quipu sql {number}" for number in itertools.count(1))
-        self._group: str | None = None
+        self._statements = map(_Statement, itertools.count(1))
+        self._statement: _Statement | None = None
+        self._canceller: threading.Thread | None = None
         self._following: Subscription | None = None
-        self._is_cancelled = False
 
         def start() -> None:
             try:
@@ -76,21 +103,28 @@ class SparkEngine:
     # -- statements
 
     def run(self, text: str, piece: Piece, rows_max: int | None = None) -> Answer:
-        self._is_cancelled = False
+        this = self._statement = next(self._statements)
+        with contextlib.ExitStack() as ending:
+            ending.callback(this.over.set)
+            answer = self._run(this, text, piece, rows_max)
+            if isinstance(answer, Changes):  # it goes on
+                ending.pop_all()
+        return answer
+
+    def _run(self, this: _Statement, text: str, piece: Piece, rows_max: int | None) -> Answer:
         statement = parse_piece(text, piece, self._bootstrap)
         pipeline = self.pipeline
-        if self._is_cancelled:  # while Spark was starting
-            return Told("cancelled")
-        self._group = next(self._groups)
+        this.check()  # Spark may have been starting until now
         pipeline.spark.sparkContext.setJobGroup(
-            self._group, text[piece.span.start:piece.span.end][:100], interruptOnCancel=True)
+            this.group, text[piece.span.start:piece.span.end][:100], interruptOnCancel=True)
         with _complaints():
-            answer = pipeline.execute(statement, text)
+            answer = pipeline.execute(statement, text, stopping=this.stopping)
+            this.check()
             if isinstance(answer, DataFrame):
                 return _rows(answer if rows_max is None else answer.limit(rows_max + 1))
         if isinstance(answer, Subscription):
             self._following = answer
-            return Changes(_change_headings(answer), _changes(answer))
+            return Changes(_change_headings(answer), _changes(answer, this))
         if not answer.columns:
             return Told(answer.message)
         return Rows(_headings(answer.columns, answer.rows), iter([answer.rows]))
@@ -98,10 +132,10 @@ class SparkEngine:
     def activity(self) -> str:
         if not self._started.is_set():
             return "Spark is starting"
-        if self._group is None or self._made is None:
+        if self._statement is None or self._made is None:
             return ""
         tracker = self._made.spark.sparkContext.statusTracker()
-        stages = [stage for job in tracker.getJobIdsForGroup(self._group)
+        stages = [stage for job in tracker.getJobIdsForGroup(self._statement.group)
                   if (found := tracker.getJobInfo(job)) is not None and found.status == "RUNNING"
                   for each in found.stageIds
                   if (stage := tracker.getStageInfo(each)) is not None]
@@ -109,12 +143,17 @@ class SparkEngine:
         return f"{done} of {sum(stage.numTasks for stage in stages)} tasks" if stages else ""
 
     def cancel(self) -> None:
-        self._is_cancelled = True
         if self._following is not None:
             self._following.close()
             self._following = None
-        if self._group is not None and self._made is not None:
-            self._made.spark.sparkContext.cancelJobGroup(self._group)
+        if self._statement is None:
+            return
+        self._statement.stopping.set()
+        if self._made is not None:
+            self._canceller = threading.Thread(
+                target=self._statement.end_jobs, args=(self._made.spark.sparkContext,),
+                name="cancel", daemon=True)
+            self._canceller.start()
 
     # -- looking
 
@@ -138,13 +177,18 @@ class SparkEngine:
         ]
 
     def catch_up(self, seconds_max: float) -> bool:
-        return self.pipeline.catch_up(seconds_max)
+        this = self._statement = next(self._statements)
+        this.over.set()  # it has no jobs of its own
+        return self.pipeline.catch_up(seconds_max, this.stopping)
 
     def leave(self) -> None:
         leave()
 
     def close(self) -> None:
         self._started.wait(STARTED_SECONDS_MAX)
+        if self._canceller is not None and self._statement is not None:
+            self._statement.over.set()
+            self._canceller.join()  # or it would ask a Spark that is gone
         if self._made is not None:
             self._made.close()
 
@@ -153,7 +197,8 @@ class SparkEngine:
 def _complaints() -> Iterator[None]:
     """Whatever Spark throws, as one sentence."""
     try:
-        yield
+        with plain_errors():
+            yield
     except (SqlError, QuipuError):
         raise
     except Exception as error:
@@ -196,13 +241,16 @@ def _change_headings(changes: Subscription) -> list[Heading]:
     return [Heading("version", is_number=True), Heading("diff", is_number=True), *fields]
 
 
-def _changes(changes: Subscription) -> Iterator[Block]:
+def _changes(changes: Subscription, this: _Statement) -> Iterator[Block]:
     """Whole versions, a row for each copy that came or went."""
-    for step in changes.steps:
-        for batch in step.batches:
-            diffs = batch.column(DIFF).to_pylist()
-            columns = [column.to_pylist(maps_as_pydicts="lossy")
-                       for column in batch.drop_columns([DIFF]).columns]
-            yield [(step.version, 1 if diff > 0 else -1, *row)
-                   for diff, row in zip(diffs, zip(*columns, strict=True), strict=True)
-                   for _ in range(abs(diff))]
+    try:
+        for step in changes.steps:
+            for batch in step.batches:
+                diffs = batch.column(DIFF).to_pylist()
+                columns = [column.to_pylist(maps_as_pydicts="lossy")
+                           for column in batch.drop_columns([DIFF]).columns]
+                yield [(step.version, 1 if diff > 0 else -1, *row)
+                       for diff, row in zip(diffs, zip(*columns, strict=True), strict=True)
+                       for _ in range(abs(diff))]
+    finally:
+        this.over.set()

@@ -36,7 +36,10 @@ def carry_out(
             tell(told)
         case Rows(headings, blocks):
             writer = Writer(headings, as_json=as_json, rows_max=rows_max)
-            writer.write_all(blocks)
+            try:
+                writer.write_all(blocks)
+            except KeyboardInterrupt:
+                raise Interrupted from None
         case Changes(headings, blocks):
             follow(Changes(headings, blocks), attendant, as_json=as_json)
 

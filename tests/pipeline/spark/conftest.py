@@ -9,13 +9,16 @@ two of both cores: a plain SELECT from a source is much cheaper than a materiali
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import quipu.pipeline
+from quipu.cli import sql_engine
+from quipu.cli.main import main
 from quipu.pipeline.registry.server import RegistryServer
 from quipu.pipeline.spark.session import session
 from tests.harness.node import RunningNode
@@ -84,6 +87,16 @@ def work(workbench: Workbench) -> Iterator[Workbench]:
     before = {entry.name for entry in workbench.pipeline.catalog.entries()}
     yield workbench
     workbench.drop_all(but=before)
+
+
+@pytest.fixture
+def quipu_sql(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., int]:
+    """`quipu sql` in this process and on this Spark, given words; its exit code."""
+    monkeypatch.setattr(sql_engine, "SparkEngine", partial(sql_engine.SparkEngine, spark=spark))
+    return lambda *words: main(
+        ["sql", "--state", str(tmp_path / "state"), "--bootstrap", broker.bootstrap, *words])
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -114,6 +114,26 @@ def test_a_statement_is_cancelled_and_the_next_one_runs(attendant: Attendant) ->
     answer = attendant.wait_for(lambda: engine.run("SELECT 1 AS one", piece), str)
     assert isinstance(answer, Rows)
     assert list(answer.blocks) == [[(1,)]]
+
+
+def test_a_bad_record_of_a_strict_source_is_told_in_a_sentence(
+    quipu_sql: Callable[..., int], broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I15, I19: no stack of Java's or Python's, as a table or as JSON, and exit code 1."""
+    topic = broker.topic()
+    broker.send(topic, "a:1", b"b:\xff")
+    for envelope, more in (("NONE", []), ("UPSERT", ["--json"])):
+        script = (f"CREATE SOURCE {envelope}_s FROM KAFKA TOPIC '{topic}' KEY FORMAT TEXT "
+                  f"VALUE FORMAT TEXT INCLUDE KEY ENVELOPE {envelope} WITH (ERRORS = 'strict'); "
+                  f"SELECT * FROM {envelope}_s; SELECT 1")
+        code = quipu_sql("-e", script, *more)
+
+        told = capsys.readouterr()
+        assert (code, told.out) == (1, "")
+        last = told.err.splitlines()[-1]
+        assert last.startswith(f"quipu: source {envelope.lower()}_s: Decode error: Failed to ")
+        assert "Traceback" not in told.err
+        assert "Exception" not in told.err
 
 
 def test_changes_are_followed_until_nobody_looks(attendant: Attendant, broker: Broker) -> None:

@@ -1,7 +1,10 @@
 """SELECT from sources: a snapshot of their topics, by envelope."""
 
 import pytest
+from pyspark.errors import PythonException
 
+from quipu.pipeline.envelopes.contract import OutstandingErrors
+from quipu.pipeline.spark.query_errors import plain_errors
 from quipu.pipeline.spark.running import summary
 from quipu.pipeline.sql.errors import SqlError
 from tests.pipeline.spark.workbench import Workbench
@@ -59,9 +62,12 @@ def test_a_strict_source_fails_until_the_error_is_taken_back(work: Workbench) ->
     """I15: an outstanding error makes every SELECT fail; the next message of the key ends it."""
     name = work.source(f"{KEYED} ENVELOPE UPSERT WITH (ERRORS = 'strict')", "a:1", b"b:\xff")
 
-    with pytest.raises(Exception, match="UTF-8") as caught:
-        work.rows(f"SELECT * FROM {name}")
+    found = work.frame(f"SELECT * FROM {name}")
+    with pytest.raises(PythonException, match=r"OutstandingErrors: source .* UTF-8") as caught:
+        found.collect()
     assert summary(caught.value).startswith(f"source {name}: ")
+    with pytest.raises(OutstandingErrors, match=f"^source {name}: .* UTF-8"), plain_errors():
+        found.collect()
     work.send(name, "b:2")
 
     assert work.rows(f"SELECT * FROM {name}") == [("a", "1"), ("b", "2")]

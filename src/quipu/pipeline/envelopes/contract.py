@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from quipu.model.errors import QuipuError
 from quipu.pipeline.formats.contract import Decoded
 from quipu.pipeline.records.columns import Wanted
 from quipu.pipeline.source import ErrorPolicy, Source
@@ -63,7 +64,7 @@ class Envelope(Protocol):
         ...
 
 
-class OutstandingErrors(Exception):
+class OutstandingErrors(QuipuError):
     """A source that must not be read, because records of it are bad; the message has the first."""
 
 

@@ -29,7 +29,13 @@ spans are about.  It answers with
 
 and raises `SqlError` for statements that cannot be understood or carried out (with line, column
 and the text underlined), `OutstandingErrors` if a strict source has bad records, `NotCaughtUp` if
-a view does not see in time what its sources hold.
+a view does not see in time what its sources hold.  With `stopping`, an event, it raises `Cancelled`
+instead of waiting on for a view once another thread has set that.
+
+A DataFrame is Spark's own, and lazy.  What is wrong with the rows of a strict source that nobody
+materializes is found where they are computed: `collect()`, `show()` and the like raise Spark's
+PythonException, whose text ends with our sentence.  Under `with plain_errors():`, of
+`query_errors`, they raise `OutstandingErrors` with that sentence alone.
 
 Every source and materialized view has a second relation, NAME_dead_letters, with the records that
 could not be used.  Methods may be called from any thread.
@@ -103,21 +109,26 @@ class Pipeline:
         """What was created, for looking at."""
         return self._objects.catalog
 
-    def execute(self, statement: str | Statement, text: str | None = None) -> Result:
+    def execute(
+        self, statement: str | Statement, text: str | None = None, *,
+        stopping: threading.Event | None = None,
+    ) -> Result:
         """Carry out one statement."""
         if isinstance(statement, str):
             text = statement
             statement = parse_one(statement)
         with located(text or ""):
-            return self._execute(statement, text or "")
+            return self._execute(statement, text or "", stopping)
 
-    def _execute(self, statement: Statement, text: str) -> Result:
+    def _execute(
+        self, statement: Statement, text: str, stopping: threading.Event | None,
+    ) -> Result:
         objects = self._objects
         match statement:
             case Query():
-                return select(objects, statement.text, statement.span.start)
+                return select(objects, statement.text, statement.span.start, stopping)
             case Subscribe():
-                return self._subscribe(statement.name, statement.options)
+                return self._subscribe(statement.name, statement.options, stopping)
             case CreateConnection() | CreateSource() | CreateView() | CreateSink():
                 with self._lock:
                     return create(objects, statement, text, self._world)
@@ -137,16 +148,20 @@ class Pipeline:
         """The rows of a materialized view or source, then its changes."""
         return self._follow(Name(name), snapshot=snapshot)
 
-    def _subscribe(self, name: Name, options: tuple[Option, ...]) -> Subscription:
+    def _subscribe(
+        self, name: Name, options: tuple[Option, ...], stopping: threading.Event | None,
+    ) -> Subscription:
         with_snapshot = True
         for option in options:
             if option.name != "snapshot" or not isinstance(option.value, bool):
                 raise SqlError(f"unknown option {option.name.upper()}", option.span,
                                hint="write WITH (SNAPSHOT = FALSE) for changes only")
             with_snapshot = option.value
-        return self._follow(name, snapshot=with_snapshot)
+        return self._follow(name, snapshot=with_snapshot, stopping=stopping)
 
-    def _follow(self, name: Name, *, snapshot: bool) -> Subscription:
+    def _follow(
+        self, name: Name, *, snapshot: bool, stopping: threading.Event | None = None,
+    ) -> Subscription:
         running = self._objects.running.get(name.text)
         if running is None:
             if self._objects.kind_of(name.text) not in READABLE:
@@ -154,16 +169,16 @@ class Pipeline:
             raise SqlError(f"{name.text} is not materialized: nobody keeps its changes", name.span,
                            hint="CREATE MATERIALIZED VIEW … AS SELECT … and subscribe to that")
         with suppress(NotCaughtUp, ClientError):  # then rows are late, and come as changes
-            caught_up(self._objects, running)
+            caught_up(self._objects, running, stopping)
         return Subscription(running.view, with_snapshot=snapshot)
 
     def wait(self, name: str) -> int:
         """Wait until a materialized view has seen what its sources have now; its version."""
         return caught_up(self._objects, self._objects.running[name]).number
 
-    def catch_up(self, seconds: float) -> bool:
+    def catch_up(self, seconds: float, stopping: threading.Event | None = None) -> bool:
         """Wait until views and sinks have taken in what there is now; False if the time is up."""
-        return all_caught_up(self._objects, seconds)
+        return all_caught_up(self._objects, seconds, stopping)
 
     def columns(self, name: str) -> pa.Schema:
         """The columns of a source or view."""

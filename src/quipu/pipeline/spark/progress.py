@@ -1,12 +1,18 @@
-"""How far views are: rows, rates and lag, for each of their sources."""
+"""How far views are: rows, rates and lag, for each of their sources.
+
+A view whose broker cannot be asked is waiting, whether or not its stream has noticed yet: streams
+are more patient than people.
+"""
 
 import time
 from collections import deque
 from typing import NamedTuple
 
-from quipu.client.errors import ClientError
-from quipu.pipeline.reading.positions import lag
+from quipu.client.errors import ClientError, ConnectionFailed
+from quipu.pipeline.reading.positions import Positions, lag
+from quipu.pipeline.source import Source
 from quipu.pipeline.spark.objects import Objects, Running
+from quipu.pipeline.spark.running import State
 from quipu.pipeline.spark.versions import Version
 from quipu.pipeline.tables.contract import UnknownVersion
 
@@ -46,25 +52,52 @@ class Rates:
         return (messages - first) / (now - first_time) if now > first_time else 0.0
 
 
+class _Ends:
+    """Where topics end now.  A broker that has not answered once is not asked again."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._silent: dict[str, str] = {}
+
+    def of(self, source: Source) -> Positions | str:
+        """Where a source ends, or why that is not known."""
+        bootstrap = source.place.bootstrap
+        if bootstrap not in self._silent:
+            try:
+                return self._objects.ends(source, ASK_MS)
+            except ConnectionFailed as error:
+                self._silent[bootstrap] = str(error)
+            except ClientError as error:
+                return str(error)
+        return self._silent[bootstrap]
+
+
 def progress(objects: Objects, rates: Rates) -> list[Progress]:
     """Of everything that is kept up to date."""
     kept = {**objects.running, **objects.private}
+    ends = _Ends(objects)
     return [each for name, running in kept.items() for each in _of_view(
-        objects, rates, name, running)]
+        ends, rates, name, running)]
 
 
-def _of_view(objects: Objects, rates: Rates, name: str, running: Running) -> list[Progress]:
+def _of_view(ends: _Ends, rates: Rates, name: str, running: Running) -> list[Progress]:
     view, keeper = running.view, running.keeper
     version = view.latest()
     found = []
     for number, source in enumerate(view.names):
         counts = version.counts[number] if version.counts else None
         messages = counts.messages if counts else 0
-        behind, trouble = _lag(objects, running, number, version)
+        end = ends.of(view.plan.sources[source])
+        trouble = end if isinstance(end, str) else None
+        behind = None if isinstance(end, str) else lag(
+            version.places[number] if version.places else {}, end)
+        state = keeper.state
+        if trouble and state is State.RUNNING:
+            state = State.WAITING
         found.append(Progress(
             name, source, messages, counts.dead if counts else 0,
             _rows(running, number, version), behind, round(rates.of(name, source, messages), 1),
-            version.number, keeper.state.value, keeper.error or trouble,
+            version.number, state.value, keeper.error or trouble,
         ))
     return found
 
@@ -77,15 +110,3 @@ def _rows(running: Running, number: int, version: Version) -> int | None:
         return view.table(number, version.number).manifest.rows
     except UnknownVersion:  # cleaned away in this very moment
         return None
-
-
-def _lag(
-    objects: Objects, running: Running, number: int, version: Version,
-) -> tuple[int | None, str | None]:
-    """How many messages are to be read, or why that is not known."""
-    view = running.view
-    try:
-        ends = objects.ends(view.plan.sources[view.names[number]], ASK_MS)
-    except ClientError as error:
-        return None, str(error)
-    return lag(version.places[number] if version.places else {}, ends), None

@@ -1,14 +1,27 @@
-"""Spark's complaints about a query, as our own: one sentence, the place, what to write instead."""
+"""Spark's complaints about a query, as our own.
+
+`explained` is for those about its text: one sentence, the place, what to write instead.
+
+`plain_errors` is for those of its rows.  A DataFrame does nothing until somebody wants its rows;
+what its tasks find wrong then comes back as Spark's PythonException, a text with the traceback of
+the worker in it.  Around whatever computes the DataFrame, it becomes what the task has raised:
+
+    with plain_errors():
+        rows = pipeline.execute("SELECT * FROM a_strict_source").collect()  # OutstandingErrors
+"""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PythonException
 
+from quipu.pipeline.envelopes.contract import OutstandingErrors
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.text import Span
 
+_OUTSTANDING = re.compile(
+    rf"^{re.escape(OutstandingErrors.__module__)}\.OutstandingErrors: (?P<text>.+)$", re.MULTILINE)
 _CLASS = re.compile(r"^\s*\[[A-Z_.0-9]+\] ")
 _AFTER = re.compile(r"\s*(SQLSTATE: |== SQL|; line \d+ pos).*", re.DOTALL)
 _PLACE = re.compile(r"\(line (?P<line>\d+), pos (?P<column>\d+)\)")
@@ -30,6 +43,17 @@ def explained(query: str, start: int) -> Iterator[None]:
             message, Span(start + place.start, start + place.end),
             hint=f"did you mean {names['names'].replace('`', '')}?" if names else "",
         ) from None
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Errors of strict sources that tasks have found, as `OutstandingErrors`."""
+    try:
+        yield
+    except PythonException as error:
+        if found := _OUTSTANDING.search(str(error)):
+            raise OutstandingErrors(found["text"]) from None
+        raise
 
 
 def _place(error: AnalysisException, query: str) -> Span:

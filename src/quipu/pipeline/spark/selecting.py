@@ -1,5 +1,10 @@
-"""SELECT: sources as their topics are now, materialized views as of now, views as their queries."""
+"""SELECT: sources as their topics are now, materialized views as of now, views as their queries.
 
+A materialized view is waited for until it has seen what its topics hold.  Whoever does not want to
+wait any longer sets the event that was given as `stopping`, from another thread.
+"""
+
+import threading
 import time
 from contextlib import suppress
 
@@ -27,7 +32,13 @@ class NotCaughtUp(QuipuError):
     kind = Kind.RETRY
 
 
-def select(objects: Objects, query: str, start: int) -> DataFrame:
+class Cancelled(QuipuError):
+    """Somebody did not want to wait any longer."""
+
+
+def select(
+    objects: Objects, query: str, start: int, stopping: threading.Event | None = None,
+) -> DataFrame:
     """The query's rows; `start` is where it stands in the text."""
     query = with_names(query)
     scope = objects.reading_scope
@@ -37,65 +48,85 @@ def select(objects: Objects, query: str, start: int) -> DataFrame:
 
     def leaf(name: str) -> DataFrame:
         if name not in frames:
-            frames[name] = _relation(objects, name, needed.get(name))
+            frames[name] = _relation(objects, name, needed.get(name), stopping)
         return frames[name]
 
     return scope.frame(query, leaf)
 
 
-def _relation(objects: Objects, name: str, needed: frozenset[str] | None) -> DataFrame:
+def _relation(
+    objects: Objects, name: str, needed: frozenset[str] | None, stopping: threading.Event | None,
+) -> DataFrame:
     schema = objects.reading_scope.relations[name]
     if needed is None:  # named where nothing is read from it
         return empty(objects.spark, schema)
     if name in objects.running:
         running = objects.running[name]
-        version = caught_up(objects, running)
+        version = caught_up(objects, running, stopping)
         running.view.check(version)
         return running.view.frame(version)
     if name in objects.sources:
         return snapshots.source_frame(objects.spark, objects.sources[name], needed)
-    return _dead_letters(objects, name.removesuffix(LETTERS_SUFFIX))
+    return _dead_letters(objects, name.removesuffix(LETTERS_SUFFIX), stopping)
 
 
-def _dead_letters(objects: Objects, name: str) -> DataFrame:
+def _dead_letters(
+    objects: Objects, name: str, stopping: threading.Event | None,
+) -> DataFrame:
     running = objects.running.get(name)
     if running is None:
         return snapshots.dead_letters(objects.spark, objects.sources[name])
-    version = caught_up(objects, running)
+    version = caught_up(objects, running, stopping)
     first, *rest = [running.view.dead_letters(each, version) for each in running.view.names]
     for frame in rest:
         first = first.union(frame)
     return first.select(*(f.col(each) for each in first.columns))
 
 
-def caught_up(objects: Objects, running: Running) -> Version:
+def caught_up(
+    objects: Objects, running: Running, stopping: threading.Event | None = None,
+) -> Version:
     """The newest version of a view, once it has seen what its sources have now."""
     view, keeper = running.view, running.keeper
-    if keeper.state is State.STOPPED:
-        version = view.latest()
-        view.hold(version.number)
-        return version
-    wanted = [objects.ends(view.plan.sources[name]) for name in view.names]
+    stopping = stopping or threading.Event()
     deadline = time.monotonic() + objects.settings.wait_ms / 1000
-    while not view.has_seen(wanted):
-        if time.monotonic() >= deadline:
-            why = f": {keeper.error}" if keeper.error else ""
-            raise NotCaughtUp(
-                f"view {keeper.name} has not caught up with its sources within "
-                f"{objects.settings.wait_ms} ms{why}")
-        time.sleep(LOOK_SECONDS)
+    if keeper.state is not State.STOPPED:
+        wanted = _ends(objects, running)
+        while not view.has_seen(wanted):
+            if time.monotonic() >= deadline:
+                raise _late(objects, running, keeper.error)
+            if stopping.wait(LOOK_SECONDS):
+                raise Cancelled(f"view {keeper.name} is not waited for any longer")
     version = view.latest()
     view.hold(version.number)
     return version
 
 
-def all_caught_up(objects: Objects, seconds: float) -> bool:
+def _ends(objects: Objects, running: Running) -> list[Positions]:
+    """What a view has to see: where the topics of its sources end now."""
+    view = running.view
+    try:
+        return [objects.ends(view.plan.sources[name]) for name in view.names]
+    except ClientError as error:
+        raise _late(objects, running, str(error)) from error
+
+
+def _late(objects: Objects, running: Running, why: str | None) -> NotCaughtUp:
+    return NotCaughtUp(
+        f"view {running.keeper.name} has not caught up with its sources within "
+        f"{objects.settings.wait_ms} ms{f': {why}' if why else ''}")
+
+
+def all_caught_up(
+    objects: Objects, seconds: float, stopping: threading.Event | None = None,
+) -> bool:
     """Wait until views have seen what there is now, and sinks have written what views saw."""
+    stopping = stopping or threading.Event()
     kept = [each for each in (*objects.running.values(), *objects.private.values())
             if each.keeper.state is not State.STOPPED]
     deadline = time.monotonic() + seconds
     wanted: list[tuple[Running, list[Positions]]] = []
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and not stopping.is_set():
         with suppress(ClientError):  # a broker that is away may come back
             wanted = wanted or [
                 (each, [objects.ends(each.view.plan.sources[name]) for name in each.view.names])
@@ -103,7 +134,7 @@ def all_caught_up(objects: Objects, seconds: float) -> bool:
             if all(each.view.has_seen(ends) for each, ends in wanted) and all(
                     _has_written(sink) for sink in objects.sinks.values()):
                 return True
-        time.sleep(LOOK_SECONDS)
+        stopping.wait(LOOK_SECONDS)
     return False
 
 

@@ -40,9 +40,7 @@ def show(objects: Objects, statement: Show, rates: Rates) -> Answer:
                 (name, source.envelope.value, _topics(source), name in objects.running)
                 for name, source in sorted(objects.sources.items())))
         case ShowKind.VIEWS:
-            return Answer("", ("name", "materialized", "state"), tuple(
-                (name, name in objects.running, _state(objects, name))
-                for name in sorted(objects.views)))
+            return _views(objects, rates)
         case ShowKind.SINKS:
             return Answer("", ("name", "from", "into", "version", "state", "error"), tuple(
                 (name, sink.plan.statement.view.text, sink.plan.statement.kind.value.lower(),
@@ -62,8 +60,15 @@ def _topics(source: Source) -> str:
     return source.place.pattern or ", ".join(source.place.topics)
 
 
-def _state(objects: Objects, name: str) -> str | None:
-    return objects.running[name].keeper.state.value if name in objects.running else None
+def _views(objects: Objects, rates: Rates) -> Answer:
+    """Views; the state of one that is kept is that of its source that is worst off."""
+    health: dict[str, tuple[str | None, str | None]] = {}
+    for each in progress(objects, rates):
+        if each.view not in health or each.error is not None:
+            health[each.view] = each.state, each.error
+    return Answer("", ("name", "materialized", "state", "error"), tuple(
+        (name, name in objects.running, *health.get(name, (None, None)))
+        for name in sorted(objects.views)))
 
 
 def show_columns(objects: Objects, statement: ShowColumns) -> Answer:
