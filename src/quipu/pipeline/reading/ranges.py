@@ -1,6 +1,6 @@
 """Which offsets a batch takes, and how they are shared out among tasks.
 
-A task that runs Python takes tens of milliseconds before it reads anything: a batch gets as many
+A task that runs Python takes tens of milliseconds before it reads anything, so a batch gets as many
 tasks as there are cores, and fewer if there is little to read; partitions are cut and put together
 as needed.
 """

@@ -8,11 +8,24 @@ through it again and again takes longer than a small task: it is put out of the 
 """
 
 import gc
+import os
+import socket
 import sys
 
 from pyspark import daemon
 
 TASKS = "pyspark.worker"
+
+_work = daemon.worker
+
+
+def worker(sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001 Spark's signature
+    """One task; a worker to whom nobody listens any more ends, and that is no news."""
+    try:
+        return _work(sock, authenticated)
+    except BrokenPipeError:  # the stream was stopped, or Spark was
+        os._exit(1)
+
 
 if __name__ == "__main__":
     if TASKS in sys.argv:
@@ -24,4 +37,5 @@ if __name__ == "__main__":
         import quipu.pipeline.spark.snapshots  # noqa: F401 see above
     gc.collect()
     gc.freeze()
+    daemon.worker = worker
     daemon.manager()
