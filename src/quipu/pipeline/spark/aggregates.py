@@ -8,9 +8,10 @@ decimals; of sources that only grow also least and greatest values):
     #g0 = day     #rows = count(*)     #a0 = count(*)     #a1 = sum(price)    #n1 = count(price)
 
 A change of the source is aggregated on its own, what came and what went, and added to the groups
-that it is about; a group without rows goes.  The view is that table through an expression for each
-column: `CASE WHEN #n1 > 0 THEN #a1 END AS total`.  `aggregation_of` says None for everything that
-it is not sure of: sums of floats, DISTINCT, HAVING and the like are computed anew.
+that it is about (`regrouping.py`); a group without rows goes.  The view is that table through an
+expression for each column: `CASE WHEN #n1 > 0 THEN #a1 END AS total`.  `aggregation_of` says None
+for everything that it is not sure of: sums of floats, DISTINCT, HAVING and the like are computed
+anew.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,16 +20,13 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from quipu.pipeline.envelopes.events import Action, EventShape, Keeping
-from quipu.pipeline.envelopes.identity import encode_rows
+from quipu.pipeline.envelopes.events import EventShape, Keeping
 from quipu.pipeline.spark.analysis import class_of, items_of, quoted
 from quipu.pipeline.spark.relations import nullable
 from quipu.pipeline.sql.lexer import Token, split
@@ -38,6 +36,7 @@ ToEvents = Callable[[EventShape, pa.RecordBatch], pa.RecordBatch]
 ROWS = "#rows"
 _EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
 _WHOLE = _EXACT[:4]
+_ORDERED = (*_EXACT, "float", "double", "string", "binary", "date", "timestamp", "boolean")
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ def _function(
             total = Part(whole, f"CAST(coalesce(sum({text}), 0) AS bigint)")
             return [total, count], (f"CASE WHEN {quoted(known)} > 0 "
                                     f"THEN double({quoted(whole)}) / {quoted(known)} END")
-        case "Min" | "Max" as name if only_grows:
+        case "Min" | "Max" as name if only_grows and kind.startswith(_ORDERED):
             return [Part(whole, f"{name}({text})", name.lower())], quoted(whole)
         case _:
             return None
@@ -179,44 +178,8 @@ def taken_back(frame: DataFrame, aggregation: Aggregation) -> DataFrame:
         *((-f.col(quoted(part.name))).alias(part.name) for part in aggregation.parts))
 
 
-def combined(old: DataFrame, delta: DataFrame, grouped: Grouped) -> DataFrame:
-    """The groups that a change is about, as they are after it."""
-    aggregation, groups = grouped.aggregation, grouped.aggregation.groups
-    if groups:
-        about = f.broadcast(delta.select(*(
-            f.col(quoted(name)).alias(f"{name}!") for name in groups)).distinct())
-        same = [f.col(quoted(name)).eqNullSafe(f.col(quoted(f"{name}!"))) for name in groups]
-        old = old.join(about, same, "left_semi")
-    return old.unionByName(delta).groupBy(*(f.col(quoted(name)) for name in groups)).agg(*(
-        _combine(part).cast(grouped.state[part.name].dataType).alias(part.name)
-        for part in aggregation.parts))
-
-
-def _combine(part: Part) -> Column:
-    column = f.col(quoted(part.name))
-    return {"sum": f.sum, "min": f.min, "max": f.max}[part.combine](column)
-
-
 def shown_groups(frame: DataFrame, grouped: Grouped, *beside: str) -> DataFrame:
     """The view's columns, and others that are beside them."""
     return frame.select(
         *(f.expr(text).alias(name) for name, text in grouped.aggregation.items),
         *(f.col(quoted(name)) for name in beside))
-
-
-def group_events(aggregation: Aggregation) -> ToEvents:
-    """Groups as events: a group without rows is deleted, unless it is the group of all rows."""
-    groups = aggregation.groups
-
-    def events(shape: EventShape, batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows = batch.select(shape.row.names).cast(shape.row)
-        actions = np.full(rows.num_rows, Action.ROW, np.uint8)
-        identities = pa.array([b""] * rows.num_rows, pa.binary())
-        if groups:
-            identities = encode_rows([rows.column(name) for name in groups])
-            gone = pc.equal(rows.column(ROWS), 0).to_numpy(zero_copy_only=False)
-            actions[gone] = Action.DELETE
-        return pa.RecordBatch.from_arrays(
-            [identities, pa.array(actions), *rows.columns], schema=shape.schema)
-
-    return events

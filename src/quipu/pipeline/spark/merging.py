@@ -30,11 +30,13 @@ from quipu.pipeline.spark.tasks import (
     to_batches,
 )
 from quipu.pipeline.tables.commits import TableAt
+from quipu.pipeline.tables.contract import BucketState
 from quipu.pipeline.tables.store import merge_bucket
 
 SMALL = 50_000  # messages: so few are read and merged by one task
 
 Read = Callable[[], Iterable[Item]]
+Merge = Callable[[TableAt, int, Iterable[bytes], int], BucketState]
 
 
 def merged(
@@ -70,15 +72,24 @@ def collected(frame: DataFrame) -> list[Item]:
     return list(from_batches(frame.toArrow().to_batches()))
 
 
+def merge_parcels(
+    base: TableAt, bucket: int, parcels: Iterable[bytes], version: int,
+) -> BucketState:
+    """Events as they are, into a bucket."""
+    state = base.manifest.bucket(bucket)
+    return merge_bucket(base.directory, base.shape, state, parcels, version)
+
+
 def merging(
-    tables: Mapping[int, TableAt], version: int,
+    tables: Mapping[int, TableAt], version: int, merge: Merge = merge_parcels,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What one task does: it gets all parcels of its buckets."""
-    return lambda batches: to_batches(_merge(from_batches(batches), tables, version))
+    return lambda batches: to_batches(_merge(from_batches(batches), tables, version, merge))
 
 
 def _merge(
     items: Iterable[Item], tables: Mapping[int, TableAt], version: int,
+    merge: Merge = merge_parcels,
 ) -> Iterator[Item]:
     parcels: dict[tuple[int, int], list[bytes]] = {}
     for item in items:
@@ -87,7 +98,5 @@ def _merge(
         elif item.source in tables:  # else this batch is committed there already
             parcels.setdefault((item.source, item.bucket), []).append(item.data)
     for source, bucket in sorted(parcels):
-        base = tables[source]
-        state = merge_bucket(base.directory, base.shape, base.manifest.bucket(bucket),
-                             parcels.pop((source, bucket)), version)
+        state = merge(tables[source], bucket, parcels.pop((source, bucket)), version)
         yield json_item(source, bucket, Kind.STATE, state.to_json())

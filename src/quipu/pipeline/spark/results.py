@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame
 from quipu.pipeline.envelopes.contract import Messages
 from quipu.pipeline.envelopes.events import Action, EventShape, Keeping
 from quipu.pipeline.envelopes.identity import encode_rows
-from quipu.pipeline.envelopes.parcels import Packer, unpack
+from quipu.pipeline.envelopes.parcels import Packer, Parcel, unpack
 from quipu.pipeline.formats.contract import Decoded
 from quipu.pipeline.spark.aggregates import ToEvents
-from quipu.pipeline.spark.merging import collected, merging, partition_of
+from quipu.pipeline.spark.merging import Merge, collected, merge_parcels, merging, partition_of
 from quipu.pipeline.spark.relations import DIFF, nullable
 from quipu.pipeline.spark.tasks import COLUMNS, Item, Kind, from_batches, json_item, to_batches
 from quipu.pipeline.tables.commits import TableAt
@@ -39,19 +39,20 @@ def result_shape(schema: pa.Schema) -> EventShape:
 
 def replaced(frame: DataFrame, base: TableAt, version: int, cores: int) -> list[BucketState]:
     """The table's buckets when it holds what the query gives now."""
-    packed = frame.mapInArrow(_packing(base, row_events), COLUMNS)
-    shared = packed.repartitionById(cores, partition_of(cores))
+    parcels = frame.mapInArrow(_packing(base, row_events), COLUMNS)
+    shared = parcels.repartitionById(cores, partition_of(cores))
     found = collected(shared.mapInArrow(_replacing(base, version, cores), COLUMNS))
     return [BucketState.from_json(item.json) for item in found]
 
 
 def changed(
     frame: DataFrame, base: TableAt, version: int, cores: int, *, events: ToEvents,
+    merge: Merge = merge_parcels,
 ) -> list[BucketState]:
     """The table's buckets after some events."""
-    packed = frame.mapInArrow(_packing(base, events), COLUMNS)
-    shared = packed.repartitionById(cores, partition_of(cores))
-    found = collected(shared.mapInArrow(merging({RESULT: base}, version), COLUMNS))
+    parcels = frame.mapInArrow(_packing(base, events), COLUMNS)
+    shared = parcels.repartitionById(cores, partition_of(cores))
+    found = collected(shared.mapInArrow(merging({RESULT: base}, version, merge), COLUMNS))
     return [BucketState.from_json(item.json) for item in found]
 
 
@@ -71,17 +72,21 @@ Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def _packing(base: TableAt, events: ToEvents) -> Task:
+    return lambda batches: to_batches(
+        Item(RESULT, parcel.bucket, Kind.PARCEL, parcel.data)
+        for parcel in packed(base, events, batches))
+
+
+def packed(
+    base: TableAt, events: ToEvents, batches: Iterable[pa.RecordBatch],
+) -> Iterator[Parcel]:
+    """Rows of a result as parcels for its table."""
     shape = base.shape.events
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        packer = Packer(shape, buckets=base.shape.buckets)
-        for number, batch in enumerate(batches):
-            if batch.num_rows:
-                packer.add(_place(number), events(shape, batch))
-        yield from to_batches(Item(RESULT, parcel.bucket, Kind.PARCEL, parcel.data)
-                              for parcel in packer.parcels())
-
-    return run
+    packer = Packer(shape, buckets=base.shape.buckets)
+    for number, batch in enumerate(batches):
+        if batch.num_rows:
+            packer.add(_place(number), events(shape, batch))
+    return packer.parcels()
 
 
 def row_events(shape: EventShape, batch: pa.RecordBatch) -> pa.RecordBatch:

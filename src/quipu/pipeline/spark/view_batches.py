@@ -24,20 +24,14 @@ from quipu.pipeline.reading.positions import Positions, ranges_between, total
 from quipu.pipeline.reading.stream import resolved, selected
 from quipu.pipeline.source import Source
 from quipu.pipeline.spark import growing, jobs, versions
-from quipu.pipeline.spark.aggregates import (
-    Grouped,
-    ToEvents,
-    combined,
-    group_events,
-    taken_back,
-)
+from quipu.pipeline.spark.aggregates import Grouped, ToEvents, taken_back
 from quipu.pipeline.spark.feed import places_from_json, shares_between
 from quipu.pipeline.spark.feed_source import NAME as FEED
 from quipu.pipeline.spark.feed_tasks import read_shares
 from quipu.pipeline.spark.growing import Piece
-from quipu.pipeline.spark.merging import SMALL, merged
+from quipu.pipeline.spark.merging import SMALL, Merge, merge_parcels, merged
 from quipu.pipeline.spark.pruning import options_of
-from quipu.pipeline.spark.relations import table_frame
+from quipu.pipeline.spark.regrouping import part_events, regrouping
 from quipu.pipeline.spark.results import changed, replaced, row_events
 from quipu.pipeline.spark.session import parallelism
 from quipu.pipeline.spark.tasks import Item, Kind
@@ -204,30 +198,27 @@ class Batches:
     ) -> list[BucketState]:
         """The groups that a batch is about, as they are now."""
         view, aggregation = self._view, grouped.aggregation
-        events = group_events(aggregation)
         if before.number == NO_VERSION:
-            frame = view.through_query(
-                lambda name: view.source_frame(name, version), aggregation.query)
-            return self._changed([frame], base, version, events)
-        deltas = [
-            each.frame if each.sign > 0 else taken_back(each.frame, aggregation)
-            for each in signed_changes(view, before, version, query=aggregation.query,
-                                       product=grouped.is_product, small=small)
-            if each.sign > 0 or aggregation.takes_back
-        ]
-        if not deltas:
-            return []
-        old = table_frame(view.spark, base, grouped.schema.names)
-        delta = reduce(DataFrame.unionByName, deltas)
-        return self._changed([combined(old, delta, grouped)], base, version, events)
+            parts = [view.through_query(
+                lambda name: view.source_frame(name, version), aggregation.query)]
+        else:
+            parts = [
+                each.frame if each.sign > 0 else taken_back(each.frame, aggregation)
+                for each in signed_changes(view, before, version, query=aggregation.query,
+                                           product=grouped.is_product, small=small)
+                if each.sign > 0 or aggregation.takes_back
+            ]
+        return self._changed(parts, base, version, part_events(aggregation),
+                             regrouping(aggregation))
 
     def _changed(
         self, frames: list[DataFrame], base: TableAt, version: Version, events: ToEvents,
+        merge: Merge = merge_parcels,
     ) -> list[BucketState]:
         if not frames:
             return []
         return changed(reduce(DataFrame.unionByName, frames), base, version.number, self.cores,
-                       events=events)
+                       events=events, merge=merge)
 
     def _clean(self, newest: Version) -> None:
         """Drop versions that nobody needs, and their files."""

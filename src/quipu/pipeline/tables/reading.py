@@ -2,6 +2,7 @@
 
     rows(directory, shape, state, columns=None)          a bucket's rows, batch by batch
     changes(directory, shape, states, columns=None)      what became of them: the columns, #diff
+    rows_of(directory, shape, state, events)             those of some identities
     errors(directory, shape, state)                      outstanding errors, as text
 
 `state` is `manifest(directory, version).bucket(b)`; buckets can be read in different processes.
@@ -25,6 +26,7 @@ import pyarrow.compute as pc
 
 from quipu.pipeline.envelopes.events import DIFF, ERROR, Action
 from quipu.pipeline.envelopes.identity import encode_rows
+from quipu.pipeline.tables.by_fingerprint import sort_pairs
 from quipu.pipeline.tables.commits import Manifest, manifest
 from quipu.pipeline.tables.contract import (
     MOVED,
@@ -36,9 +38,16 @@ from quipu.pipeline.tables.contract import (
     TableShape,
     UnknownVersion,
 )
-from quipu.pipeline.tables.merging import I64, Entries, merge_runs, sort_by_fingerprint
+from quipu.pipeline.tables.merging import (
+    I64,
+    Entries,
+    lookup,
+    merge_runs,
+    sort_by_fingerprint,
+)
 from quipu.pipeline.tables.sections import (
     columns_size,
+    event_fingerprints,
     extra_count,
     read_columns,
     read_replaced,
@@ -60,6 +69,20 @@ def rows(
     places = places_of(shape, columns)
     yield from _selected(directory, shape, state.data, places,
                          _Wanted(entries.pointer[seen], copies[seen]))
+
+
+def rows_of(
+    directory: Path, shape: TableShape, state: BucketState, events: pa.Table,
+) -> tuple[I64, pa.Table]:
+    """The rows that identities of events have now: which events have one, and the rows of those."""
+    home = files_directory(directory)
+    first, second = event_fingerprints(shape, events)
+    order = sort_pairs(first, second)  # looking up is faster in order
+    runs = [read_run(home, shape, each.file) for each in state.runs]
+    known = lookup(runs, first[order], second[order], extra_count(shape))
+    there = known.action == Action.ROW
+    return order[there], _gathered(
+        directory, shape, state.data, known.pointer[there], _places(shape, None))
 
 
 def errors(directory: Path, shape: TableShape, state: BucketState) -> Iterator[str]:
