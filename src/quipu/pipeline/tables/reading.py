@@ -82,7 +82,7 @@ def rows_of(
     known = lookup(runs, first[order], second[order], extra_count(shape))
     there = known.action == Action.ROW
     return order[there], _gathered(
-        directory, shape, state.data, known.pointer[there], _places(shape, None))
+        directory, shape, state.data, known.pointer[there], places_of(shape, None))
 
 
 def errors(directory: Path, shape: TableShape, state: BucketState) -> Iterator[str]:
