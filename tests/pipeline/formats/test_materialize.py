@@ -11,6 +11,7 @@ from quipu.pipeline.formats.make import make_format
 from quipu.pipeline.formats.materialize import (
     INCOMPLETE,
     NO_CHANGE,
+    NO_PROGRESS,
     Changes,
     changes_of,
     row_columns_of,
@@ -98,6 +99,14 @@ def test_json_changes() -> None:
     (b'[{"data": {"price": 1}, "time": 1, "diff": 1}]',
      'Failed to decode JSON: column "array[].data.id" is missing'),
     (b"[", "Failed to decode JSON: "), (b"[1]", "Failed to decode JSON: "),
+    (b"[null]", INCOMPLETE),
+    (b'{"com.materialize.cdc.progress": {}}', NO_PROGRESS),
+    (b'{"com.materialize.cdc.progress": {"lower": [0]}}', NO_PROGRESS),
+    (b'{"lower": [0], "upper": [null]}', NO_PROGRESS),
+    (b'{"lower": [0, 1], "upper": [3]}', NO_PROGRESS),
+    (b'{"lower": [0], "upper": [3], "counts": [null]}', NO_PROGRESS),
+    (b'{"lower": [0], "upper": [3], "counts": [{"time": 1}]}', NO_PROGRESS),
+    (b'{"lower": [0], "upper": [3], "counts": [{"count": 1}]}', NO_PROGRESS),
 ])
 def test_what_is_no_change_is_an_error_of_its_message(message: bytes, error: str) -> None:
     """I15: its updates do not count, the others' do."""
@@ -107,6 +116,20 @@ def test_what_is_no_change_is_an_error_of_its_message(message: bytes, error: str
     assert changes.update_message.to_pylist() == [0, 0, 3, 5, 5]
     assert decoded.errors.to_pylist()[4].startswith(error)
     assert decoded.errors.null_count == 5
+
+
+def test_progress_of_avro_that_says_nothing_is_an_error_of_its_message() -> None:
+    """I15: a schema may allow nulls where progress has none."""
+    schema = json.loads(SCHEMA)
+    counts = next(field for branch in schema if branch["type"] == "record"
+                  for field in branch["fields"] if field["name"] == "counts")
+    count = next(field for field in counts["type"]["items"]["fields"] if field["name"] == "count")
+    count["type"] = ["null", "long"]
+    said = {"lower": [0], "upper": [3], "counts": [{"time": 1, "count": None}]}
+    spec = Materialize(Avro(json.dumps(schema), framed=False), row_columns_of(json.dumps(schema)))
+    changes, decoded = taken_apart(spec, [encoded(schema, said), encoded(schema, FIRST)])
+    assert decoded.errors.to_pylist() == [NO_PROGRESS, None]
+    assert (len(changes.progress), changes.update_message.to_pylist()) == (0, [1, 1])
 
 
 @pytest.mark.parametrize("schema", [

@@ -33,12 +33,15 @@ from quipu.pipeline.formats.avro_schema import (
 )
 from quipu.pipeline.formats.contract import Decoded, null_where
 from quipu.pipeline.formats.json import JsonFormat
+from quipu.pipeline.formats.spans import Mask, mask_of
 from quipu.pipeline.formats.specs import Avro, Json, Materialize
 from quipu.pipeline.registry.client import RegistryClient
 from quipu.pipeline.types import Column
 
 NO_CHANGE: Final = "no change message: it has neither updates nor progress"
 INCOMPLETE: Final = "an update lacks its data, its time or its diff"
+NO_PROGRESS: Final = ("progress has a `lower` and an `upper` of at most one time each, and `counts` "
+                      "with a time and a count each")
 
 _COUNTS: Final = pa.list_(pa.struct([("time", pa.int64()), ("count", pa.int64())]))
 _PROGRESS: Final = pa.struct([("lower", pa.list_(pa.int64())), ("upper", pa.list_(pa.int64())),
@@ -114,25 +117,45 @@ class _JsonChanges:
             bare = pa.StructArray.from_arrays(
                 [lower, upper, counts], fields=list(_PROGRESS), mask=pc.invert(flat))
             progress = pc.if_else(flat, bare, progress)
-        wrong = _no_changes(updates, progress, pc.and_not(errors.is_null(), absent))
-        if wrong.null_count < len(wrong):
-            errors = pc.coalesce(errors, wrong)
-            updates, progress = null_where(errors.is_valid(), [updates, progress])
-        return Decoded([updates.cast(self._updates), progress], errors, absent)
+        nothing = pc.and_(pc.and_(updates.is_null(), progress.is_null()),
+                          pc.and_not(errors.is_null(), absent))
+        return _checked(Decoded([updates.cast(self._updates), progress],
+                                pc.if_else(nothing, NO_CHANGE, errors), absent))
 
 
-def _no_changes(updates: pa.ListArray, progress: pa.StructArray,
-                good: pa.BooleanArray) -> pa.Array:
-    """What is wrong with messages that are JSON, and no changes; null for the others."""
-    nothing = pc.and_(pc.and_(updates.is_null(), progress.is_null()), good)
-    items = updates.flatten()
-    parts = [pc.struct_field(items, name).is_null() for name in ("data", "time", "diff")]
-    lacking = pc.or_(pc.or_(*parts[:2]), parts[2])
-    rows = pc.list_parent_indices(updates).filter(lacking)
-    is_lacking = np.zeros(len(updates), bool)
-    is_lacking[rows] = True
-    words = pc.if_else(pa.array(is_lacking), INCOMPLETE, pa.scalar(None, pa.string()))
-    return pc.if_else(nothing, NO_CHANGE, words)
+def _checked(decoded: Decoded) -> Decoded:
+    """Messages that lack what they are about are errors: nobody could use the rest of them."""
+    (updates, progress), errors, absent = decoded
+    for wrong, words in ((_lacking(updates, "data", "time", "diff"), INCOMPLETE),
+                         (_no_progress(progress), NO_PROGRESS)):
+        if wrong.any():
+            errors = pc.coalesce(errors, pc.if_else(pa.array(wrong), words, pa.scalar(
+                None, pa.string())))
+    if errors.null_count < len(errors):
+        updates, progress = null_where(errors.is_valid(), [updates, progress])
+    return Decoded([updates, progress], errors, absent)
+
+
+def _no_progress(progress: pa.StructArray) -> Mask:
+    """Where there is progress, and it does not say of which times."""
+    lower, upper, counts = (pc.struct_field(progress, field.name) for field in _PROGRESS)
+    wrong = _lacking(counts, "time", "count")
+    for times in (lower, upper):
+        is_one = mask_of(pc.less_equal(pc.list_value_length(times), 1))  # null: neither
+        wrong |= ~is_one | _lacking(times)
+    found: Mask = wrong & mask_of(progress.is_valid())
+    return found
+
+
+def _lacking(lists: pa.ListArray, *names: str) -> Mask:
+    """The lists with an item that is null, or lacks one of these fields."""
+    items = lists.flatten()
+    is_null = items.is_null()
+    for name in names:
+        is_null = pc.or_(is_null, pc.struct_field(items, name).is_null())
+    found = np.zeros(len(lists), np.bool_)
+    found[pc.list_parent_indices(lists).filter(is_null)] = True
+    return found
 
 
 class _AvroChanges:
@@ -151,8 +174,8 @@ class _AvroChanges:
         (column,), errors, absent = self._format.decode(data)
         if self._progress is None:
             return Decoded([column, pa.nulls(len(data), _PROGRESS)], errors, absent)
-        return Decoded([pc.struct_field(column, self._updates),
-                        pc.struct_field(column, self._progress)], errors, absent)
+        return _checked(Decoded([pc.struct_field(column, self._updates),
+                                 pc.struct_field(column, self._progress)], errors, absent))
 
 
 def _branches(node: Node) -> tuple[Node, Node | None]:
