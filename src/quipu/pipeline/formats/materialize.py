@@ -40,8 +40,8 @@ from quipu.pipeline.types import Column
 
 NO_CHANGE: Final = "no change message: it has neither updates nor progress"
 INCOMPLETE: Final = "an update lacks its data, its time or its diff"
-NO_PROGRESS: Final = ("progress has a `lower` and an `upper` of at most one time each, and `counts` "
-                      "with a time and a count each")
+NO_PROGRESS: Final = ("progress has a `lower` and an `upper` of at most one time each, and "
+                      "`counts` with a time and a count each")
 
 _COUNTS: Final = pa.list_(pa.struct([("time", pa.int64()), ("count", pa.int64())]))
 _PROGRESS: Final = pa.struct([("lower", pa.list_(pa.int64())), ("upper", pa.list_(pa.int64())),
