@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, ItemKind
-from quipu.pipeline.types import TIMESTAMP
 from tests.pipeline.envelopes.message_maker import Headers, item, opened, rows_of, source_of
 
 NONE = EnvelopeKind.NONE
@@ -24,17 +23,6 @@ def test_metadata_of_a_record() -> None:
     assert rows_of(found.batch) == [
         ("a", "1", 5, datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC), 3, "t", "CreateTime"),
         ("b", "2", 6, None, 3, "t", "CreateTime")]
-
-
-def test_items_of_other_types() -> None:
-    """I3, I16: an item is what its column says: a timestamp without zone, numbers as text."""
-    items = (item(ItemKind.TIMESTAMP, "at", type_=TIMESTAMP),
-             item(ItemKind.TIMESTAMP_TYPE, "kind", type_=pa.int32()))
-    found = opened(source_of(NONE, items=items), PAIRS, times_ms=[2000, 3000])
-
-    assert found.batch.column("at").to_pylist() == [
-        datetime(1970, 1, 1, 0, 0, 2), datetime(1970, 1, 1, 0, 0, 3)]  # noqa: DTZ001 it has none
-    assert found.batch.column("kind").to_pylist() == [0, 0]
 
 
 def test_headers() -> None:

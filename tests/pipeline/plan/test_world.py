@@ -81,6 +81,17 @@ def test_mistakes_in_the_statement_are_found_before_anybody_is_asked() -> None:
     assert world.asked == []
 
 
+@pytest.mark.parametrize(("written", "asked"), [
+    ("2038-06-19T07:57:29.219Z", 2_160_547_049_219), ("1970-01-01T01:00:00.001+01:00", 1),
+    ("1970-01-01", 0)])
+def test_times_are_exact_to_the_millisecond(written: str, asked: int) -> None:
+    """I14: as many as the text says, whatever a float makes of them."""
+    world = FakeWorld()
+    planned(f"{HEAD} FORMAT TEXT WITH (START TIMESTAMP = '{written}')", world)
+
+    assert f"offsets at {asked}" in world.asked
+
+
 BAD_CONNECTIONS = [
     ("KAFKA (BROKER 'b:1', SASL PASWORD 'x')", "unexpected parameters for CREATE CONNECTION"),
     ("KAFKA (BROKER 'b:1', BROKERS 'c:1')", "one BROKER or BROKERS"),

@@ -25,7 +25,7 @@ from quipu.pipeline.envelopes.events import SLOT_UNIT, Action, event_shape
 from quipu.pipeline.envelopes.faults import Faults, flags
 from quipu.pipeline.envelopes.identity import encode_rows, key_identities
 from quipu.pipeline.envelopes.metadata import item_columns, wanted_by
-from quipu.pipeline.envelopes.rows import error_shown, value_faults, with_bad_records
+from quipu.pipeline.envelopes.rows import value_faults, with_bad_records
 from quipu.pipeline.formats.contract import Decoded, null_where
 from quipu.pipeline.formats.materialize import changes_of
 from quipu.pipeline.source import Source
@@ -35,6 +35,7 @@ class MaterializeEnvelope:
     """See above."""
 
     def __init__(self, source: Source) -> None:
+        assert source.error_column is None, source.name  # nobody can say which row it would be in
         self._source = source
         names = [column.name for column in source.value_columns]
         self._places = [names.index(name) for name in source.identity]
@@ -55,12 +56,12 @@ class MaterializeEnvelope:
         else:
             identities, slots = encode_rows(columns), np.zeros(len(changes.row), np.uint8)
         kinds = slots * np.uint8(SLOT_UNIT) + np.uint8(Action.ROW)
-        texts = pa.nulls(len(changes.row), pa.string())
-        front = [identities, pa.array(kinds), changes.diff, changes.time,
-                 *([texts] * self.shape.errors)]
+        front = [identities, pa.array(kinds), changes.diff, changes.time]
+        if self.shape.errors:
+            front.append(pa.nulls(len(changes.row), pa.string()))
         batch = pa.RecordBatch.from_arrays(
-            [*front, *error_shown(source.error_column, texts), *columns,
-             *(item.take(changes.update_message) for item in items)], schema=self.shape.schema)
+            [*front, *columns, *(item.take(changes.update_message) for item in items)],
+            schema=self.shape.schema)
         told = [*_told(changes.progress), *_lost(faults)]
         if told:
             batch = pa.concat_batches([batch, _progress_events(self.shape.schema, told)])

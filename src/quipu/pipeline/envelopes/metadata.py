@@ -52,26 +52,22 @@ def _column(item: Item, messages: Messages, faults: Faults, matters: Mask) -> pa
             return pa.repeat(pa.scalar(messages.topic, target), messages.size)
         case ItemKind.PARTITION:
             return pa.repeat(pa.scalar(messages.partition, target), messages.size)
-        case ItemKind.OFFSET | ItemKind.TIMESTAMP | ItemKind.HEADERS:
-            return _as(messages.records.column(kind.value), target)
+        case ItemKind.OFFSET | ItemKind.TIMESTAMP:
+            return messages.records.column(kind.value)
         case ItemKind.TIMESTAMP_TYPE:
-            found = messages.records.column("timestamp_type")
-            return _TIMESTAMP_TYPES.take(found) if pa.types.is_string(target) \
-                else _as(found, target)
+            return _TIMESTAMP_TYPES.take(messages.records.column("timestamp_type"))
+        case ItemKind.HEADERS:  # no item of theirs is null, which SQL's type cannot say
+            return messages.records.column("headers").cast(target)
         case ItemKind.HEADER:
             return _header(item, messages, faults, matters)
         case ItemKind.DEBEZIUM_OP:
-            return _as(messages.value.columns[OPERATION], target)
+            return messages.value.columns[OPERATION]
         case ItemKind.DEBEZIUM_TIMESTAMP:
-            return _as(messages.value.columns[CHANGED_AT], target)
+            return messages.value.columns[CHANGED_AT]
         case ItemKind.DEBEZIUM_TABLE:
-            return _as(messages.value.columns[TABLE], target)
+            return messages.value.columns[TABLE]
         case _:
             assert_never(kind)
-
-
-def _as(column: pa.Array, target: pa.DataType) -> pa.Array:
-    return column if column.type.equals(target) else column.cast(target)
 
 
 def _header(item: Item, messages: Messages, faults: Faults, matters: Mask) -> pa.Array:

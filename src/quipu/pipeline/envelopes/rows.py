@@ -22,13 +22,10 @@ def key_shown(source: Source, columns: Sequence[pa.Array] | None) -> list[pa.Arr
 
 
 def error_shown(column: Column | None, texts: pa.StringArray) -> list[pa.Array]:
-    """The column of inline errors, if there is one: text, or a record with a description."""
+    """The column of inline errors, if there is one: a record with a description."""
     if column is None:
         return []
-    if pa.types.is_struct(column.type):
-        return [pa.StructArray.from_arrays([texts], fields=list(column.type),
-                                           mask=texts.is_null())]
-    return [texts]
+    return [pa.StructArray.from_arrays([texts], fields=list(column.type), mask=texts.is_null())]
 
 
 def with_bad_records(messages: Messages) -> Messages:

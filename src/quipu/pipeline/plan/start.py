@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from quipu.pipeline.plan.draft import Draft
 from quipu.pipeline.plan.world import Unreachable
@@ -12,6 +12,7 @@ from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import Option
 
 OFFSET_MAX = 2**63 - 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def find_start(draft: Draft) -> Draft:
@@ -74,7 +75,7 @@ def _timestamp_ms(option: Option) -> int:
             pass
         else:
             when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-            if (milliseconds := int(when.timestamp() * 1000)) >= 0:
+            if (milliseconds := (when - EPOCH) // timedelta(milliseconds=1)) >= 0:
                 return milliseconds
     raise SqlError("invalid START TIMESTAMP: cannot use value as number", option.value_span,
                    hint="write milliseconds since 1970, a negative number of milliseconds before "
