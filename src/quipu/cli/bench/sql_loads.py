@@ -2,6 +2,7 @@
 
     raw        format("quipu"), all Kafka columns
     parquet    Spark's own reader, the same rows and columns from files without compression
+    ready      a source in Python that has its rows ready: the limit of all such sources
     consumer   librdkafka in a process of its own: rows counted, nothing else
     query      a SELECT from a source
     materialize   a materialized source, from CREATE until it has all rows
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from quipu.cli.bench import sql_data
+from quipu.cli.bench import sql_data, sql_ready
 from quipu.cli.bench.control import BenchError
 from quipu.cli.bench.measured import Latency, Measured
 from quipu.cli.bench.processes import in_child
@@ -38,6 +39,7 @@ CONSUME_COUNT: Final = 10_000
 CONSUME_SECONDS_MAX: Final = 300.0
 CATCH_UP_SECONDS_MAX: Final = 600.0
 FRESH_SIZE: Final = 100
+ROW_GROUP_SIZE: Final = 128 << 20  # what Spark itself writes
 
 
 def measured(work: Callable[[], object], kind: RowKind) -> Measured:
@@ -81,13 +83,21 @@ def parquet(spark: "SparkSession", folder: Path, kind: RowKind) -> Measured:
     return measured(lambda: discard(frame), kind)
 
 
+def ready(spark: "SparkSession", kind: RowKind) -> Measured:
+    """Rows that are neither fetched nor decoded."""
+    frame = (spark.read.format(sql_ready.NAME).option("rows", kind.count)
+             .option("size", kind.value_size).load())
+    return measured(lambda: discard(frame), kind)
+
+
 def write_parquet(folder: Path, topic: str, kind: RowKind) -> None:
-    """The same rows, a file per partition, without compression."""
+    """The same rows, a file per partition, without compression, in row groups of a usual size."""
     folder.mkdir()
     for partition in range(kind.partitions):
         table = sql_data.arrow_table(kind, topic, partition)
         pq.write_table(table, folder / f"{partition}.parquet", compression="none",
-                       use_dictionary=["topic"])
+                       use_dictionary=["topic"],
+                       row_group_size=max(1, ROW_GROUP_SIZE * kind.count // kind.size))
 
 
 def consumer(bootstrap: str, topic: str, kind: RowKind) -> Measured:

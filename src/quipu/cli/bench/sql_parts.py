@@ -13,6 +13,7 @@ from quipu.cli.bench import sql_data, sql_loads
 from quipu.cli.bench.control import Control
 from quipu.cli.bench.measured import Measured
 from quipu.cli.bench.sql_data import RowKind
+from quipu.cli.bench.sql_ready import ReadySource
 from quipu.cli.bench.sql_report import Part, Rounds, SqlReport
 from quipu.cli.bench.target import Target
 from quipu.cli.output import tell
@@ -69,6 +70,7 @@ class Stage:
             stack.callback(self.pipeline.close)
             self.spark = self.pipeline.spark
             register(self.spark)
+            self.spark.dataSource.register(ReadySource)
             stack.callback(self._delete_topics)
             self._stack = stack.pop_all()
         return self
@@ -123,10 +125,12 @@ def _raw(stage: Stage, size: int) -> Part:
     ways = in_turns(f"raw, {size} B", stage.load.rounds, {
         "quipu": lambda: sql_loads.raw(stage.spark, stage.bootstrap, topic, kind),
         "Parquet": lambda: sql_loads.parquet(stage.spark, folder, kind),
+        "ready": lambda: sql_loads.ready(stage.spark, kind),
         "consumer": lambda: sql_loads.consumer(stage.bootstrap, topic, kind),
     })
     part = Part(f"raw, {size} B", ways)
     part.compare("quipu", "Parquet", number="P12", aim=P12_AIMS[size])
+    part.compare("quipu", "ready").compare("ready", "Parquet")
     return part.compare("quipu", "consumer")
 
 
