@@ -5,9 +5,22 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import quipu.pipeline
 from quipu.pipeline.spark import java
 from quipu.pipeline.spark.feed_source import FeedSource
 from quipu.pipeline.spark.session import parallelism, register, tuned
+from tests.pipeline.spark.broker import Broker
+from tests.pipeline.spark.workbench import Workbench
+
+FOREIGN = {
+    "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.shuffle.partitions": "7",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "3",
+    "spark.sql.execution.arrow.useLargeVarTypes": "true",
+}
 
 
 def test_a_session_is_small_and_in_utc(spark: SparkSession) -> None:
@@ -27,6 +40,43 @@ def test_a_session_beside_anothers_leaves_that_one_alone(spark: SparkSession) ->
 
     assert beside.conf.get("spark.sql.session.timeZone") == "UTC"
     assert foreign.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+
+
+def test_a_pipeline_beside_somebodys_work_leaves_it_alone(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """I12: their settings, views and queries neither change nor count; their Spark is not stopped.
+
+    Names and settings are those that would do most harm: views of theirs are called like sources
+    and views of ours, and their numbers, times and Arrow batches are not as we like them.
+    """
+    theirs = spark.newSession()
+    for name, value in FOREIGN.items():
+        theirs.conf.set(name, value)
+    theirs.range(3).createOrReplaceTempView("s")
+    theirs.range(4).createOrReplaceTempView("v")
+    before = dict(theirs.conf.getAll)
+    active = SparkSession.getActiveSession()
+    topic = broker.topic()
+    broker.record(topic, key=b"1", value=b"x", timestamp=1_600_000_000_000)
+
+    for given, state in ((theirs, "a"), (None, "b")):  # None: the Spark that this process has
+        with quipu.pipeline.connect(given, state=tmp_path / state) as pipeline:
+            work = Workbench(pipeline, broker)
+            work.do(f"CREATE SOURCE s FROM KAFKA BROKER '{broker.bootstrap}' TOPIC '{topic}' "
+                    "KEY FORMAT TEXT VALUE FORMAT TEXT INCLUDE KEY, TIMESTAMP ENVELOPE UPSERT")
+            work.do("CREATE VIEW v AS SELECT int(KEY) AS k, text, string(timestamp) AS at FROM s")
+            if given is not None:
+                kept = work.view("SELECT k, count(*) AS n FROM v GROUP BY k")
+                assert work.rows(f"SELECT * FROM {kept}") == [(1, 1)]
+            assert work.rows("SELECT * FROM v") == [(1, "x", "2020-09-13 12:26:40")]
+            assert theirs.sql("SELECT count(*) FROM s JOIN v USING (id)").collect() == [(3,)]
+            assert theirs.streams.active == []
+
+    assert dict(theirs.conf.getAll) == before
+    assert SparkSession.getActiveSession() is active
+    assert sorted(table.name for table in theirs.catalog.listTables()) == ["s", "v"]
+    assert theirs.range(5).count() == 5
 
 
 def test_streams_that_start_at_once_do_not_break_their_source(spark: SparkSession) -> None:

@@ -82,6 +82,31 @@ def test_a_source_into_delta_goes_on_after_a_restart(
     assert read() == [("a", "1", 0), ("b", "2", 1), ("c", "3", 2)]
 
 
+def test_a_view_made_again_with_a_new_column_goes_into_the_same_places(
+    work: Workbench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I11, I13: rows from before have NULL in the new column; the console tells what came."""
+    name = work.source("FORMAT TEXT INCLUDE OFFSET", ":a", ":b")
+    view, files, table, console = (work.name(prefix) for prefix in "vpdc")
+    folder, uri = str(tmp_path / "files"), str(tmp_path / "table")
+    for columns in ("text", "text, offset"):
+        work.do(f"CREATE MATERIALIZED VIEW {view} AS SELECT {columns} FROM {name}")
+        work.do(f"CREATE SINK {files} FROM {view} INTO PARQUET '{folder}'")
+        work.do(f"CREATE SINK {table} FROM {view} INTO DELTA '{uri}'")
+        work.do(f"CREATE SINK {console} FROM {view} INTO CONSOLE")
+        assert work.pipeline.catch_up(SECONDS_MAX)
+        work.do(f"DROP VIEW {view} CASCADE")
+
+    told = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(told) == ["+1  text='a'", "+1  text='a'  offset=0",
+                            "+1  text='b'", "+1  text='b'  offset=1"]
+    rows = [("a", 0), ("a", None), ("b", 1), ("b", None)]
+    found = work.pipeline.spark.read.option("mergeSchema", "true").parquet(folder)
+    assert sorted(map(tuple, found.select("text", "offset").collect()), key=repr) == rows
+    written = DeltaTable(uri).to_pyarrow_table().to_pylist()
+    assert sorted((tuple(row.values()) for row in written), key=repr) == rows
+
+
 def test_a_view_into_a_topic_is_a_source_again(work: Workbench) -> None:
     """I13, I18: what a sink writes, an upsert source reads."""
     name = work.source(f"{KEYED} ENVELOPE UPSERT", "a:1", "b:2", "c:1")

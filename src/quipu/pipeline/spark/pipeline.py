@@ -12,7 +12,9 @@
 
 `connect(spark=None, *, state="quipu-state", master=None, settings=None, resume=True)`
 
-    spark      a session that somebody else has made, or None for one of our own
+    spark      a session that somebody else has made; else the Spark that this process has, or one
+               of our own.  Of others' we use a session beside theirs, with settings and names of
+               its own, and stop nothing but what we have started
     state      a folder for catalog, tables and checkpoints.  One process at a time; with a Spark
                of several machines, on a file system that all of them share
     master     of a session of our own: local[*] unless said otherwise
@@ -49,6 +51,7 @@ from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from quipu.client.errors import ClientError
@@ -232,7 +235,10 @@ def connect(
     directory = Path(state).resolve()
     catalog = Catalog.open(directory)
     try:
-        given = spark or session(master, settings=sparks, log=directory / "spark.log")
+        starts = spark is None and SparkContext._active_spark_context is None  # noqa: SLF001
+        given = spark or (
+            session(master, settings=sparks, log=directory / "spark.log") if starts
+            else SparkSession.builder.getOrCreate())  # as it is: no setting of ours is put on it
         own = tuned(given)
         register(own, FeedSource)
         objects = Objects(own, catalog, ours, Bench(own))
@@ -240,7 +246,7 @@ def connect(
     except BaseException:
         catalog.close()
         raise
-    pipeline = Pipeline(objects, stops_spark=spark is None)
+    pipeline = Pipeline(objects, stops_spark=starts)
     if resume:
         pipeline.resume()
     return pipeline

@@ -1,26 +1,34 @@
-"""Rows into a Kafka topic, each version once.
+"""Rows into a Kafka topic, each version once, as far as that can be had without transactions.
 
 Values are JSON objects.  With KEY columns the topic is a changelog by key: the newest row of a key,
 or a null value where no row has it any more; consumers that know upserts see the view.  The key is
 the column itself if it is one text or bytes column, else a JSON object.  Without KEY only a view
 that never takes rows back can be written.
 
-No transactions are needed of the broker.  A version is always the same messages in the same order
-for each partition, and every message says its version in a header.  Before a version is begun, the
-mark remembers where the partitions end; what a crash cut short is found by reading from there on,
-and only what is missing is written.
+While the broker is away, one idempotent producer goes on trying: whatever the broker has taken and
+not acknowledged, it recognizes, and order stays.  So nothing is lost and nothing is there twice.
+
+After a crash of the driver there is another producer.  A version is always the same messages in the
+same order for each partition, and every message says its version in a header.  Before a version is
+begun, the mark remembers where the partitions end; what was cut short is found by reading from
+there on, and only what is missing is written.
 
     mark    {"version": 6, "ends": {"0": 120, "1": 118}}     6 is whole; 7, if any, begins there
+
+A broker that is asked what it has while a request of the producer that is gone still lies unread in
+it may take that request afterwards; then messages of that one version are there twice.
 """
 
 import base64
 import datetime as dt
 import decimal
 import json
+import time
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -29,13 +37,23 @@ from confluent_kafka.error import KafkaException
 
 from quipu.pipeline.spark.following import Step
 from quipu.pipeline.spark.relations import DIFF
+from quipu.pipeline.spark.sending import NotWritten
 from quipu.pipeline.spark.sink_parquet import replace
 
 SECONDS_MAX = 60.0
+FLUSH_SECONDS = 5.0  # without any progress; then somebody is told, and it is tried again
 QUEUE_SECONDS = 1.0  # how long to wait for the producer to make room
 HEADER = "quipu.version"
 
 Pair = tuple[bytes | None, bytes | None]
+
+
+class _Letter(NamedTuple):
+    """A message that is to be sent."""
+
+    key: bytes | None
+    value: bytes | None
+    partition: int
 
 
 class KafkaTarget:
@@ -50,8 +68,10 @@ class KafkaTarget:
         self._mark = mark
         self._name = name.encode()
         self._settings = {**settings, "log_level": "0"}
-        self._producer = Producer({"linger.ms": 5, **self._settings, "enable.idempotence": True})
+        self._producer = self._new_producer()
         self._failed: KafkaError | None = None
+        self._begun: int | None = None  # the version that is being written
+        self._rest: deque[_Letter] = deque()  # what the producer does not have of it yet
         mark.parent.mkdir(parents=True, exist_ok=True)
         if not mark.exists():
             self._remember(None)
@@ -64,6 +84,47 @@ class KafkaTarget:
     def write(self, step: Step) -> None:
         """Write what the topic does not have of a version."""
         label = b"%s %d" % (self._name, step.version)
+        if self._begun != step.version:
+            self._rest = deque(self._missing(step, label))
+            self._begun = step.version
+        while self._rest and self._failed is None:
+            self._produce(self._rest[0], label)
+            self._rest.popleft()
+        waiting = len(self._producer)
+        while (left := self._producer.flush(FLUSH_SECONDS)) and self._failed is None:
+            if left >= waiting:
+                raise self._late()
+            waiting = left
+        if self._failed is not None:
+            raise NotWritten(f"topic {self._topic}: {self._begin_again().str()}")
+        self._remember(step.version)
+        self._begun = None
+
+    def close(self) -> None:
+        """Let go of what was not yet sent; the next target finds what is missing."""
+        self._producer.purge()
+
+    def _new_producer(self) -> Producer:
+        return Producer({"linger.ms": 5, "message.timeout.ms": 0, **self._settings,
+                         "enable.idempotence": True})
+
+    def _begin_again(self) -> KafkaError:
+        """A producer that was refused a message is given up: the others may not have gone out."""
+        self._producer.flush(FLUSH_SECONDS)
+        self._producer.purge()
+        assert self._failed is not None
+        error, self._failed = self._failed, None
+        self._producer = self._new_producer()
+        self._begun = None
+        return error
+
+    def _late(self) -> NotWritten:
+        waiting = len(self._producer) + len(self._rest)
+        return NotWritten(f"topic {self._topic}: {waiting} messages wait for a broker that does "
+                          "not take them")
+
+    def _missing(self, step: Step, label: bytes) -> Iterator[_Letter]:
+        """The messages of a version that the topic does not have."""
         ends = {int(partition): int(end) for partition, end
                 in json.loads(self._mark.read_text())["ends"].items()}
         there = self._found(label, ends)
@@ -72,16 +133,7 @@ class KafkaTarget:
             if there[partition] > 0:
                 there[partition] -= 1
             else:
-                self._produce(key, value, partition, label)
-        left = self._producer.flush(SECONDS_MAX)
-        if self._failed is not None or left:
-            error, self._failed = self._failed, None
-            raise KafkaException(error or KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
-        self._remember(step.version)
-
-    def close(self) -> None:
-        """Let go of what was not yet sent."""
-        self._producer.purge()
+                yield _Letter(key, value, partition)
 
     def _remember(self, version: int | None) -> None:
         """The version is whole; the next one begins where the partitions end now."""
@@ -119,16 +171,21 @@ class KafkaTarget:
             "enable.partition.eof": True, "isolation.level": "read_uncommitted",
         })
 
-    def _produce(
-        self, key: bytes | None, value: bytes | None, partition: int, label: bytes,
-    ) -> None:
+    def _produce(self, letter: _Letter, label: bytes) -> None:
+        deadline = time.monotonic() + FLUSH_SECONDS
         while True:
             try:
-                self._producer.produce(self._topic, value, key, partition,
-                                       headers=[(HEADER, label)], on_delivery=self._delivered)
+                self._producer.produce(
+                    self._topic, letter.value, letter.key, letter.partition,
+                    headers=[(HEADER, label)], on_delivery=self._delivered)
                 return
             except BufferError:
+                if time.monotonic() > deadline:
+                    raise self._late() from None
                 self._producer.poll(QUEUE_SECONDS)
+            except KafkaException as error:  # it is too large, say
+                self._failed = error.args[0]
+                return
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         self._failed = self._failed or error

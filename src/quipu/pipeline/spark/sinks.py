@@ -36,14 +36,14 @@ LOOK_SECONDS = 0.05
 
 
 class Target(Protocol):
-    """Where a sink writes."""
+    """Where a sink writes.  One that has failed is used again, with the same step."""
 
     def position(self) -> int | None:
         """The last version that was written; None before the first."""
         ...
 
     def write(self, step: Step) -> None:
-        """Write a version, whole."""
+        """Write a version, whole; if that fails, it is tried again with the same version."""
         ...
 
     def close(self) -> None:
@@ -145,16 +145,11 @@ class Sink:
     def _work(self, stop: threading.Event) -> None:
         if self._target is None:
             self._target = make_target(self.plan, self.view, self._folder)
-        try:
-            for step in self._steps(self._target, stop):
-                self._target.write(step)
-                self.written = step.version
-                self.keeper.succeeded()
-        except BaseException:
-            if self._lasting:
-                self._target.close()
-                self._target = None
-            raise
+        for step in self._steps(self._target, stop):
+            self._target.write(step)
+            self.written = step.version
+            self.keeper.succeeded()
+        self._target.close()
 
     def _steps(self, target: Target, stop: threading.Event) -> Iterator[Step]:
         written = self.written = target.position()
