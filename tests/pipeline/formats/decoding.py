@@ -38,5 +38,8 @@ def rows_of(fmt: Format, found: Decoded, count: int) -> list[Any]:
         assert not (error and absent)
         if error or absent:
             assert values == (None,) * len(values), (values, error)
+        else:
+            assert all(column.nullable or value is not None
+                       for column, value in zip(fmt.columns, values, strict=True)), values
         rows.append(error or (None if absent else values))
     return rows
