@@ -1,6 +1,5 @@
 """All commands but `start` behind one parser, each imported when it is asked for."""
 
-import difflib
 import sys
 from typing import Annotated, Any, Final
 
@@ -12,6 +11,7 @@ from quipu.cli.errors import CommandFailed
 from quipu.cli.main import COMMANDS, EXIT_FAILED, cannot_write, load
 from quipu.cli.output import printable
 from quipu.model.errors import QuipuError
+from quipu.model.nearest import nearest
 
 # Plain help and plain errors: they read the same on a terminal, in a log and in a mail.
 PLAIN: Final[dict[str, Any]] = {
@@ -39,8 +39,8 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+            near = nearest(name, COMMANDS)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(COMMANDS)}"
             ctx.fail(f"no such command: {name}; {hint}")
         return super().resolve_command(ctx, args)
 

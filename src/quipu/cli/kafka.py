@@ -6,7 +6,6 @@ seconds.  So every command first opens a plain connection (a refused one is know
 asks for the cluster's metadata within `METADATA_SECONDS_MAX`.
 """
 
-import difflib
 import logging
 import socket
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from quipu.cli.errors import CommandFailed
 from quipu.cli.positions import Position, resolve
+from quipu.model.nearest import nearest
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 CONNECT_SECONDS_MAX: Final = 3.0
@@ -110,9 +110,9 @@ def check_topics(names: Iterable[str], metadata: ClusterMetadata) -> None:
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """`there is no topic ordres; did you mean orders?`"""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = nearest(name, names)
     if near:
-        hint = f"did you mean {near[0]}?"
+        hint = f"did you mean {near}?"
     elif what == "topic":
         hint = f"create it with `quipu topic create {name}`, or see `quipu topic list`"
     else:

@@ -10,7 +10,6 @@ Invariants
 """
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Final
 
 from quipu.model import settings as tables
 from quipu.model.errors import SettingError
+from quipu.model.nearest import nearest
 from quipu.model.settings_types import (
     PORT_MAX,
     Address,
@@ -221,8 +221,8 @@ def check_name(name: str) -> None:
     if name in REFUSED:
         raise SettingError(f"{name} cannot be set: {REFUSED[name]}")
     if name not in CLIENT and name not in ALIASES:
-        near = difflib.get_close_matches(name[:100], [*CLIENT, *ALIASES], n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = nearest(name, [*CLIENT, *ALIASES], cutoff=0.5)
+        hint = f"; did you mean {near}?" if near else ""
         raise SettingError(f"unknown setting {name[:100]}{hint}")
 
 

@@ -15,13 +15,13 @@ Not here: reading files and environment (settings_sources), the kinds of setting
 # ruff: noqa: RUF009  the calls make dataclass fields
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from quipu.model.errors import SettingError
 from quipu.model.ids import NodeId
+from quipu.model.nearest import nearest
 from quipu.model.settings_types import (
     LONG_MAX,
     Address,
@@ -345,8 +345,8 @@ def find(rows: Mapping[str, Setting], name: str, where: str = "") -> Setting:
     """The row of `name`, or a `SettingError` with the nearest name (C2)."""
     row = rows.get(name)
     if row is None:
-        near = difflib.get_close_matches(name[:100], [*rows, *ALIASES], n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = nearest(name, [*rows, *ALIASES], cutoff=0.5)
+        hint = f"; did you mean {near}?" if near else ""
         raise SettingError(f"unknown setting {_shorten(name)}{_at(where)}{hint}")
     return row
 

@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 
+from quipu.model.nearest import nearest
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.printer import type_text
 from quipu.pipeline.sql.statements import TypeName
-from quipu.pipeline.sql.text import nearest
 from quipu.pipeline.types import UnknownType, arrow_type, simple_names
 
 

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from quipu.client.settings import ALIASES, CLIENT, client_settings
 from quipu.model.errors import SettingError
+from quipu.model.nearest import nearest
 from quipu.pipeline.formats.specs import Registry
 from quipu.pipeline.registry.client import OPTIONS as REGISTRY_SETTINGS
 from quipu.pipeline.registry.client import RegistryRefused, check_registry
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.secrecy import Secret
 from quipu.pipeline.sql.statements import CreateConnection, Name, Option, Value
-from quipu.pipeline.sql.text import Span, nearest
+from quipu.pipeline.sql.text import Span
 
 _BROKERS = ("broker", "brokers", "bootstrap servers", "metadata broker list")
 KAFKA_OPTIONS: Mapping[str, str] = {

@@ -4,12 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from quipu.model.nearest import nearest
 from quipu.pipeline.plan.connections import KAFKA_OPTIONS, refuse_unknown, setting_text
 from quipu.pipeline.plan.draft import Draft
 from quipu.pipeline.source import ErrorPolicy
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import Option
-from quipu.pipeline.sql.text import nearest, one_of
+from quipu.pipeline.sql.text import one_of
 
 HOUR_MS = 3_600_000
 OPTIONS = ("start offset", "start timestamp", "kafka time offset", "errors", "error column",

@@ -19,7 +19,6 @@ Names are not case-sensitive.  Spark itself says nothing about an option that it
 here it is an error, with the nearest name.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from typing import Final, NamedTuple, TypeVar
 from quipu.client.settings import ClientSettings, client_settings
 from quipu.model.errors import QuipuError, SettingError
 from quipu.model.ids import TopicPartition
+from quipu.model.nearest import nearest
 from quipu.model.topics import InvalidTopicName, check_topic_name
 from quipu.pipeline.reading.positions import (
     BadPositions,
@@ -324,6 +324,6 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name[:100].lower(), _BY_FOLDED, n=1, cutoff=0.6)
-    hint = f"; did you mean {_BY_FOLDED[near[0]]}?" if near else ""
+    near = nearest(name, NAMES)
+    hint = f"; did you mean {near}?" if near else ""
     return f"unknown option {name[:100]}{hint}"

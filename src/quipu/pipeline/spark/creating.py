@@ -1,5 +1,6 @@
 """CREATE and DROP: into the catalog first, then alive."""
 
+from quipu.model.nearest import nearest
 from quipu.pipeline.catalog import Entry
 from quipu.pipeline.plan.connections import check_connection
 from quipu.pipeline.plan.sources import plan_source
@@ -21,7 +22,6 @@ from quipu.pipeline.sql.statements import (
     Name,
     ObjectKind,
 )
-from quipu.pipeline.sql.text import nearest
 
 Create = CreateConnection | CreateSource | CreateView | CreateSink
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from quipu.model.errors import SettingError
-from quipu.pipeline.sql.text import nearest
+from quipu.model.nearest import nearest
 
 PREFIX = "quipu."
 NUMBER_MAX = 2**31 - 1

@@ -8,11 +8,12 @@ needs no grammar of its own: it parses what is written so far and looks at what 
 import math
 from dataclasses import dataclass, field
 
+from quipu.model.nearest import nearest
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.lexer import Kind, Piece, Token
 from quipu.pipeline.sql.secrecy import Secret, is_secret, option_name, secret_spans
 from quipu.pipeline.sql.statements import Name, ObjectKind, Option, Value
-from quipu.pipeline.sql.text import Span, in_one_line, nearest, one_of
+from quipu.pipeline.sql.text import Span, in_one_line, one_of
 
 # Words that are not taken for names, so that a forgotten name is noticed where it is missing.
 RESERVED = frozenset({

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from quipu.model.nearest import nearest
 from quipu.pipeline.sql.lexer import Kind, Token, split
-from quipu.pipeline.sql.text import Span, nearest
+from quipu.pipeline.sql.text import Span
 
 MASK = "'***'"
 _SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "passphrase", "jaas",

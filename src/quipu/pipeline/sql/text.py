@@ -4,12 +4,10 @@ A `Span` is a half-open range of characters of the text that was parsed, a whole
 statement.  Lines and columns are worked out only when an error is shown.
 """
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 SHOWN_MAX = 60
-NEAREST_LENGTH_MAX = 100  # what is longer is no misspelling, and comparing it is slow
 
 
 class Span(NamedTuple):
@@ -30,14 +28,6 @@ def line_and_column(text: str, position: int) -> tuple[int, int]:
     """Where a position is, as editors count: from one."""
     before = text[:position]
     return before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
-
-
-def nearest(word: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The candidate that somebody who wrote `word` may have meant."""
-    by_folded = {each.lower(): each for each in candidates}
-    folded = word[:NEAREST_LENGTH_MAX].lower()
-    near = difflib.get_close_matches(folded, by_folded, n=1, cutoff=cutoff)
-    return by_folded[near[0]] if near else None
 
 
 def in_one_line(text: str) -> str:
