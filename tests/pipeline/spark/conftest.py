@@ -23,7 +23,7 @@ from quipu.pipeline.registry.server import RegistryServer
 from quipu.pipeline.spark.session import session
 from tests.harness.node import RunningNode
 from tests.pipeline.spark.broker import Broker
-from tests.pipeline.spark.cases import Teller
+from tests.pipeline.spark.cases import Outcome, Teller
 from tests.pipeline.spark.workbench import Workbench
 
 HERE = Path(__file__).parent
@@ -112,3 +112,9 @@ def teller(workbench: Workbench, registry: RegistryServer) -> Teller:
     told = Teller(workbench, registry.url)
     told.connect()
     return told
+
+
+@pytest.fixture(scope="module")
+def outcomes(request: pytest.FixtureRequest, teller: Teller) -> dict[str, Outcome]:
+    """What became of the cases of a module's STORY."""
+    return teller.told(request.module.STORY)

@@ -84,11 +84,6 @@ STORY = Story(
         grow={"avro-growing": 3}))
 
 
-@pytest.fixture(scope="module")
-def outcomes(teller: Teller) -> dict[str, Outcome]:
-    return teller.told(STORY)
-
-
 @pytest.mark.parametrize("case", STORY.cases, ids=lambda case: case.number)
 def test_avro(case: Case, outcomes: dict[str, Outcome]) -> None:
     """I2, I10, I14: rows of Avro, with where they are from; from where reading begins."""

@@ -12,7 +12,6 @@ from tests.pipeline.spark.cases import (
     Outcome,
     Stage,
     Story,
-    Teller,
     Topic,
     check,
     from_topic,
@@ -148,11 +147,6 @@ STORY = Story(
              letters=[(0, 1, f"{NO_JSON}: expected value at line 1 column 7"),
                       (0, 2, f"{NO_JSON}: EOF while parsing a value at line 1 column 5")],
              ours="a bad record does not stop a source")))
-
-
-@pytest.fixture(scope="module")
-def outcomes(teller: Teller) -> dict[str, Outcome]:
-    return teller.told(STORY)
 
 
 @pytest.mark.parametrize("case", STORY.cases, ids=lambda case: case.number)

@@ -12,7 +12,6 @@ from tests.pipeline.spark.cases import (
     Outcome,
     Stage,
     Story,
-    Teller,
     Topic,
     check,
     from_topic,
@@ -117,11 +116,6 @@ STORY = Story(
                      "topic text not null",
              query="SELECT topic, id, b, myts > '2020-01-01' FROM {}",
              rows=[("keys-avro", 2, 3, True)], ours="Materialize has no TOPIC")))
-
-
-@pytest.fixture(scope="module")
-def outcomes(teller: Teller) -> dict[str, Outcome]:
-    return teller.told(STORY)
 
 
 @pytest.mark.parametrize("case", STORY.cases, ids=lambda case: case.number)

@@ -11,7 +11,6 @@ from tests.pipeline.spark.cases import (
     Row,
     Stage,
     Story,
-    Teller,
     Topic,
     check,
     from_topic,
@@ -146,11 +145,6 @@ STORY = Story(
         Case("34", "a key that nobody knows can be deleted", of="32bt",
              rows=utf8(("bírdmore", "géese"), ("mammal1", "mouse"), ("mammalmore", "herd"),
                        key=True))))
-
-
-@pytest.fixture(scope="module")
-def outcomes(teller: Teller) -> dict[str, Outcome]:
-    return teller.told(STORY)
 
 
 @pytest.mark.parametrize("case", STORY.cases, ids=lambda case: case.number)

@@ -14,7 +14,6 @@ from tests.pipeline.spark.cases import (
     Outcome,
     Stage,
     Story,
-    Teller,
     Topic,
     check,
     from_topic,
@@ -94,11 +93,6 @@ STORY = Story(
         {"times": [Message(None, "late", 1, TEN_MS)], "fruit-1": [("b", "berry")]},
         Case("time_went_on", "where reading begins was settled", of="time_late",
              query="SELECT text FROM {}", rows=[("late",)])))
-
-
-@pytest.fixture(scope="module")
-def outcomes(teller: Teller) -> dict[str, Outcome]:
-    return teller.told(STORY)
 
 
 @pytest.mark.parametrize("case", STORY.cases, ids=lambda case: case.number)

@@ -111,10 +111,15 @@ def read(directory: Path, number: int) -> Version:
     return Version.from_json(line.decode())
 
 
+def newest(directory: Path) -> int:
+    """The number of the newest version."""
+    return max(numbers(directory), default=NO_VERSION)
+
+
 def latest(directory: Path) -> Version:
     """The newest version; one with nothing in it if there is none yet."""
-    known = numbers(directory)
-    return read(directory, known[-1]) if known else Version()
+    number = newest(directory)
+    return Version() if number == NO_VERSION else read(directory, number)
 
 
 def publish(directory: Path, version: Version) -> None:

@@ -92,6 +92,7 @@ class View:
         self.versions.mkdir(parents=True, exist_ok=True)
         self._holds: dict[int, float] = {}
         self._holding = threading.Lock()
+        self._latest = Version()
         self.keepers: list[Callable[[], int | None]] = []  # versions that sinks still need
 
     @cached_property
@@ -134,8 +135,11 @@ class View:
     # -- versions
 
     def latest(self) -> Version:
-        """The newest version."""
-        return versions.latest(self.versions)
+        """The newest version; a version never changes, so each is read once."""
+        newest = versions.newest(self.versions)
+        if self._latest.number != newest:
+            self._latest = versions.latest(self.versions)
+        return self._latest
 
     def steps(self, since: int, until: int) -> list[Version]:
         """The versions after one up to another, oldest first."""
