@@ -3,6 +3,9 @@
     text -> sql (parse) -> plan (columns, types, every error) -> spark (queries) -> tables (state)
     bytes -> client -> records (Arrow) -> formats (columns) -> envelopes (rows, events) -> tables
 
+    source, types      what travels between the rooms: planned sources, and their columns
+    catalog, outside   what was created, on disk; Kafka, registries and files, as planning asks
+
 Only `spark` imports pyspark.  Everything else is Arrow in, Arrow out, and runs on any executor.
 `connect`, which is all that programs need, is described in `spark/pipeline.py`.
 """

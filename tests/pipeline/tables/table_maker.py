@@ -121,7 +121,7 @@ class Table:
         return sorted(texts)
 
     def clean(self, keep: int) -> int:
-        return cleaning.clean(self.directory, keep=keep, now_ms=0)
+        return cleaning.clean(self.directory, keep=keep)
 
     def files(self) -> set[str]:
         return {path.name for path in (self.directory / "files").iterdir()}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quipu.pipeline.tables import cleaning, commits, reading
+from quipu.pipeline.tables import commits, reading
 from quipu.pipeline.tables.commits import VersionTaken
 from quipu.pipeline.tables.contract import ShapeDiffers, TableShape, UnknownVersion
 from quipu.pipeline.tables.store import merge_events
@@ -104,21 +104,6 @@ def test_cleaning_takes_what_no_version_needs(tmp_path: Path) -> None:
         path.touch()
     table.clean(1)
     assert [path.exists() for path in (ours, later, foreign)] == [False, True, True]
-
-
-def test_a_reader_holds_its_version(tmp_path: Path) -> None:
-    table = Table(tmp_path, LATEST)
-    for version in range(3):
-        table.merge(version, [[Event("a", value=version)]])
-    with cleaning.hold(tmp_path, 0, name="reader", now_ms=0):
-        cleaning.clean(tmp_path, keep=1, now_ms=cleaning.HOLD_MS)
-        assert table.rows(0) == {("a", 0): 1}
-        assert commits.versions(tmp_path) == [0, 2]
-        cleaning.clean(tmp_path, keep=1, now_ms=cleaning.HOLD_MS + 1)  # it has taken too long
-        assert commits.versions(tmp_path) == [2]
-    with pytest.raises(UnknownVersion), cleaning.hold(tmp_path, 0, name="reader", now_ms=0):
-        pass
-    assert not list((tmp_path / "holds").iterdir())
 
 
 def test_columns_are_read_by_name_and_in_order(tmp_path: Path) -> None:

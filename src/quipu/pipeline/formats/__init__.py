@@ -4,6 +4,7 @@
     specs      what a FORMAT clause asks for, as plain data
     make       `make_format`: a spec to the format that carries it out
     text bytes csv regex json avro protobuf    the formats
+    debezium materialize                       messages that wrap rows, in JSON or Avro
     headers    one header, or all of them, as columns
     casting    text to typed columns; which texts cannot be, and why
     spans utf8 json_scan                       helpers: pieces of a buffer, text, JSON's grammar

@@ -252,4 +252,4 @@ def clean_table(directory: Path, oldest: int) -> None:
     first = manifest_at(directory, oldest).version
     keep = sum(number >= first for number in commits.versions(directory))
     if keep:
-        cleaning.clean(directory, keep=keep, now_ms=time.time_ns() // 1_000_000)
+        cleaning.clean(directory, keep=keep)

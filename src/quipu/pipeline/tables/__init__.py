@@ -5,7 +5,7 @@
     store      merge_bucket: a batch into a bucket, by executors
     at_once    the same in memory, for a table that nobody keeps
     reading    rows of a version, changes between versions, outstanding errors
-    cleaning   what no kept version needs goes; readers hold what they read
+    cleaning   what no kept version needs goes
     merging, levels, timing        pure: folding events; when to merge and rewrite; closed times
     files, sections, waiting       what is on disk
 """
