@@ -17,6 +17,7 @@ from quipu.pipeline.catalog import (
     CatalogUnwritable,
     Entry,
 )
+from quipu.pipeline.durable import temporary_for
 from quipu.pipeline.sql.statements import ObjectKind
 
 CONNECTION = Entry(ObjectKind.CONNECTION, "c", "CREATE CONNECTION c …")
@@ -137,12 +138,13 @@ def test_what_is_not_understood_is_left_alone(tmp_path: Path, why: str) -> None:
 def test_a_write_that_fails_changes_nothing(tmp_path: Path) -> None:
     with Catalog.open(tmp_path) as catalog:
         catalog.put(CONNECTION)
-        (tmp_path / "catalog.tmp").mkdir()
+        in_the_way = temporary_for(tmp_path / FILE)
+        in_the_way.mkdir()
         with pytest.raises(CatalogUnwritable, match="nothing has changed"):
             catalog.put(SOURCE)
 
         assert catalog.entries() == (CONNECTION,)
-        (tmp_path / "catalog.tmp").rmdir()
+        in_the_way.rmdir()
         catalog.put(SOURCE)
     assert Catalog.read(tmp_path).entries() == (CONNECTION, SOURCE)
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Self
 
 from quipu.model.errors import CorruptLog, Kind, QuipuError
+from quipu.pipeline.durable import replace_file
 from quipu.pipeline.plan.world import Facts
 from quipu.pipeline.sql.statements import ObjectKind
 
@@ -138,7 +139,7 @@ class Catalog:
         assert self._lock is not None, "this catalog was opened to look at"
         content = {"format": FORMAT, "entries": [_to_json(each) for each in _ordered(entries)]}
         try:
-            _write(self.directory / FILE, json.dumps(content, indent=1).encode())
+            replace_file(self.directory / FILE, json.dumps(content, indent=1).encode(), 0o600)
         except OSError as error:
             raise CatalogUnwritable(f"{self.directory / FILE} cannot be written: {error}; nothing "
                                     "has changed") from error
@@ -161,23 +162,6 @@ def _ordered(entries: Mapping[str, Entry]) -> list[Entry]:
 
 
 # -- the file
-
-
-def _write(path: Path, data: bytes) -> None:
-    """C1."""
-    draft = path.with_suffix(".tmp")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _load(path: Path) -> list[Entry]:

@@ -35,10 +35,10 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.error import KafkaException
 
+from quipu.pipeline.durable import replace_file
 from quipu.pipeline.spark.following import Step
 from quipu.pipeline.spark.relations import DIFF
 from quipu.pipeline.spark.sending import NotWritten
-from quipu.pipeline.spark.sink_parquet import replace
 
 SECONDS_MAX = 60.0
 FLUSH_SECONDS = 5.0  # without any progress; then somebody is told, and it is tried again
@@ -147,7 +147,7 @@ class KafkaTarget:
                 for number in sorted(told.partitions)}
         finally:
             consumer.close()
-        replace(self._mark, json.dumps({"version": version, "ends": ends}).encode())
+        replace_file(self._mark, json.dumps({"version": version, "ends": ends}).encode())
 
     def _found(self, label: bytes, ends: Mapping[int, int]) -> dict[int, int]:
         """How many messages of a version each partition has."""

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from quipu.pipeline.durable import replace_file
 from quipu.pipeline.spark.following import Step
 from quipu.pipeline.spark.relations import DIFF
 
@@ -44,7 +45,7 @@ class ParquetTarget:
         for number, batches in enumerate(_files(step.batches)):
             name = f"v{step.version:012d}-{number}-{self._name}.parquet"
             self._write_file(name, step.version, batches)
-        replace(self._mark, json.dumps({"version": step.version}).encode())
+        replace_file(self._mark, json.dumps({"version": step.version}).encode())
 
     def close(self) -> None:
         """Nothing is held open between versions."""
@@ -74,18 +75,3 @@ def _files(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
             together = []
     if together:
         yield together
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Put bytes into a file, whole or not at all, whenever the machine stops."""
-    beside = path.with_name(f".{path.name}.new")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from quipu.pipeline.durable import replace_file
 from quipu.pipeline.plan.connections import setting_text
 from quipu.pipeline.plan.places import place_of
 from quipu.pipeline.spark import versions
@@ -26,7 +27,7 @@ from quipu.pipeline.spark.running import Keeper
 from quipu.pipeline.spark.sink_delta import DeltaTarget
 from quipu.pipeline.spark.sink_kafka import KafkaTarget
 from quipu.pipeline.spark.sink_memory import ConsoleTarget, MemoryTarget
-from quipu.pipeline.spark.sink_parquet import ParquetTarget, replace
+from quipu.pipeline.spark.sink_parquet import ParquetTarget
 from quipu.pipeline.spark.versions import NO_VERSION
 from quipu.pipeline.spark.views import Plan, View
 from quipu.pipeline.sql.errors import SqlError
@@ -159,7 +160,7 @@ class Sink:
                 return
             begun = self._begun()
             if begun is None:
-                replace(self._first, json.dumps({"version": first}).encode())
+                replace_file(self._first, json.dumps({"version": first}).encode())
                 begun = first
             yield snapshot(self.view, versions.read(self.view.versions, begun))
             written = begun

@@ -8,18 +8,16 @@ whoever finds it finds everything.  A batch that is tried again finds that it is
 """
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crc32c import crc32c
-
+from quipu.pipeline import durable
+from quipu.pipeline.durable import published
 from quipu.pipeline.reading.positions import Positions
 from quipu.pipeline.spark.feed import places_from_json, places_to_json
 from quipu.pipeline.spark.growing import Piece
-from quipu.pipeline.tables.contract import CorruptFile, UnknownVersion
-from quipu.pipeline.tables.files import TEMPORARY, flush_directory, write_flushed
+from quipu.pipeline.tables.contract import UnknownVersion
 
 NO_VERSION = -1
 
@@ -101,14 +99,10 @@ def numbers(directory: Path) -> list[int]:
 
 def read(directory: Path, number: int) -> Version:
     """One version that is kept."""
-    path = _path(directory, number)
     try:
-        line, _, rest = path.read_bytes().partition(b"\n")
+        return Version.from_json(published(_path(directory, number)))
     except FileNotFoundError as error:
         raise UnknownVersion(f"{directory}: version {number} is not kept") from error
-    if rest != f"{crc32c(line):08x}\n".encode():
-        raise CorruptFile(f"{path}: the checksum is wrong")
-    return Version.from_json(line.decode())
 
 
 def newest(directory: Path) -> int:
@@ -124,12 +118,7 @@ def latest(directory: Path) -> Version:
 
 def publish(directory: Path, version: Version) -> None:
     """Make a version known, whole or not at all."""
-    path = _path(directory, version.number)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
-    line = version.to_json().encode()
-    write_flushed(temporary, [line, f"\n{crc32c(line):08x}\n".encode()])
-    temporary.rename(path)
-    flush_directory(directory)
+    durable.publish(_path(directory, version.number), version.to_json())
 
 
 def forget(directory: Path, keep: set[int]) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from quipu.client.shared import shared
+from quipu.pipeline.durable import flush_directory
 from quipu.pipeline.envelopes.dead_letters import LETTERS
 from quipu.pipeline.reading.positions import Positions, ranges_between, total
 from quipu.pipeline.reading.stream import resolved, selected
@@ -41,7 +42,6 @@ from quipu.pipeline.spark.views import View, manifest_at
 from quipu.pipeline.tables import cleaning, commits
 from quipu.pipeline.tables.commits import TableAt
 from quipu.pipeline.tables.contract import BucketState
-from quipu.pipeline.tables.files import flush_directory
 
 CLEAN_EVERY = 20  # batches
 KEEP = 20  # versions, besides those that somebody needs

@@ -12,8 +12,9 @@ Not here: which versions somebody still reads; whoever cleans knows that.
 
 from pathlib import Path
 
+from quipu.pipeline.durable import TEMPORARY, flush_directory
 from quipu.pipeline.tables.commits import manifest, versions, versions_directory
-from quipu.pipeline.tables.files import TEMPORARY, flush_directory, version_of
+from quipu.pipeline.tables.files import version_of
 from quipu.pipeline.tables.store import files_directory
 
 

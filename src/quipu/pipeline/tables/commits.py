@@ -17,25 +17,21 @@ the first succeeds, and the other is told.
 """
 
 import json
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from quipu.pipeline.durable import flush_directory, publish, published
 from quipu.pipeline.envelopes.events import EventShape
 from quipu.pipeline.tables.contract import (
     BucketState,
-    CorruptFile,
     ShapeDiffers,
     TableError,
     TableShape,
     UnknownVersion,
 )
-from quipu.pipeline.tables.files import flush_directory, temporary_for, write_flushed
 from quipu.pipeline.tables.store import files_directory
 
 NO_VERSION = -1  # of a table to which nothing was committed
@@ -95,7 +91,7 @@ def create(directory: Path, events: EventShape, *, buckets: int, secret: bytes) 
         versions_directory(directory).mkdir(parents=True, exist_ok=True)
         files_directory(directory).mkdir(exist_ok=True)
         with suppress(FileExistsError):  # somebody else was faster
-            _publish(path, wanted.to_json())
+            publish(path, wanted.to_json())
     shape = open_shape(directory)
     if shape.events != events:
         raise ShapeDiffers(f"{path}: the table was made for other columns or another envelope")
@@ -105,7 +101,7 @@ def create(directory: Path, events: EventShape, *, buckets: int, secret: bytes) 
 def open_shape(directory: Path) -> TableShape:
     """The shape of a table."""
     path = directory / "table.json"
-    return TableShape.from_json(_read(path))
+    return TableShape.from_json(published(path))
 
 
 def versions_directory(directory: Path) -> Path:
@@ -121,7 +117,7 @@ def versions(directory: Path) -> list[int]:
 def manifest(directory: Path, version: int) -> Manifest:
     """One version that is kept."""
     try:
-        found = json.loads(_read(_path(directory, version)))
+        found = json.loads(published(_path(directory, version)))
     except FileNotFoundError as error:
         raise UnknownVersion(f"{directory}: version {version} is not kept") from error
     buckets = tuple(BucketState.from_json(each) for each in found["buckets"])
@@ -154,7 +150,7 @@ def commit(
     text = json.dumps({"version": version, "base": base.version,
                        "buckets": [state.to_json() for state in made.buckets]})
     try:
-        _publish(_path(directory, version), text)
+        publish(_path(directory, version), text)
     except FileExistsError:
         if manifest(directory, version) != made:
             raise VersionTaken(f"{directory}: version {version} was committed by "
@@ -164,23 +160,3 @@ def commit(
 
 def _path(directory: Path, version: int) -> Path:
     return versions_directory(directory) / f"{version:020d}.json"
-
-
-def _publish(path: Path, text: str) -> None:
-    """Give a text its final name, flushed, unless the name is taken (FileExistsError)."""
-    temporary = temporary_for(path)
-    line = text.encode()
-    write_flushed(temporary, [line, f"\n{crc32c(line):08x}\n".encode()])
-    try:
-        os.link(temporary, path)  # a rename would replace what is there
-    finally:
-        temporary.unlink()
-    flush_directory(path.parent)
-
-
-def _read(path: Path) -> str:
-    data = path.read_bytes()
-    line, _, rest = data.partition(b"\n")
-    if rest != f"{crc32c(line):08x}\n".encode():
-        raise CorruptFile(f"{path}: the checksum is wrong")
-    return line.decode()

@@ -17,7 +17,6 @@ never write different bytes under one name.  Directories are flushed by whoever 
 
 import hashlib
 import json
-import os
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
@@ -28,6 +27,7 @@ import pyarrow as pa
 from crc32c import crc32c
 from pyarrow import ipc
 
+from quipu.pipeline.durable import temporary_for, write_flushed
 from quipu.pipeline.tables.contract import CorruptFile, MissingFile
 
 MAGIC = b"QTABLE1\n"
@@ -36,7 +36,6 @@ _TAIL_SIZE = _TAIL.size + len(MAGIC)
 _ALIGNMENT = 64
 _FOOTER_SIZE_MAX = 1 << 24
 _OPEN_FILES_MAX = 256
-TEMPORARY = ".tmp"
 
 
 def file_name(version: int, bucket: int, digest: str, suffix: str) -> str:
@@ -81,28 +80,6 @@ class SectionWriter:
         write_flushed(temporary, [*self._parts, footer, tail])
         temporary.rename(directory / name)
         return name
-
-
-def temporary_for(path: Path) -> Path:
-    """Where to write what will have that name: two processes, on any machines, do not meet."""
-    return path.with_name(f"{path.name}.{os.uname().nodename}.{os.getpid()}{TEMPORARY}")
-
-
-def write_flushed(path: Path, parts: list[bytes | pa.Buffer]) -> None:
-    """Write a new file and flush it to disk; what was written in part is taken away again."""
-    try:
-        with path.open("wb", buffering=0) as file:
-            for part in parts:
-                _write_all(file.fileno(), memoryview(part))
-            os.fdatasync(file.fileno())
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-
-
-def _write_all(descriptor: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(descriptor, data):]
 
 
 class TableFile:
@@ -178,12 +155,3 @@ def open_file(path: Path) -> TableFile:
 def close_files() -> None:
     """Close all files that nobody reads; they are opened, and checked, when they are needed."""
     _opened.cache_clear()
-
-
-def flush_directory(directory: Path) -> None:
-    """Make sure that the names in a directory are on disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
