@@ -29,7 +29,7 @@ from quipu.pipeline.registry.client import (
     SchemaNotFound,
     client_for,
 )
-from quipu.pipeline.registry.server import RegistryServer
+from quipu.pipeline.registry.server import NoRegistryFile, RegistryServer
 
 V1 = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
 V2 = {"type": "record", "name": "r", "fields": [
@@ -300,3 +300,23 @@ def test_the_command_says_when_it_is_ready_and_ends_when_told(tmp_path: Path) ->
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert (tmp_path / "r.json").exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"schemas": [], "subjects": 1}', "\x00"])
+def test_a_file_that_holds_no_registry_is_named_and_left_alone(
+        tmp_path: Path, content: str) -> None:
+    path = tmp_path / "registry.json"
+    path.write_text(content)
+    with pytest.raises(NoRegistryFile, match=r"registry\.json holds no registry"):
+        RegistryServer(path=path)
+    assert path.read_text() == content
+
+
+def test_the_command_says_why_it_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text("{")
+    for given in (["--port", "99999"], ["--port", "0", "--file", str(tmp_path / "bad")]):
+        ended = subprocess.run([sys.executable, "-m", "quipu.pipeline.registry", *given],
+                               check=False, capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 1
+        assert ended.stderr.startswith("registry: ")
+        assert ended.stderr.count("\n") == 1

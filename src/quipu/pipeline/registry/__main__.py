@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from threading import Event
 
-from quipu.pipeline.registry.server import RegistryServer
+from quipu.pipeline.registry.server import NoRegistryFile, RegistryServer
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
         signal.signal(number, lambda *_: asked_to_stop.set())
     try:
         server = RegistryServer(options.host, options.port, path=options.file)
-    except OSError as error:
+    except (OSError, OverflowError, NoRegistryFile) as error:
         print(f"registry: {error}", file=sys.stderr)  # noqa: T201 a command's own error
         return 1
     with server:

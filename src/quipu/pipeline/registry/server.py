@@ -32,6 +32,10 @@ IDLE_SECONDS: Final = 30
 Json = Any  # whatever a request or an answer holds
 
 
+class NoRegistryFile(ValueError):
+    """A file that a registry cannot be read from; the message names it."""
+
+
 class Request(NamedTuple):
     """A request whose path has matched: its variable parts, its query, its body."""
 
@@ -52,7 +56,7 @@ class RegistryServer:
         self._lock = Lock()
         self.store = Store()
         if path is not None and path.exists():
-            self.store = Store.from_json(path.read_text())
+            self.store = _load(path)
         self._http = ThreadingHTTPServer((host, port), _handler(self, credentials))
         self._http.daemon_threads = True
         self._thread = Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
@@ -98,11 +102,23 @@ class RegistryServer:
         if self._path is None:
             return
         handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
-        with os.fdopen(handle, "w") as file:
-            file.write(self.store.to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(self._path)
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(self.store.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self._path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def _load(path: Path) -> Store:
+    try:
+        return Store.from_json(path.read_text())
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise NoRegistryFile(f"{path} holds no registry, or is damaged ({error}); it was left as "
+                             "it is") from None
 
 
 def _handler(server: RegistryServer,
