@@ -20,6 +20,8 @@ NUMERIC = (38, 9)  # precision and scale where none are given
 PRECISION_MAX = 38
 TIMESTAMPTZ = pa.timestamp("us", tz="UTC")
 TIMESTAMP = pa.timestamp("us")
+MILLIS_MIN = -62_135_596_800_000  # 0001-01-01, the first day that SQL can show
+MILLIS_MAX = 253_402_300_799_999  # 9999-12-31, the last one
 
 _SIMPLE: dict[str, pa.DataType] = {
     "text": pa.string(), "string": pa.string(), "varchar": pa.string(),

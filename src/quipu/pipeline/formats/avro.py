@@ -25,6 +25,7 @@ from quipu.pipeline.formats.avro_schema import (
 from quipu.pipeline.formats.avro_steps import FAULTS, NO_ID, Code, Complaint, Fault, Program
 from quipu.pipeline.formats.casting import error_array
 from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.moments import checked
 from quipu.pipeline.formats.specs import Avro
 from quipu.pipeline.registry.client import (
     Registered,
@@ -73,7 +74,7 @@ class AvroFormat:
         for schema_id in missing:  # it may be there next time
             del self._programs[schema_id], self._codes[schema_id]
         columns = [root.field(index) for index in range(len(self.columns))]
-        return Decoded(columns, errors, _absent(root, complaints))
+        return checked(Decoded(columns, errors, _absent(root, complaints)), _PREFIX)
 
     def _is_known(self, schema_id: int) -> bool:
         """Has the id a schema?  Either way there is a program for it afterwards."""

@@ -29,10 +29,9 @@ from quipu.pipeline.formats.contract import Decoded, null_where
 from quipu.pipeline.formats.json import JsonFormat
 from quipu.pipeline.formats.specs import Avro, Debezium, Json
 from quipu.pipeline.registry.client import RegistryClient
-from quipu.pipeline.types import TIMESTAMPTZ, Column
+from quipu.pipeline.types import MILLIS_MAX, MILLIS_MIN, TIMESTAMPTZ, Column
 
 NO_EVENT: Final = "no change event of Debezium: it has no `op`, no `before` and no `after`"
-MILLIS_MAX: Final = (1 << 63) // 1000 - 1
 
 _MARKS: Final = pa.struct([("op", pa.string()), ("ts_ms", pa.int64())])
 _SOURCE: Final = pa.struct([("ts_ms", pa.int64()), ("table", pa.string()),
@@ -143,7 +142,7 @@ def _has(source: pa.StructArray, name: str) -> bool:
 
 def _moment(millis: pa.Array) -> pa.Array:
     """Milliseconds as a timestamp; null if it is out of range."""
-    inside = pc.and_(pc.less_equal(millis, MILLIS_MAX), pc.greater_equal(millis, -MILLIS_MAX))
+    inside = pc.and_(pc.less_equal(millis, MILLIS_MAX), pc.greater_equal(millis, MILLIS_MIN))
     kept = pc.if_else(inside, millis, pa.scalar(None, pa.int64()))
     return pc.multiply(kept, 1000).cast(TIMESTAMPTZ)
 

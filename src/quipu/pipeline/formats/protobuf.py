@@ -34,6 +34,7 @@ from google.protobuf.message import DecodeError
 from quipu.pipeline.formats.avro_defaults import varint
 from quipu.pipeline.formats.casting import Errors, error_array
 from quipu.pipeline.formats.contract import Decoded, null_where
+from quipu.pipeline.formats.moments import checked
 from quipu.pipeline.formats.specs import Protobuf
 from quipu.pipeline.types import TIMESTAMPTZ, Column
 
@@ -96,7 +97,8 @@ class ProtobufFormat:
         missing[list(errors)] = True
         if missing.any():
             columns = null_where(pa.array(missing), columns)
-        return Decoded(columns, error_array(errors, len(data)), data.is_null())
+        found = Decoded(columns, error_array(errors, len(data)), data.is_null())
+        return checked(found, f"{_PREFIX}failed to decode Protobuf message: ")
 
     def _arrays(self, messages: Sequence[Message]) -> list[pa.Array]:
         return [_array(field, messages) for field in self._descriptor.fields]

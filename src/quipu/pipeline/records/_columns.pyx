@@ -25,7 +25,7 @@ from crc32c import crc32c as _crc32c_of_package
 from quipu.pipeline.records import _columns_pure, batches
 from quipu.pipeline.records.batches import (
     HEADER_TYPE, HEADERS_TYPE, Chunk, CorruptRecords, body_of, texts_of)
-from quipu.pipeline.types import TIMESTAMPTZ
+from quipu.pipeline.types import MILLIS_MAX, MILLIS_MIN, TIMESTAMPTZ
 from quipu.wire import record_batch
 from quipu.wire.record_batch import parse_header
 
@@ -50,8 +50,8 @@ cdef enum:
 cdef int64_t OFFSET_MAX = batches.OFFSET_MAX
 cdef int64_t BATCH_SIZE_MAX = batches.BATCH_SIZE_MAX
 cdef int64_t NO_TIMESTAMP = batches.NO_TIMESTAMP
-cdef int64_t TIMESTAMP_MIN = batches.TIMESTAMP_MIN
-cdef int64_t TIMESTAMP_MAX = batches.TIMESTAMP_MAX
+cdef int64_t TIMESTAMP_MIN = MILLIS_MIN
+cdef int64_t TIMESTAMP_MAX = MILLIS_MAX
 cdef int _has_crc = quipu_has_crc()
 
 assert HEADER_SIZE == record_batch.HEADER_SIZE

@@ -13,8 +13,6 @@ import pyarrow as pa
 from quipu.model.errors import MalformedBytes
 from quipu.pipeline.records.batches import (
     NO_TIMESTAMP,
-    TIMESTAMP_MAX,
-    TIMESTAMP_MIN,
     Chunk,
     CorruptRecords,
     Span,
@@ -24,6 +22,7 @@ from quipu.pipeline.records.batches import (
     whole_batch,
 )
 from quipu.pipeline.records.transactions import Transactions
+from quipu.pipeline.types import MILLIS_MAX, MILLIS_MIN
 from quipu.wire.record_batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
@@ -101,6 +100,6 @@ def _arrays(rows: list[_Row], wanted: Wanted) -> list[pa.Array]:
 
 def _microseconds(timestamp: int) -> int | None:
     """Null where nobody set a time, or one that no calendar has."""
-    if timestamp == NO_TIMESTAMP or not TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
+    if timestamp == NO_TIMESTAMP or not MILLIS_MIN <= timestamp <= MILLIS_MAX:
         return None
     return timestamp * 1000

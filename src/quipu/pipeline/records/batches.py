@@ -29,8 +29,6 @@ CHUNK_SIZE_MAX: Final = 1 << 30
 CHUNK_SIZE: Final = 64 << 20
 OFFSET_MAX: Final = 1 << 62  # far from where sums overflow in C
 NO_TIMESTAMP: Final = -1
-TIMESTAMP_MIN: Final = -62_135_596_800_000  # milliseconds: 0001-01-01, the first day SQL can show
-TIMESTAMP_MAX: Final = 253_402_300_799_999  # 9999-12-31, the last one
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string(), nullable=False),
                                 pa.field("value", pa.binary())])
