@@ -4,6 +4,9 @@ The table holds what the view holds.  A view that only grows is appended to; of 
 back, a version replaces the one before it, in one commit, so that readers of the table always see
 one version, whole.  The commit names the sink and the version (Delta's application transactions):
 after a crash the table itself says what it has.  A column that the table does not know is added.
+
+Replacing costs what the table is large, and leaves the files of the version before to Delta's
+VACUUM.  Delta's MERGE by key is no cheaper: the file that has a key is written anew, too.
 """
 
 from pathlib import Path
