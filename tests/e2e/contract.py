@@ -13,6 +13,7 @@ from tests.harness.processes import LineProcess
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 WAIT_SECONDS_MAX = 30.0
+LEAVE_SECONDS_MAX = 60.0  # KafkaJS knocks for long at a node that is gone
 SESSION_TIMEOUT_MS = 2_000  # how long a killed member is waited for
 HEARTBEAT_MS = 300
 COMMIT_INTERVAL_MS = 100
@@ -98,7 +99,7 @@ class Member:
 
     def stop(self) -> None:
         """Let it commit and leave the group."""
-        self._process.terminate(WAIT_SECONDS_MAX)
+        self._process.terminate(LEAVE_SECONDS_MAX)
         self.update()
 
     def kill(self) -> None:

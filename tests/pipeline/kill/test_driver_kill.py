@@ -112,7 +112,6 @@ class Run:
         self.node.start()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300 + 60 * KILLS)
 def test_views_and_sinks_are_exact_whenever_the_driver_is_killed(tmp_path: Path) -> None:
     """I11, I13: what views, changelogs and sinks hold is what the topics say, after any kill."""

@@ -40,17 +40,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark has its logs."""
+    return tmp_path_factory.mktemp("spark")
+
+
+@pytest.fixture(scope="session")
+def spark(spark_folder: Path) -> Iterator[SparkSession]:
     """A small Spark that starts fast: two cores, and no time spent on optimizing bytecode."""
-    folder = tmp_path_factory.mktemp("spark")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # workers would compile everything anew
     started = session(
         "local[2]",
         settings={
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xshare:auto",
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.sql.warehouse.dir": str(spark_folder / "warehouse"),
         },
-        log=folder / "spark.log",
+        log=spark_folder / "spark.log",
     )
     yield started
     started.stop()

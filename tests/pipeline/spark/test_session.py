@@ -1,13 +1,17 @@
 """Sessions: ours by default, and what the caller says wins."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import quipu.pipeline
 from quipu.pipeline.spark import java
 from quipu.pipeline.spark.feed_source import FeedSource
+from quipu.pipeline.spark.running import wait_until
 from quipu.pipeline.spark.session import parallelism, register, tuned
 from tests.pipeline.spark.broker import Broker
 from tests.pipeline.spark.workbench import Workbench
@@ -29,6 +33,19 @@ def test_a_session_is_small_and_in_utc(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert parallelism(spark) == 2
     assert spark.range(10).count() == 10
+
+
+def test_what_workers_print_is_kept_from_the_terminal(
+    spark: SparkSession, spark_folder: Path
+) -> None:
+    """I11: it is in a file beside Spark's log."""
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sys.stderr.write("a worker says so\n")
+        yield from batches
+
+    assert spark.range(1).mapInArrow(work, "id bigint").count() == 1
+    log = spark_folder / "spark-workers.log"
+    assert wait_until(lambda: "a worker says so" in log.read_text(), 20)
 
 
 def test_a_session_beside_anothers_leaves_that_one_alone(spark: SparkSession) -> None:

@@ -53,7 +53,6 @@ def answers(driver: RunningDriver) -> dict[str, list[Row]]:
     return {query: driver.execute(query) for query in QUERIES}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_cluster_gives_the_rows_that_one_machine_gives(tmp_path: Path) -> None:
     """I11: by one option, on a master and two workers, also while executors and workers die."""

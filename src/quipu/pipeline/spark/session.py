@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +70,10 @@ def session(
     master: str | None = None, *, settings: Mapping[str, str] | None = None,
     log: Path | None = None,
 ) -> SparkSession:
-    """The process's Spark session, started if there is none; `log` gets Spark's warnings."""
+    """The process's Spark session, started if there is none.
+
+    `log` gets Spark's warnings; what its Python workers print goes to a file beside it.
+    """
     given = dict(settings or {})
     master = master or given.pop("spark.master", LOCAL)
     home = java.prepared(java.found())
@@ -89,7 +93,16 @@ def session(
     spark = builder.getOrCreate()
     if "spark.sql.shuffle.partitions" not in given:
         _set_partitions(spark)
+    if log is not None:
+        _redirect_errors(spark, log.with_name(f"{log.stem}-workers{log.suffix}"))
     return spark
+
+
+def _redirect_errors(spark: SparkSession, path: Path) -> None:
+    """Spark hands on what workers print, such as how they were stopped, to its standard error."""
+    jvm: Any = spark._jvm  # noqa: SLF001 Java's objects have no types here
+    file = jvm.java.io.FileOutputStream(str(path.resolve()))
+    jvm.java.lang.System.setErr(jvm.java.io.PrintStream(file, True))  # noqa: FBT003 to flush
 
 
 def tuned(spark: SparkSession) -> SparkSession:
