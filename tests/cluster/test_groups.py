@@ -157,7 +157,7 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: RunningCluster)
             assert all(kept[each] >= told[each] for each in told), (kept, told)
             cluster[victim].start()
             cluster.await_serving("a")
-        assert [member.assignments for member in pair.members] == [1, 1]
+        assert [member.assignments for member in pair.members] == joined
         errors = [error for member in pair.members for error in member.errors]
         assert all(error.retriable() for error in errors), errors
 
@@ -171,6 +171,7 @@ def test_a_group_sees_only_retriable_errors_while_nodes_are_restarted_in_order(
     """
     with Pair(cluster) as pair:
         pair.goes_on("start")
+        joined = [member.assignments for member in pair.members]  # one may have come late
         for name in cluster.chains["a"]:
             cluster[name].restart()
             cluster.await_serving("a")
