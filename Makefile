@@ -25,7 +25,7 @@ test: setup  ## all tests but the long ones of make spark, make sim and make soa
 e2e: setup  ## only the stories with real clients
 	@$(RUN) -m pytest tests/e2e
 
-spark: setup  ## the long stories of sources and views: kill -9, a Spark cluster, the bench
+spark: setup  ## long stories of sources and views: groups and joins, the shell, --serve, the bench
 	@$(RUN) -m pytest -m slow tests/pipeline
 
 check: setup  ## lint, types, floors, and generated pages that are up to date; changes nothing
