@@ -146,6 +146,7 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: RunningCluster)
     """
     with Pair(cluster) as pair:
         pair.goes_on("start")
+        joined = [member.assignments for member in pair.members]  # one may have come late
         for number in range(KILLS):
             victim = next(iter(cluster.states("a")))  # it leads the partition of the group too
             cluster[victim].kill()
@@ -177,7 +178,7 @@ def test_a_group_sees_only_retriable_errors_while_nodes_are_restarted_in_order(
             cluster.await_serving("a")
             taken = pair.goes_on(f"after {name}")
             assert taken < GOES_ON_SECONDS_MAX
-        assert [member.assignments for member in pair.members] == [1, 1]
+        assert [member.assignments for member in pair.members] == joined
         errors = [error for member in pair.members for error in member.errors]
         assert all(error.retriable() for error in errors), errors
     all_of_it = dict.fromkeys(range(PARTITIONS), 1 + len(cluster.chains["a"]))
