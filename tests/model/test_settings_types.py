@@ -39,11 +39,13 @@ REFUSED = [
     ("recompression, which this broker does not do", "compression.type", "zstd"),
     ("an empty rack", "broker.rack", ""),
     ("a voter without a place after its @", "controller.quorum.voters", "1@"),
+    ("a voter of eleven digits", "controller.quorum.voters", "12345678901"),
     ("a voter twice", "controller.quorum.voters", "1,1@a:1"),
     ("a voter without a number", "controller.quorum.voters", "1,,2"),
 ]
-ADDRESSES_REFUSED = ["localhost", "host:", "host:70000", "::1:9092", "a:1,b:2", "SSL://a:1", "a:-1",
-                     "a:\N{SUPERSCRIPT TWO}", "a b:1", ":999999999999999999999"]
+ADDRESSES_REFUSED = ["localhost", "9092", "host:", "a:0000001234567", "host:70000", "::1:9092",
+                     "a:1,b:2", "SSL://a:1", "a:-1", "a:\N{SUPERSCRIPT TWO}", "a b:1",
+                     ":999999999999999999999"]
 
 
 @pytest.mark.parametrize(("name", "text", "value"), ACCEPTED)

@@ -284,11 +284,18 @@ def _parse_address(value: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError
-    if not colon or not port.isascii() or not port.isdigit() or int(port[:6]) > PORT_MAX:
+    if not colon or any(character in host for character in "/,[] "):
         raise ValueError
-    if any(character in host for character in "/,[] "):
+    number = _parse_digits(port, PORT_MAX)
+    return Address(host or "0.0.0.0", number)  # noqa: S104 Kafka: no host means every one
+
+
+def _parse_digits(value: str, most: int) -> int:
+    """A number without a sign, of no more digits than it can have."""
+    if not (value.isascii() and value.isdigit() and len(value) <= len(str(most))
+            and int(value) <= most):
         raise ValueError
-    return Address(host or "0.0.0.0", int(port))  # noqa: S104 Kafka: no host means every one
+    return int(value)
 
 
 def _parse_voters(value: str) -> tuple[Voter, ...]:
@@ -296,9 +303,8 @@ def _parse_voters(value: str) -> tuple[Voter, ...]:
     found = []
     for item in value.split(",") if value else []:
         number, at, where = item.strip().partition("@")
-        if not number.isascii() or not number.isdigit() or int(number[:10]) > INT_MAX:
-            raise ValueError
-        found.append(Voter(int(number[:10]), _parse_address(where) if at else None))
+        address = _parse_address(where) if at else None
+        found.append(Voter(_parse_digits(number, INT_MAX), address))
     if len({voter.node_id for voter in found}) < len(found) or len(found) > VOTERS_MAX:
         raise ValueError
     return tuple(found)
