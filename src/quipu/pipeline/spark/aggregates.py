@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -49,13 +50,42 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """A column of the view: a column of the table by group, or what follows from two of them."""
+
+    name: str
+    whole: str
+    known: str | None = None  # where this is zero, there is no value
+    is_mean: bool = False  # whole by known
+
+    @property
+    def text(self) -> str:
+        """In SQL."""
+        if self.known is None:
+            return quoted(self.whole)
+        value = f"double({quoted(self.whole)}) / {quoted(self.known)}"
+        return (f"CASE WHEN {quoted(self.known)} > 0 "
+                f"THEN {value if self.is_mean else quoted(self.whole)} END")
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """In Arrow: the same values."""
+        whole = batch.column(self.whole)
+        if self.known is None:
+            return whole
+        known = batch.column(self.known)
+        if self.is_mean:
+            whole = pc.divide(*(each.cast(pa.float64(), safe=False) for each in (whole, known)))
+        return pc.if_else(pc.greater(known, 0), whole, pa.scalar(None, whole.type))
+
+
+@dataclass(frozen=True)
 class Aggregation:
     """A query with GROUP BY, taken apart."""
 
     query: str  # gives groups and parts
     groups: tuple[str, ...]
     parts: tuple[Part, ...]
-    items: tuple[tuple[str, str], ...]  # the view's columns: name, and expression over parts
+    items: tuple[Shown, ...]  # the view's columns
 
     @property
     def takes_back(self) -> bool:
@@ -91,17 +121,17 @@ def aggregation_of(
     for number, named in enumerate(items_of(plan.aggregateExpressions())):
         inner = named.child() if class_of(named) == "Alias" else named
         if class_of(inner) == "AggregateExpression":
-            found = _function(inner, number, only_grows=only_grows)
+            found = _function(inner, number, str(named.name()), only_grows=only_grows)
             if found is None:
                 return None
             parts += found[0]
-            items.append((str(named.name()), found[1]))
+            items.append(found[1])
             continue
         same = [group for group, each in zip(groups, grouping, strict=True)
                 if inner.semanticEquals(each)]
         if not same:
             return None
-        items.append((str(named.name()), quoted(same[0])))
+        items.append(Shown(str(named.name()), same[0]))
     written = [f"{each.sql()} AS {quoted(group)}"
                for group, each in zip(groups, grouping, strict=True)]
     written += [f"{part.text} AS {quoted(part.name)}" for part in parts]
@@ -112,8 +142,8 @@ def aggregation_of(
 
 
 def _function(
-    call: Any, number: int, *, only_grows: bool,  # noqa: ANN401
-) -> tuple[list[Part], str] | None:
+    call: Any, number: int, name: str, *, only_grows: bool,  # noqa: ANN401
+) -> tuple[list[Part], Shown] | None:
     """The parts of an aggregate function, and how its value follows from them."""
     function = call.aggregateFunction()
     if call.isDistinct() or call.filter().isDefined():
@@ -125,17 +155,16 @@ def _function(
     count = Part(known, f"count({text})")
     match class_of(function):
         case "Count":
-            return [Part(whole, f"count({text})")], quoted(whole)
+            return [Part(whole, f"count({text})")], Shown(name, whole)
         case "Sum" if kind.startswith(_EXACT):
             result = function.dataType().simpleString()
             total = Part(whole, f"CAST(coalesce(sum({text}), 0) AS {result})")
-            return [total, count], f"CASE WHEN {quoted(known)} > 0 THEN {quoted(whole)} END"
+            return [total, count], Shown(name, whole, known)
         case "Average" if kind in _WHOLE:
             total = Part(whole, f"CAST(coalesce(sum({text}), 0) AS bigint)")
-            return [total, count], (f"CASE WHEN {quoted(known)} > 0 "
-                                    f"THEN double({quoted(whole)}) / {quoted(known)} END")
-        case "Min" | "Max" as name if only_grows and kind.startswith(_ORDERED):
-            return [Part(whole, f"{name}({text})", name.lower())], quoted(whole)
+            return [total, count], Shown(name, whole, known, is_mean=True)
+        case "Min" | "Max" as least if only_grows and kind.startswith(_ORDERED):
+            return [Part(whole, f"{least}({text})", least.lower())], Shown(name, whole)
         case _:
             return None
 
@@ -178,8 +207,7 @@ def taken_back(frame: DataFrame, aggregation: Aggregation) -> DataFrame:
         *((-f.col(quoted(part.name))).alias(part.name) for part in aggregation.parts))
 
 
-def shown_groups(frame: DataFrame, grouped: Grouped, *beside: str) -> DataFrame:
-    """The view's columns, and others that are beside them."""
-    return frame.select(
-        *(f.expr(text).alias(name) for name, text in grouped.aggregation.items),
-        *(f.col(quoted(name)) for name in beside))
+def shown_groups(frame: DataFrame, grouped: Grouped) -> DataFrame:
+    """The view's columns."""
+    return frame.select(*(
+        f.expr(each.text).alias(each.name) for each in grouped.aggregation.items))

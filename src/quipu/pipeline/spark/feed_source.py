@@ -29,7 +29,7 @@ from quipu.pipeline.spark.versions import Counts
 NAME = "quipu_feed"
 WAIT_SECONDS = 1.0
 PAUSE_SECONDS_MIN = 0.01
-PAUSE_SECONDS_MAX = 0.1
+PAUSE_SECONDS_MAX = 0.05
 BATCH_SIZE_MAX = 256 << 20  # of the messages of one source in one batch, about
 FIRST_OFFSETS_MAX = 100_000  # in the first batch, when their size is not known
 

@@ -21,7 +21,7 @@ from quipu.pipeline.spark.versions import Version
 from quipu.pipeline.spark.view_changes import changes
 from quipu.pipeline.spark.views import View
 
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.02
 
 
 class ViewDropped(QuipuError):

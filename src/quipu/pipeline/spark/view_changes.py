@@ -1,27 +1,24 @@
 """What becomes of a view's rows from one version to another.
 
-    changes(view, since, until)            the changelog: the view's columns, and #diff
+    changes(view, since, until)            the changelog of a view that has no table of results:
+                                           its columns, and #diff
     signed_changes(view, before, after)    what a query makes of its sources' changes, for the
                                            next version of a result (`view_batches`)
 
 Changes of a source come from its table's changelog, or are the rows that were added.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from quipu.pipeline.spark.aggregates import shown_groups
 from quipu.pipeline.spark.analysis import quoted
 from quipu.pipeline.spark.relations import DIFF, grown_frame, table_changes
 from quipu.pipeline.spark.versions import Growth, Version
 from quipu.pipeline.spark.views import View, manifest_at
-from quipu.pipeline.tables.commits import TableAt
-from quipu.pipeline.tables.contract import TableShape
 
 
 class Signed(NamedTuple):
@@ -37,20 +34,10 @@ class Signed(NamedTuple):
 
 def changes(view: View, since: int, until: int) -> DataFrame:
     """See above."""
-    if view.result is None:
-        changed = _changed(view, view.steps(since, until), since, until)
-        signs = (1,) if view.plan.only_grows else (1, -1)
-        return reduce(DataFrame.unionByName, (
-            Signed(sign, _through(view, changed, sign)).with_diff for sign in signs))
-    directory, shape = view.result
-    names = shape.events.row.names
-    found = _table_changes(view, directory, shape, (since, until), names)
-    if view.plan.grouped is None:
-        return found
-    columns = [f.col(quoted(name)) for name in view.schema.names]
-    told = shown_groups(found, view.plan.grouped, DIFF)  # parts may change and the rest not
-    return told.groupBy(*columns).agg(f.sum(quoted(DIFF)).alias(DIFF)).where(
-        f.col(quoted(DIFF)) != 0)
+    changed = _changed(view, view.steps(since, until), since, until)
+    return reduce(DataFrame.unionByName, (
+        Signed(sign, _through(view, changed, sign)).with_diff
+        for sign in _signs(view, range(len(view.names)))))
 
 
 def signed_changes(
@@ -69,7 +56,7 @@ def signed_changes(
         return
     if not product:
         changed = _changed(view, [after], before.number, after.number)
-        for sign in (1, -1):
+        for sign in _signs(view, moved):
             yield Signed(sign, _through(view, changed, sign, query=query))
         return
     for place in moved:
@@ -77,8 +64,13 @@ def signed_changes(
         changed = {other: view.source_frame(other, after if number < place else before)
                    for number, other in enumerate(view.names) if number != place}
         changed[name] = _source_changes(view, name, [after], before.number, after.number)
-        for sign in (1, -1):
+        for sign in _signs(view, [place]):
             yield Signed(sign, _through(view, changed, sign, query=query, small=small))
+
+
+def _signs(view: View, numbers: Iterable[int]) -> tuple[int, ...]:
+    """Rows of a source that has no table by key only come."""
+    return (1, -1) if any(number in view.shapes for number in numbers) else (1,)
 
 
 def _has_changed(view: View, number: int, before: Version, after: Version) -> bool:
@@ -119,17 +111,8 @@ def _source_changes(
     columns = view.columns(number)
     tributary = view.feed.tributaries[number]
     if number in view.shapes:
-        return _table_changes(view, tributary.directory, view.shapes[number], (since, until),
-                              columns)
+        before, after = (view.table(number, version) for version in (since, until))
+        return table_changes(view.spark, after, before.manifest.version, columns)
     pieces = [piece for step in steps for piece in step.grown.get(number, Growth()).added]
     found = grown_frame(view.spark, tributary.rows, view.row(number), pieces, columns)
     return found.withColumn(DIFF, f.lit(1).cast("bigint"))
-
-
-def _table_changes(
-    view: View, directory: Path, shape: TableShape, between: tuple[int, int],
-    columns: Sequence[str],
-) -> DataFrame:
-    oldest, newest = (manifest_at(directory, version) for version in between)
-    return table_changes(
-        view.spark, TableAt(directory, shape, newest), oldest.version, columns)
