@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import quipu.pipeline
+from quipu.pipeline.spark import sinks
 from quipu.pipeline.spark.running import wait_until
 from quipu.pipeline.sql.errors import SqlError
 from tests.pipeline.spark.broker import Broker
@@ -80,6 +81,27 @@ def test_a_source_into_delta_goes_on_after_a_restart(
     with quipu.pipeline.connect(spark, state=tmp_path / "state"):
         assert wait_until(lambda: len(read()) >= 3, SECONDS_MAX)
     assert read() == [("a", "1", 0), ("b", "2", 1), ("c", "3", 2)]
+
+
+def test_a_table_that_is_replaced_has_the_newest_version(
+    work: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I11: a view that takes rows back, in Delta; versions between two looks are passed over."""
+    monkeypatch.setattr(sinks, "REWRITE_SECONDS", 1.0)
+    name = work.source(f"{KEYED} ENVELOPE UPSERT", "a:1", "b:2")
+    view, sink, uri = work.view(f"SELECT key, text FROM {name}"), work.name("d"), tmp_path / "t"
+    work.do(f"CREATE SINK {sink} FROM {view} INTO DELTA '{uri}'")
+    assert work.pipeline.catch_up(SECONDS_MAX)
+    for number in range(5):
+        work.send(name, f"a:{number}")
+        work.pipeline.wait(view)
+    work.send(name, "b:", "c:3")
+    assert work.pipeline.catch_up(SECONDS_MAX)
+
+    table = DeltaTable(str(uri))
+    assert sorted(map(tuple, (row.values() for row in table.to_pyarrow_table().to_pylist()))) == [
+        ("a", "4"), ("c", "3")]
+    assert table.version() < 6
 
 
 def test_a_view_made_again_with_a_new_column_goes_into_the_same_places(

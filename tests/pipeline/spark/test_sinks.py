@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
-from quipu.pipeline.spark import sink_kafka
+from quipu.pipeline.spark import sink_delta, sink_kafka
 from quipu.pipeline.spark.following import Step, with_diff
 from quipu.pipeline.spark.running import wait_until
 from quipu.pipeline.spark.sending import NotWritten
@@ -79,6 +79,24 @@ def test_delta_appends_and_adds_columns(tmp_path: Path) -> None:
     assert DeltaTarget("s", uri, only_grows=True, options={}).position() == 4
     rows = DeltaTable(uri).to_pyarrow_table().sort_by("id").to_pylist()
     assert rows == [{"id": "a", "n": 1, "m": None}, {"id": "b", "n": 2, "m": 2}]
+
+
+def test_delta_takes_away_what_nobody_reads_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I11: of versions that were replaced, as soon as the table's retention is over."""
+    monkeypatch.setattr(sink_delta, "VACUUM_EVERY", 3)
+    uri = str(tmp_path / "table")
+    target = DeltaTarget("s", uri, only_grows=False, options={})
+    target.write(step(1, (1, "a", 1)))
+    DeltaTable(uri).alter.set_table_properties(
+        {"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    target.write(step(2, (1, "b", 2)))
+    assert len(list((tmp_path / "table").glob("*.parquet"))) == 2
+    target.write(step(3, (1, "c", 3)))
+
+    assert len(list((tmp_path / "table").glob("*.parquet"))) == 1
+    assert DeltaTable(uri).to_pyarrow_table().to_pylist() == [{"id": "c", "n": 3}]
 
 
 def test_delta_replaces_what_takes_rows_back(tmp_path: Path) -> None:

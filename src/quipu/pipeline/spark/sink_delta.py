@@ -5,8 +5,9 @@ back, a version replaces the one before it, in one commit, so that readers of th
 one version, whole.  The commit names the sink and the version (Delta's application transactions):
 after a crash the table itself says what it has.  A column that the table does not know is added.
 
-Replacing costs what the table is large, and leaves the files of the version before to Delta's
-VACUUM.  Delta's MERGE by key is no cheaper: the file that has a key is written anew, too.
+Replacing costs what the table is large; Delta's MERGE by key is no cheaper, because the file that
+has a key is written anew, too.  The files of the version before stay for whoever still reads them;
+those that are older than the table's retention (a week, unless it says otherwise) are taken away.
 """
 
 from pathlib import Path
@@ -18,6 +19,8 @@ from deltalake.exceptions import TableNotFoundError
 from quipu.pipeline.spark.following import Step
 from quipu.pipeline.spark.relations import DIFF
 
+VACUUM_EVERY = 50  # versions
+
 
 class DeltaTarget:
     """See above; `options` are those of the object store, if the table is in one."""
@@ -27,6 +30,7 @@ class DeltaTarget:
         self._uri = uri
         self._only_grows = only_grows
         self._options = options
+        self._replaced = 0  # versions since files were taken away
         if "://" not in uri:
             Path(uri).parent.mkdir(parents=True, exist_ok=True)
 
@@ -56,6 +60,10 @@ class DeltaTarget:
                 app_transactions=[Transaction(self._application, step.version)]
             ),
         )
+        self._replaced += not self._only_grows
+        if self._replaced == VACUUM_EVERY:
+            self._replaced = 0
+            DeltaTable(self._uri, storage_options=self._options).vacuum(dry_run=False)
 
     def close(self) -> None:
         """Nothing is held open between versions."""

@@ -10,6 +10,7 @@ A sink of a source, or of a view that is not materialized, keeps it up to date f
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,7 @@ from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import CreateConnection, CreateSink, SinkKind
 
 LOOK_SECONDS = 0.05
+REWRITE_SECONDS = 10.0  # between two versions of a table that is replaced as a whole
 
 
 class Target(Protocol):
@@ -164,18 +166,25 @@ class Sink:
                 begun = first
             yield snapshot(self.view, versions.read(self.view.versions, begun))
             written = begun
+        if isinstance(target, DeltaTarget) and target.wants_snapshots:
+            yield from self._snapshots(written, stop)
+            return
         while (number := self._wait(partial(self._next, written), stop)) is not None:
-            yield self._step(target, written, number)
+            yield change(self.view, written, number)
             written = number
 
     def _next(self, after: int) -> int:
         found = next_version(self.view, after)
         return NO_VERSION if found is None else found
 
-    def _step(self, target: Target, after: int, number: int) -> Step:
-        if isinstance(target, DeltaTarget) and target.wants_snapshots:
-            return snapshot(self.view, versions.read(self.view.versions, number))
-        return change(self.view, after, number)
+    def _snapshots(self, written: int, stop: threading.Event) -> Iterator[Step]:
+        """The newest version, whole, now and then: each of them costs what the view is large."""
+        rewritten = time.monotonic() - REWRITE_SECONDS
+        while not stop.wait(LOOK_SECONDS):
+            newest = self.view.latest()
+            if newest.number > written and time.monotonic() - rewritten >= REWRITE_SECONDS:
+                yield snapshot(self.view, newest)
+                written, rewritten = newest.number, time.monotonic()
 
     @staticmethod
     def _wait(look: Callable[[], int], stop: threading.Event) -> int | None:
