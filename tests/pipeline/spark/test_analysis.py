@@ -90,6 +90,7 @@ PICKS = [
     ("SELECT CAST(id AS string) AS id FROM a", None),
     ("SELECT x, 1 AS one FROM a", None),
     ("SELECT x FROM a UNION ALL SELECT u FROM b", None),
+    ("SELECT x FROM a UNION ALL SELECT u FROM b WHERE false", None),
     ("SELECT DISTINCT x FROM a", None),
 ]
 

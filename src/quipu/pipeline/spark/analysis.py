@@ -110,7 +110,8 @@ def analyzed(frame: DataFrame) -> Analysis:
     linear = is_row_by_row(plan) or is_row_by_row(optimized)  # either form says it for both
     return Analysis(
         frame.schema, {name: frozenset(columns) for name, columns in needed.items()},
-        _picks(optimized), is_linear=linear and repeatable,
+        _picks(optimized) if len(needed) == 1 else None,  # a second one may be optimized away
+        is_linear=linear and repeatable,
         is_product=is_product(plan) and repeatable, is_repeatable=repeatable,
     )
 
