@@ -14,8 +14,6 @@ before a change is acknowledged.  Only this machine reaches it unless another ho
 import base64
 import hmac
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +21,7 @@ from threading import Lock, Thread
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from quipu.pipeline.durable import replace_file
 from quipu.pipeline.registry.client import CONTENT_TYPE
 from quipu.pipeline.registry.store import KINDS, Refused, Store, is_number, schema_of
 
@@ -99,18 +98,8 @@ class RegistryServer:
                       f"HTTP {405 if known else 404}: {method} {address.path[:200]}")
 
     def _save(self) -> None:
-        if self._path is None:
-            return
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(self.store.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self._path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+        if self._path is not None:
+            replace_file(self._path, self.store.to_json().encode(), 0o600)
 
 
 def _load(path: Path) -> Store:
