@@ -44,8 +44,8 @@ def test_every_rung_of_the_ladder_is_shown_best_first() -> None:
 
 def test_what_is_shown_is_what_is_in_force() -> None:
     """K5: for every topic setting, under several brokers."""
-    for broker in (BrokerSettings(), BrokerSettings(log_retention_hours=2, log_roll_ms=9),
-                   BrokerSettings(log_retention_hours=-1, log_segment_bytes=99)):
+    for broker in (BrokerSettings(), BrokerSettings(log_retention_hours=2, log_roll_ms=900),
+                   BrokerSettings(log_retention_hours=-1, log_segment_bytes=99_000)):
         in_force = topic_settings({"flush.ms": "11"}, broker)
         for entry in describe_topic({"flush.ms": "11"}, Ladder(broker, own={}, cluster={})):
             assert entry.value == render(value_of(in_force, entry.row.name)), entry.row.name

@@ -1,5 +1,7 @@
 """The tables: names, inheritance from broker to topic, errors that help."""
 
+import dataclasses
+
 import pytest
 
 from quipu.model.errors import Code, SettingError
@@ -7,11 +9,13 @@ from quipu.model.settings import (
     BROKER,
     TOPIC,
     BrokerSettings,
+    check,
     find,
     parse,
     topic_settings,
     with_dynamic,
 )
+from quipu.model.settings_types import Setting, Value, attribute_name
 
 INHERITED = [
     ("nothing given: Kafka's seven days", BrokerSettings(), "retention_ms", 604_800_000),
@@ -48,7 +52,7 @@ def test_a_topic_overrides_its_broker() -> None:
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     """K5: a slip of the finger is not accepted in silence."""
     with pytest.raises(SettingError, match=r"retention\.mss; did you mean retention\.ms\?"):
-        topic_settings({"retention.mss": "5"}, BrokerSettings())
+        check(TOPIC, {"retention.mss": "5"})
     with pytest.raises(SettingError, match=r"did you mean log\.segment\.bytes"):
         find(BROKER, "log.segement.bytes")
     with pytest.raises(SettingError) as caught:
@@ -63,7 +67,7 @@ def test_a_bad_value_is_answered_with_what_is_allowed() -> None:
         parse(TOPIC, "segment.bytes", "big", "somewhere")
 
     assert str(caught.value) == (
-        "segment.bytes=big (somewhere): must be an integer from 14 to 2147483647")
+        "segment.bytes=big (somewhere): must be an integer from 16384 to 2147483647")
 
 
 def test_dynamic_values_replace_static_ones() -> None:
@@ -71,6 +75,59 @@ def test_dynamic_values_replace_static_ones() -> None:
 
     assert changed.log_retention_ms == 7
     assert topic_settings({}, changed).retention_ms == 7
+
+
+STORED = [
+    ("below what is allowed now", {"segment.bytes": "14"}, "segment_bytes", 16_384),
+    ("above it", {"min.insync.replicas": "2147483647"}, "min_insync_replicas", 100),
+    ("of another kind: as if it was not set", {"segment.bytes": "big"}, "segment_bytes", 1 << 30),
+    ("digits of another script", {"retention.ms": "\uff11"}, "retention_ms", 604_800_000),
+    ("a choice that is gone", {"compression.type": "zstd"}, "compression_type", "producer"),
+    ("a name that nobody knows", {"retention.parsecs": "12"}, "retention_ms", 604_800_000),
+]
+
+
+@pytest.mark.parametrize(("why", "overrides", "name", "value"), STORED,
+                         ids=[case[0] for case in STORED])
+def test_what_an_earlier_version_stored_can_be_read(
+    why: str, overrides: dict[str, str], name: str, value: object
+) -> None:
+    """K5: bounds may become narrower; a topic from before still opens."""
+    assert getattr(topic_settings(overrides, BrokerSettings()), name) == value
+
+
+def test_what_an_earlier_version_stored_for_a_broker_can_be_read() -> None:
+    """K5: the same for settings that were changed while a node ran."""
+    changed = with_dynamic(BrokerSettings(), {
+        "num.partitions": "2147483647", "log.flush.interval.ms": "soon", "no.such": "1"})
+
+    assert changed == BrokerSettings(num_partitions=10_000)
+
+
+SENSITIVE = [row.name for row in BROKER.values() if row.is_sensitive]
+
+
+@pytest.mark.parametrize("name", SENSITIVE)
+def test_a_secret_is_in_no_repr_and_no_error(name: str) -> None:
+    """K8: whoever reads a log line or an error learns that there is a secret, and no more."""
+    settings = BrokerSettings(**{attribute_name(name): "hunter2"})  # type: ignore[arg-type]
+
+    assert "hunter2" not in repr(settings)
+    with pytest.raises(SettingError) as caught:
+        parse({name: refusing(BROKER[name])}, name, "hunter2", "somewhere")
+    assert "hunter2" not in str(caught.value)
+
+
+def refusing(row: Setting) -> Setting:
+    """`row`, but no value of it is allowed."""
+    def refuse(value: str) -> Value:
+        raise ValueError(value)
+
+    return dataclasses.replace(row, kind=row.kind._replace(parse=refuse))
+
+
+def test_there_are_secrets() -> None:
+    assert "peer.secret" in SENSITIVE
 
 
 def test_what_has_no_effect_says_so() -> None:

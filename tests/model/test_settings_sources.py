@@ -41,12 +41,13 @@ def test_a_properties_file_is_read_as_java_reads_it() -> None:
 
 def test_the_command_line_beats_the_environment_beats_the_file() -> None:
     settings = broker_settings(
-        from_properties("num.partitions=1\nlog.segment.bytes=100\nnode.id=9", "f"),
-        from_environment({"QUIPU_LOG_SEGMENT_BYTES": "200", "QUIPU_NODE_ID": "8", "HOME": "/"}),
+        from_properties("num.partitions=1\nlog.segment.bytes=100000\nnode.id=9", "f"),
+        from_environment({"QUIPU_LOG_SEGMENT_BYTES": "200000", "QUIPU_NODE_ID": "8", "HOME": "/"}),
         from_assignments(["node.id=7"]),
     )
 
-    assert (settings.num_partitions, settings.log_segment_bytes, settings.node_id) == (1, 200, 7)
+    assert (settings.num_partitions, settings.node_id) == (1, 7)
+    assert settings.log_segment_bytes == 200_000
     assert settings.explicit == {"num.partitions", "log.segment.bytes", "node.id"}
     assert settings.fetch_max_bytes == BrokerSettings().fetch_max_bytes
 

@@ -2,10 +2,12 @@
 
 import pytest
 
+from quipu.client.settings import CLIENT
 from quipu.model.settings import BROKER, TOPIC
 from quipu.model.settings_types import (
     ADDRESS,
     Address,
+    Setting,
     SettingType,
     Value,
     Voter,
@@ -32,6 +34,11 @@ REFUSED = [
     ("Python's digit groups are not Kafka's", "log.segment.bytes", "1_000_000"),
     ("a number that would take minutes to parse", "log.segment.bytes", "9" * 100_000),
     ("an empty number", "log.segment.bytes", ""),
+    ("full-width digits", "log.segment.bytes", "\uff11\uff10\uff14\uff18\uff15\uff17\uff16"),
+    ("spaces within a number", "log.segment.bytes", "1 048 576"),
+    ("a file for every batch", "log.segment.bytes", "14"),
+    ("a topic that fills the disk with empty logs", "num.partitions", "2147483647"),
+    ("a timer that never fires", "connections.max.idle.ms", "9223372036854775807"),
     ("neither true nor false", "auto.create.topics.enable", "yes"),
     ("an unknown policy", "log.cleanup.policy", "delete,shred"),
     ("an empty list", "log.cleanup.policy", ""),
@@ -73,7 +80,7 @@ def test_a_ratio_is_a_number_between_0_and_1() -> None:
 
     assert kind.type is SettingType.DOUBLE
     assert kind.parse("0.25") == 0.25
-    for bad in ("nan", "1.1", "-0.1", "half"):
+    for bad in ("nan", "1.1", "-0.1", "half", "1e-1", "0_1", "\uff11"):
         with pytest.raises(ValueError):
             kind.parse(bad)
 
@@ -85,6 +92,24 @@ def test_a_default_is_what_its_own_text_says(row) -> None:  # noqa: ANN001 one o
 
     assert text is None or row.kind.parse(text) == row.default
     assert row.about.endswith(".")
+
+
+INTEGERS = [row for row in (*BROKER.values(), *TOPIC.values(), *CLIENT.values())
+            if row.kind.type in (SettingType.INT, SettingType.SHORT, SettingType.LONG)]
+
+
+@pytest.mark.parametrize("row", INTEGERS, ids=lambda row: row.name)
+def test_a_number_is_taken_within_its_bounds_alone(row: Setting) -> None:
+    """K8: every number that can be set says how small and how large it may be."""
+    low, high = row.kind.low, row.kind.high
+    assert low is not None
+    assert high is not None
+
+    assert row.kind.parse(str(low)) == low
+    assert row.kind.parse(str(high)) == high
+    for bad in (low - 1, high + 1, 2**63, -(2**63) - 1):
+        with pytest.raises(ValueError):
+            row.kind.parse(str(bad))
 
 
 @pytest.mark.parametrize("name", [*BROKER, *TOPIC])

@@ -19,6 +19,8 @@ from quipu.model import settings as tables
 from quipu.model.errors import SettingError
 from quipu.model.nearest import nearest
 from quipu.model.settings_types import (
+    INT_MAX,
+    LONG_MAX,
     PORT_MAX,
     Address,
     Setting,
@@ -27,12 +29,15 @@ from quipu.model.settings_types import (
     choice,
     int32,
     int64,
+    optional_secret,
     optional_text,
     settings_of,
     text,
 )
 
 _MIB: Final = 1 << 20
+_GIB: Final = 1 << 30
+_DAY_MS: Final = 86_400_000
 _NOT_IN_A_GROUP: Final = "partitions are given out by whoever reads, not by a group."
 _NO_POLL: Final = "batches are handed out whole."
 _PEM: Final = ("PEM",)
@@ -63,32 +68,36 @@ class ClientSettings:
         "Leave out the cluster's own topics where topics are found by a pattern.", default=True)
 
     # How long to wait.
-    request_timeout_ms: int = int32(30_000, "Longest wait for one answer.", low=1)
+    request_timeout_ms: int = int32(30_000, "Longest wait for one answer.", low=1, high=_DAY_MS)
     default_api_timeout_ms: int = int32(
-        60_000, "Longest time for one call, with all of its retries.", low=1)
+        60_000, "Longest time for one call, with all of its retries.", low=1, high=_DAY_MS)
     socket_connection_setup_timeout_ms: int = int32(
-        10_000, "Longest wait for a connection.", low=1)
-    retry_backoff_ms: int = int32(100, "Pause before the first retry; it doubles.", low=0)
-    retry_backoff_max_ms: int = int32(1_000, "Longest pause between retries.", low=0)
+        10_000, "Longest wait for a connection.", low=1, high=_DAY_MS)
+    retry_backoff_ms: int = int32(
+        100, "Pause before the first retry; it doubles.",
+        low=0, high=_DAY_MS)
+    retry_backoff_max_ms: int = int32(1_000, "Longest pause between retries.", low=0, high=_DAY_MS)
     metadata_max_age_ms: int = int64(
-        300_000, "Age at which leaders and replicas are asked for again.", low=0)
+        300_000, "Age at which leaders and replicas are asked for again.", low=0, high=LONG_MAX)
 
     # How much to read.
     isolation_level: str = choice(
         "read_uncommitted", ("read_uncommitted", READ_COMMITTED),
         "Whether records of aborted and open transactions are left out.")
-    fetch_min_bytes: int = int32(1, "Size of an answer for which a broker waits.", low=0)
-    fetch_max_wait_ms: int = int32(500, "Longest wait of a broker for fetch.min.bytes.", low=0)
+    fetch_min_bytes: int = int32(1, "Size of an answer for which a broker waits.", low=0, high=_GIB)
+    fetch_max_wait_ms: int = int32(
+        500, "Longest wait of a broker for fetch.min.bytes.",
+        low=0, high=_DAY_MS)
     fetch_max_bytes: int = int32(
-        50 * _MIB, "Size of an answer, all partitions together.", low=1, high=1 << 30)
+        50 * _MIB, "Size of an answer, all partitions together.", low=1, high=_GIB)
     max_partition_fetch_bytes: int = int32(
-        4 * _MIB, "Size of one partition's part of an answer.", low=1, high=1 << 30)
+        4 * _MIB, "Size of one partition's part of an answer.", low=1, high=_GIB)
     check_crcs: bool = boolean(
         "Check the checksums of batches.", default=True, ignored="they are always checked.")
     receive_buffer_bytes: int = int32(
-        -1, "Size of the socket's receive buffer, -1: the system's.", low=-1)
+        -1, "Size of the socket's receive buffer, -1: the system's.", low=-1, high=_GIB)
     send_buffer_bytes: int = int32(
-        -1, "Size of the socket's send buffer, -1: the system's.", low=-1)
+        -1, "Size of the socket's send buffer, -1: the system's.", low=-1, high=_GIB)
 
     # Who the broker is.
     security_protocol: str = choice(
@@ -99,7 +108,7 @@ class ClientSettings:
     ssl_truststore_certificates: str | None = optional_text(
         "The certificates to trust, as PEM text.")
     ssl_truststore_type: str = choice("PEM", _PEM, "Format of the truststore.")
-    ssl_truststore_password: str | None = optional_text(
+    ssl_truststore_password: str | None = optional_secret(
         "Password of the truststore.", ignored="a PEM truststore has none.")
     ssl_endpoint_identification_algorithm: str = choice(
         "https", ("https", "none", ""), "Whether a broker's certificate must name its host.")
@@ -111,18 +120,18 @@ class ClientSettings:
         "File of this client's certificate chain and key, PEM.")
     ssl_keystore_certificate_chain: str | None = optional_text(
         "This client's certificate chain, as PEM text.")
-    ssl_keystore_key: str | None = optional_text("This client's key, as PEM text.")
+    ssl_keystore_key: str | None = optional_secret("This client's key, as PEM text.")
     ssl_keystore_type: str = choice("PEM", _PEM, "Format of the keystore.")
-    ssl_keystore_password: str | None = optional_text(
+    ssl_keystore_password: str | None = optional_secret(
         "Password of the keystore.", ignored="a PEM keystore has none; see ssl.key.password.")
     ssl_key_location: str | None = optional_text(
         "File of this client's key, PEM, if it is not in ssl.keystore.location.")
-    ssl_key_password: str | None = optional_text("Password of this client's key.")
+    ssl_key_password: str | None = optional_secret("Password of this client's key.")
     sasl_mechanism: str = choice(
         "PLAIN", ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), "How this client proves who it is.")
     sasl_username: str | None = optional_text("Name to authenticate with.")
-    sasl_password: str | None = optional_text("Password to authenticate with.")
-    sasl_jaas_config: str | None = optional_text(
+    sasl_password: str | None = optional_secret("Password to authenticate with.")
+    sasl_jaas_config: str | None = optional_secret(
         "Name and password as Java's client takes them: ...LoginModule required username=\"u\" "
         'password="p";')
 
@@ -131,20 +140,31 @@ class ClientSettings:
     group_protocol: str = choice(
         "classic", ("classic", "consumer"), "Protocol of the group.", ignored=_NOT_IN_A_GROUP)
     session_timeout_ms: int = int32(
-        45_000, "Silence after which a member is out.", ignored=_NOT_IN_A_GROUP)
-    heartbeat_interval_ms: int = int32(3_000, "Pause between beats.", ignored=_NOT_IN_A_GROUP)
+        45_000, "Silence after which a member is out.", ignored=_NOT_IN_A_GROUP,
+        low=0, high=INT_MAX)
+    heartbeat_interval_ms: int = int32(
+        3_000, "Pause between beats.", ignored=_NOT_IN_A_GROUP,
+        low=0, high=INT_MAX)
     partition_assignment_strategy: str = text(
         "range", "Who gets which partition.", ignored=_NOT_IN_A_GROUP)
-    max_poll_records: int = int32(500, "Records of one poll.", ignored=_NO_POLL)
-    max_poll_interval_ms: int = int32(300_000, "Pause between polls.", ignored=_NO_POLL)
-    auto_commit_interval_ms: int = int32(5_000, "Pause between commits.", ignored=_NOT_IN_A_GROUP)
+    max_poll_records: int = int32(
+        500, "Records of one poll.", ignored=_NO_POLL,
+        low=0, high=INT_MAX)
+    max_poll_interval_ms: int = int32(
+        300_000, "Pause between polls.", ignored=_NO_POLL,
+        low=0, high=INT_MAX)
+    auto_commit_interval_ms: int = int32(
+        5_000, "Pause between commits.", ignored=_NOT_IN_A_GROUP,
+        low=0, high=INT_MAX)
     connections_max_idle_ms: int = int64(
-        540_000, "Age at which an idle connection is closed.", low=-1,
-        ignored="a connection that the broker closed is opened anew.")
+        540_000, "Age at which an idle connection is closed.",
+        ignored="a connection that the broker closed is opened anew.", low=-1, high=LONG_MAX)
     reconnect_backoff_ms: int = int32(
-        50, "Pause before connecting again.", ignored="retry.backoff.ms is taken.")
+        50, "Pause before connecting again.", ignored="retry.backoff.ms is taken.",
+        low=0, high=INT_MAX)
     reconnect_backoff_max_ms: int = int32(
-        1_000, "Longest pause before connecting again.", ignored="retry.backoff.max.ms is taken.")
+        1_000, "Longest pause before connecting again.", ignored="retry.backoff.max.ms is taken.",
+        low=0, high=INT_MAX)
     client_dns_lookup: str = text(
         "use_all_dns_ips", "How host names are looked up.", ignored="every address is tried.")
     ssl_protocol: str = text("TLSv1.3", "Version of TLS.", ignored="the best that both know.")

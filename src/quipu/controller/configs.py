@@ -1,7 +1,7 @@
 """Alter settings of topics and brokers: the whole set at once, or one by one.
 
 A change is accepted as a whole per resource: if one setting of it is wrong, none is changed.  What
-is stored is the text that was given; it was parsed before, so it can be parsed again.
+is stored is the text that was given; a later version may allow less (model/settings, C4).
 
 Not here: the settings themselves (model/settings), how they are shown (describe).
 """
@@ -19,9 +19,9 @@ from quipu.model.settings import (
     BROKER,
     TOPIC,
     BrokerSettings,
+    check,
     find,
     inherited,
-    topic_settings,
     value_of,
     with_dynamic,
 )
@@ -129,16 +129,15 @@ def _plan(
     _check_changes(alteration.changes)
     for change in alteration.changes:
         _change(kind, new, change, settings)
-    if kind is ResourceType.TOPIC:
-        topic_settings(new, settings)
-    else:
-        _check_dynamic(new.keys() ^ old.keys() | {n for n in new if new[n] != old.get(n)})
-        with_dynamic(settings, new)
+    changed = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
+    if kind is ResourceType.BROKER:
+        _check_dynamic(changed)
+    check(TOPIC if kind is ResourceType.TOPIC else BROKER,
+          {name: new[name] for name in changed if name in new})
     return [
         ConfigChanged(resource_type=kind, resource_name=resource.name, name=name,
                       value=new.get(name))
-        for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name)
+        for name in changed
     ]
 
 

@@ -10,7 +10,14 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from quipu.controller.state import CLUSTER_DEFAULT, ClusterState, ResourceType
-from quipu.model.settings import BROKER, TOPIC, BrokerSettings, in_ms, value_of
+from quipu.model.settings import (
+    BROKER,
+    TOPIC,
+    BrokerSettings,
+    in_ms,
+    stored_value,
+    value_of,
+)
 from quipu.model.settings_types import Setting, render
 
 
@@ -53,8 +60,9 @@ class Ladder(NamedTuple):
         """Every place that says something about the broker setting `name`, best first."""
         for source, texts in ((Source.DYNAMIC_BROKER, self.own),
                               (Source.DYNAMIC_CLUSTER, self.cluster)):
-            if name in texts:
-                yield Synonym(name, texts[name], source)
+            value = stored_value(BROKER, name, texts[name]) if name in texts else None
+            if value is not None:
+                yield Synonym(name, render(value), source)
         value, default = value_of(self.settings, name), BROKER[name].default
         if name in self.settings.explicit or value != default:
             yield Synonym(name, render(value), Source.STATIC_BROKER)
@@ -90,14 +98,16 @@ def describe_cluster_default(broker: Ladder) -> list[Entry]:
     return [
         Entry(BROKER[name], value, Source.DYNAMIC_CLUSTER, not BROKER[name].dynamic,
               (Synonym(name, value, Source.DYNAMIC_CLUSTER),))
-        for name, value in broker.cluster.items()
+        for name, text in broker.cluster.items()
+        if (value := render(stored_value(BROKER, name, text))) is not None
     ]
 
 
 def _topic_entry(row: Setting, configs: Mapping[str, str], broker: Ladder) -> Entry:
     rungs = []
-    if row.name in configs:
-        rungs.append(Synonym(row.name, configs[row.name], Source.TOPIC))
+    own = stored_value(TOPIC, row.name, configs[row.name]) if row.name in configs else None
+    if own is not None:
+        rungs.append(Synonym(row.name, render(own), Source.TOPIC))
     inherited = [rung for name in row.broker for rung in broker.rungs(name)]
     rungs += sorted(inherited, key=_default_last)
     if not row.broker:

@@ -31,7 +31,7 @@ from quipu.controller.records import (
 from quipu.controller.state import ClusterState, Topic
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import ZERO_UUID
-from quipu.model.settings import BrokerSettings, topic_settings
+from quipu.model.settings import TOPIC, BrokerSettings, check
 from quipu.model.topics import PARTITION_COUNT_MAX, check_topic_name, clash_key, is_internal
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -118,7 +118,7 @@ def plan_topic(
 def _plan(
     state: ClusterState, wanted: NewTopic, settings: BrokerSettings, placing: Placing
 ) -> TopicCreated:
-    configs = _checked_configs(wanted.configs, settings)
+    configs = _checked_configs(wanted.configs)
     if wanted.assignments:
         chains = _manual_assignments(state, wanted)
     else:
@@ -213,9 +213,7 @@ def _clash_within(name: str, planned: Sequence[Record]) -> str | None:
                  and clash_key(record.name) == clash_key(name)), None)
 
 
-def _checked_configs(
-    configs: Iterable[tuple[str, str | None]], settings: BrokerSettings
-) -> list[ConfigRecord]:
+def _checked_configs(configs: Iterable[tuple[str, str | None]]) -> list[ConfigRecord]:
     overrides: dict[str, str] = {}
     for name, value in configs:
         if value is None:
@@ -224,7 +222,7 @@ def _checked_configs(
         if name in overrides:
             raise RequestError(f"setting {name} is given twice", code=Code.INVALID_CONFIG)
         overrides[name] = value
-    topic_settings(overrides, settings)
+    check(TOPIC, overrides)
     return [ConfigRecord(name=name, value=value) for name, value in overrides.items()]
 
 

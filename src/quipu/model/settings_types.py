@@ -8,7 +8,6 @@ A parser raises ValueError with what is allowed; whoever knows the name and the 
 """
 
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,8 @@ PORT_MAX: Final = 2**16 - 1
 VOTERS_MAX: Final = 9
 _MEMBER_NAME_SIZE_MAX: Final = 63  # a label of DNS
 _MEMBER_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?-(?:0|[1-9][0-9]{0,8})")
-_DIGITS_MAX: Final = 20  # int() takes time that grows with the square of the digits
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")  # of an int64; int() of more takes long
+_DECIMAL: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?")
 
 
 class SettingType(IntEnum):
@@ -35,6 +35,7 @@ class SettingType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 class Address(NamedTuple):
@@ -60,6 +61,12 @@ class Voter(NamedTuple):
         return str(self.node_id) if self.address is None else f"{self.node_id}@{self.address}"
 
 
+_RANGES: Final = {
+    SettingType.SHORT: (-(2**15), SHORT_MAX),
+    SettingType.INT: (-(2**31), INT_MAX),
+    SettingType.LONG: (-(2**63), LONG_MAX),
+}
+
 Value = int | float | bool | str | tuple[str, ...] | tuple[Voter, ...] | Address | None
 T = TypeVar("T", bound=Value)
 
@@ -70,6 +77,8 @@ class Kind(NamedTuple):
     type: SettingType
     parse: Callable[[str], Value]  # raises ValueError
     allowed: str  # in words, after "must be"
+    low: int | None = None  # of an integer: the least and the most that it may be
+    high: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +92,11 @@ class Setting:
     dynamic: bool  # may be changed while the node runs
     ignored: str  # why it has no effect yet; empty if it has
     broker: tuple[str, ...]  # of a topic's setting: where its default comes from, first wins
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value is a secret: never shown, never logged, in no error."""
+        return self.kind.type is SettingType.PASSWORD
 
     @property
     def documentation(self) -> str:
@@ -142,26 +156,24 @@ def boolean(about: str, *, default: bool, **traits: Unpack[Traits]) -> bool:
     return _setting(default, kind, about, traits)
 
 
-def int16(default: int, about: str, *, low: int = 0, **traits: Unpack[Traits]) -> int:
-    return _setting(default, _integer(SettingType.SHORT, low, SHORT_MAX), about, traits)
+def int16(default: int, about: str, *, low: int, high: int, **traits: Unpack[Traits]) -> int:
+    return _setting(default, _integer(SettingType.SHORT, low, high), about, traits)
 
 
-def int32(
-    default: int, about: str, *, low: int = 0, high: int = INT_MAX, **traits: Unpack[Traits]
-) -> int:
+def int32(default: int, about: str, *, low: int, high: int, **traits: Unpack[Traits]) -> int:
     return _setting(default, _integer(SettingType.INT, low, high), about, traits)
 
 
-def int64(default: int, about: str, *, low: int = 0, **traits: Unpack[Traits]) -> int:
-    return _setting(default, _integer(SettingType.LONG, low, LONG_MAX), about, traits)
+def int64(default: int, about: str, *, low: int, high: int, **traits: Unpack[Traits]) -> int:
+    return _setting(default, _integer(SettingType.LONG, low, high), about, traits)
 
 
-def optional_int32(about: str, *, low: int = 0, **traits: Unpack[Traits]) -> int | None:
-    return _setting(_NONE, _integer(SettingType.INT, low, INT_MAX), about, traits)
+def optional_int32(about: str, *, low: int, high: int, **traits: Unpack[Traits]) -> int | None:
+    return _setting(_NONE, _integer(SettingType.INT, low, high), about, traits)
 
 
-def optional_int64(about: str, *, low: int = 0, **traits: Unpack[Traits]) -> int | None:
-    return _setting(_NONE, _integer(SettingType.LONG, low, LONG_MAX), about, traits)
+def optional_int64(about: str, *, low: int, high: int, **traits: Unpack[Traits]) -> int | None:
+    return _setting(_NONE, _integer(SettingType.LONG, low, high), about, traits)
 
 
 def ratio(default: float, about: str, **traits: Unpack[Traits]) -> float:
@@ -175,6 +187,12 @@ def text(default: str, about: str, **traits: Unpack[Traits]) -> str:
 
 def optional_text(about: str, **traits: Unpack[Traits]) -> str | None:
     kind = Kind(SettingType.STRING, _parse_text, "some text")
+    return _setting(_NO_TEXT, kind, about, traits)
+
+
+def optional_secret(about: str, **traits: Unpack[Traits]) -> str | None:
+    """A text that is never shown: not in an error, a log line, a repr or an answer."""
+    kind = Kind(SettingType.PASSWORD, _parse_text, "some text")
     return _setting(_NO_TEXT, kind, about, traits)
 
 
@@ -237,7 +255,7 @@ def _setting(default: T, kind: Kind, about: str, traits: Traits) -> T:
         ignored=traits.get("ignored", ""),
         broker=traits.get("broker", ()),
     )
-    return field(default=default, metadata={"setting": row})
+    return field(default=default, repr=not row.is_sensitive, metadata={"setting": row})
 
 
 def _accepts(row: Setting) -> bool:
@@ -247,15 +265,23 @@ def _accepts(row: Setting) -> bool:
 
 
 def _integer(kind: SettingType, low: int, high: int) -> Kind:
+    least, most = _RANGES[kind]
+    assert least <= low <= high <= most, (kind, low, high)
+
     def parse(value: str) -> int:
-        if len(value) > _DIGITS_MAX:
-            raise ValueError
-        number = int(value)
-        if not low <= number <= high or "_" in value:
+        number = whole_number(value)
+        if not low <= number <= high:
             raise ValueError
         return number
 
-    return Kind(kind, parse, f"an integer from {low} to {high}")
+    return Kind(kind, parse, f"an integer from {low} to {high}", low, high)
+
+
+def whole_number(value: str) -> int:
+    """A number as Kafka writes it; `int` would also take digit groups and foreign digits."""
+    if _NUMBER.fullmatch(value) is None:
+        raise ValueError
+    return int(value)
 
 
 def _parse_boolean(value: str) -> bool:
@@ -265,10 +291,9 @@ def _parse_boolean(value: str) -> bool:
 
 
 def _parse_ratio(value: str) -> float:
-    number = float(value)
-    if not 0 <= number <= 1 or math.isnan(number):
+    if _DECIMAL.fullmatch(value) is None or not 0 <= float(value) <= 1:
         raise ValueError
-    return number
+    return float(value)
 
 
 def _parse_text(value: str) -> str:

@@ -29,7 +29,7 @@ def a_request(*changes: tuple[str, int, str | None], kind: int = 2, name: str = 
 async def test_each_operation_does_its_work(version: int) -> None:
     """K5, K12: set, delete, append and subtract; what is not named stays."""
     broker = await a_broker(NewTopic("a", configs=[
-        ("retention.ms", "5"), ("segment.ms", "6"), ("flush.messages", "9")]))
+        ("retention.ms", "5"), ("segment.ms", "600"), ("flush.messages", "9")]))
     request = a_request(("retention.ms", SET, "7"), ("segment.ms", DELETE, None),
                         ("cleanup.policy", APPEND, "compact"))
 

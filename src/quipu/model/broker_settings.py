@@ -1,0 +1,268 @@
+"""What a broker can be told, spelled as Kafka spells it: the table and its typed values.
+
+Every number declares the least and the most that it may be, so that no value that is well-formed
+can make a node useless: a timer that never fires, a segment file for each batch, a default that
+fills the disk with empty logs.
+
+Not here: what a topic can be told (topic_settings), reading and rendering values (settings).
+"""
+
+# ruff: noqa: RUF009  the calls make dataclass fields
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from quipu.model.ids import NodeId
+from quipu.model.settings_types import (
+    INT_MAX,
+    LONG_MAX,
+    Address,
+    Voter,
+    address,
+    boolean,
+    choice,
+    choices,
+    int16,
+    int32,
+    int64,
+    member_name,
+    optional_address,
+    optional_int32,
+    optional_int64,
+    optional_secret,
+    optional_text,
+    text,
+    voters,
+)
+from quipu.model.topic_settings import (
+    BATCH_SIZE_LOW,
+    CLEANUP_POLICIES,
+    REPLICAS_MAX,
+    SEGMENT_MS_LOW,
+    SEGMENT_SIZE_LOW,
+    TIMESTAMP_TYPES,
+)
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_DAY_MS: Final = 24 * _HOUR_MS
+_YEAR_MS: Final = 365 * _DAY_MS
+_MIB: Final = 1 << 20
+_GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What a broker is told when it starts, and what may be changed while it runs."""
+
+    # Who it is and where it is reached.
+    node_id: int | None = optional_int32(
+        "This node's number in Kafka's protocol (also: broker.id); if not set, node.id.base plus "
+        "the number in node.name.", low=0, high=INT_MAX)
+    node_id_base: int = int32(
+        1, "Number of the first node of this node's chain, where node.id is not set.",
+        low=0, high=1_000_000_000)
+    node_name: str = member_name(
+        "quipu-0", "This node's name, for people: the chain it belongs to and its number there.")
+    broker_rack: str | None = optional_text("Rack or availability zone that this node is in.")
+    listeners: Address = address(
+        Address("127.0.0.1", 9092),
+        "Address that Kafka clients connect to; port 0 takes any that is free.")
+    advertised_listeners: Address | None = optional_address(
+        "Address that clients are told to connect to, if it differs from listeners; "
+        "port 0 stands for the port that listeners really got.")
+    peer_listener: Address | None = optional_address(
+        "Address that other nodes connect to; a node without one is a cluster of its own. "
+        "Port 0 takes any that is free.")
+    advertised_peer_listener: Address | None = optional_address(
+        "Address that other nodes are told to connect to, if it differs from peer.listener.")
+    peer_secret: str | None = optional_secret(
+        "What nodes of one cluster prove to each other that they know; all must have the same. "
+        "Without it, whoever reaches peer.listener can join.")
+    peer_discovery: str | None = optional_text(
+        "Where other nodes are looked for besides controller.quorum.voters: srv:NAME or "
+        "a:NAME:PORT in DNS, or static:HOST:PORT,HOST:PORT.")
+    peer_discovery_nameserver: Address | None = optional_address(
+        "Name server that peer.discovery asks, by its number; if not set, those of the system.")
+    peer_discovery_interval_ms: int = int64(
+        5000, "How often peer.discovery is asked.",
+        low=100, high=_DAY_MS)
+    peer_request_timeout_ms: int = int32(
+        10_000, "How long one node waits for another's answer.", low=1, high=_HOUR_MS)
+    metrics_listener: Address = address(
+        Address("127.0.0.1", 9464),
+        "Address of the HTTP server for /metrics and /health; port 0 takes any that is free, and "
+        "so does a node that was not told a port and finds this one taken.")
+    log_dirs: str = text("quipu-data", "Directory that holds everything a node keeps.")
+
+    # The cluster: who elects the controller, and who is taken for dead.
+    controller_quorum_voters: tuple[Voter, ...] = voters(
+        "Nodes that keep the cluster's metadata and elect the controller among them, the same "
+        "list on every node; empty: this node alone. It counts when the cluster is first "
+        "started; later the list that the nodes have agreed on does. Voters whose addresses are "
+        "left out are found by peer.discovery.")
+    controller_quorum_election_timeout_ms: int = int32(
+        1000, "A voter that hears of no controller for this long asks to become it.",
+        low=10, high=_HOUR_MS)
+    controller_quorum_heartbeat_interval_ms: int = int32(
+        200, "How often the controller tells the other nodes that it is there.",
+        low=1, high=_HOUR_MS)
+    broker_heartbeat_interval_ms: int = int32(
+        500, "How often a node tells the controller that it is alive (Kafka: 2000).",
+        low=1, high=_HOUR_MS)
+    broker_session_timeout_ms: int = int32(
+        6000, "A node that the controller has not heard of for this long is taken for dead "
+        "(Kafka: 9000).", low=10, high=_DAY_MS)
+    controlled_shutdown_enable: bool = boolean(
+        "Leave the chains in order before stopping.", default=True)
+    controlled_shutdown_timeout_ms: int = int32(
+        10_000, "How long a stopping node waits for the controller's leave.", low=0, high=_DAY_MS)
+
+    # Chains.
+    chain_heartbeat_interval_ms: int = int32(
+        200, "How often a node of a chain tells its neighbours how far it is.",
+        low=1, high=_MINUTE_MS)
+    chain_window_bytes: int = int32(
+        8 * _MIB, "Bytes of one partition that are on their way to the next node, at most.",
+        low=1024, high=_GIB)
+    chain_cold_start_wait_ms: int = int32(
+        10_000, "How long a chain whose nodes were all down waits for the last of them to come "
+        "back before it goes on with those that did.", low=0, high=_DAY_MS)
+
+    # What it tells its operator, on standard error.
+    logging_level: str = choice(
+        "info", ("debug", "info", "warning", "error"), "Events below this level are left out.")
+    logging_format: str = choice(
+        "text", ("text", "json"), "Lines for people, or one JSON object per line for machines.")
+
+    # Topics.
+    num_partitions: int = int32(
+        1, "Partitions of a topic that is created without saying how many.", dynamic=True,
+        low=1, high=10_000)
+    default_replication_factor: int = int16(
+        0, "Replicas of a topic that is created without saying how many; 0: as many as its chain "
+        "has nodes.", low=0, high=REPLICAS_MAX)
+    auto_create_topics_enable: bool = boolean(
+        "Create a topic when a client first asks for it.", default=True)
+    delete_topic_enable: bool = boolean("Allow topics to be deleted.", default=True)
+    min_insync_replicas: int = int32(
+        0, "Nodes of a chain that must serve for writes with acks=all to be taken; 0: all of them, "
+        "and then for any write (Kafka: 1).", dynamic=True, low=0, high=REPLICAS_MAX)
+    max_request_partition_size_limit: int = int32(
+        2000, "Partitions in one answer of DescribeTopicPartitions, at most.", low=1, high=100_000)
+
+    # Connections and memory.
+    max_connections: int = int32(
+        10_000, "Connections at a time; further ones are closed.",
+        low=1, high=1_000_000)
+    connections_max_idle_ms: int = int64(
+        600_000, "A connection that is silent for this long is closed; -1: never.",
+        low=-1, high=_YEAR_MS)
+    socket_request_max_bytes: int = int32(
+        100 * _MIB, "Size of one request, at most; a larger one closes its connection.",
+        low=1024, high=_GIB)
+    queued_max_request_bytes: int = int64(
+        256 * _MIB,
+        "Memory for requests that have arrived in part, all connections together; "
+        "when it is used up, large requests wait.", low=_MIB, high=1024 * _GIB)
+    fetch_max_bytes: int = int32(
+        55 * _MIB, "Size of one fetch's answer, about.",
+        low=1024, high=_GIB)
+    max_incremental_fetch_session_cache_slots: int = int32(
+        1000, "Incremental fetch sessions at a time; 0: none are given.", low=0, high=100_000)
+
+    # What producers may send.
+    message_max_bytes: int = int32(
+        1_048_588, "Size of one batch of records, at most.", dynamic=True,
+        low=BATCH_SIZE_LOW, high=_GIB)
+    compression_type: str = choice(
+        "producer", ("producer",), dynamic=True,
+        about="Compression of stored batches: as the producer sent them. Kafka's other values are "
+        "refused, since this broker never compresses anew; set it at the producer.")
+    log_message_timestamp_type: str = choice(
+        "CreateTime", TIMESTAMP_TYPES, dynamic=True,
+        about="Whether a record's time is its producer's or that of its arrival.")
+    log_message_timestamp_before_max_ms: int = int64(
+        LONG_MAX, "How far a record's time may lie in the past.", dynamic=True,
+        low=0, high=LONG_MAX)
+    log_message_timestamp_after_max_ms: int = int64(
+        _HOUR_MS, "How far a record's time may lie in the future.", dynamic=True,
+        low=0, high=LONG_MAX)
+    producer_id_expiration_ms: int = int32(
+        _DAY_MS, "An idempotent producer that is silent for this long is forgotten.",
+        low=1000, high=INT_MAX)
+
+    # Logs.
+    log_segment_bytes: int = int32(
+        1 << 30, "Size at which a segment file is closed and a new one begun.",
+        dynamic=True, low=SEGMENT_SIZE_LOW, high=INT_MAX)
+    log_roll_ms: int | None = optional_int64(
+        "Age at which a segment is closed; if not set, log.roll.hours.", dynamic=True,
+        low=SEGMENT_MS_LOW, high=LONG_MAX)
+    log_roll_hours: int = int32(
+        168, "Age in hours at which a segment is closed.",
+        low=1, high=INT_MAX)
+    log_index_interval_bytes: int = int32(
+        4096, "Bytes of log between two entries of its index.", dynamic=True, low=64, high=_GIB)
+    log_index_size_max_bytes: int = int32(
+        10 * _MIB, "Size of an index at which its segment is closed.", dynamic=True,
+        low=1024, high=_GIB)
+    log_cleanup_policy: tuple[str, ...] = choices(
+        ("delete",), CLEANUP_POLICIES, "What happens to old records; see cleanup.policy.",
+        dynamic=True)
+    log_retention_ms: int | None = optional_int64(
+        "Age at which a segment is deleted, -1: never; if not set, log.retention.minutes.",
+        dynamic=True, low=-1, high=LONG_MAX)
+    log_retention_minutes: int | None = optional_int32(
+        "Age in minutes at which a segment is deleted; if not set, log.retention.hours.",
+        low=-1, high=INT_MAX)
+    log_retention_hours: int = int32(
+        168, "Age in hours at which a segment is deleted, -1: never.", low=-1, high=INT_MAX)
+    log_retention_bytes: int = int64(
+        -1, "Size of a partition beyond which its oldest segments are deleted, -1: any.",
+        dynamic=True, low=-1, high=LONG_MAX)
+    log_retention_check_interval_ms: int = int64(
+        300_000, "How often segments are looked at for deletion.", low=100, high=_DAY_MS)
+    log_flush_interval_messages: int = int64(
+        LONG_MAX,
+        "Records after which a log is flushed to disk. With 1 an answer to acks=1 or acks=all "
+        "waits until the records are flushed.", dynamic=True, low=1, high=LONG_MAX)
+    log_flush_interval_ms: int = int64(
+        1000, "Time after which a log is flushed to disk (Kafka leaves this to the system).",
+        dynamic=True, low=1, high=LONG_MAX)
+
+    # Consumer groups.
+    offsets_topic_num_partitions: int = int32(
+        4, "Partitions of the topic that keeps groups and their offsets (Kafka: 50). Counts when "
+        "the topic is created, with the first group; who leads a partition coordinates its groups.",
+        low=1, high=1000)
+    offsets_retention_minutes: int = int32(
+        10_080, "Offsets of a group without members are kept for this long.", low=1, high=INT_MAX)
+    offsets_retention_check_interval_ms: int = int64(
+        600_000, "How often offsets are looked at for expiry.", low=100, high=_DAY_MS)
+    offset_metadata_max_bytes: int = int32(
+        4096, "Size of the metadata that goes with a committed offset, at most.", low=0, high=_MIB)
+    group_min_session_timeout_ms: int = int32(
+        6000, "Shortest session timeout a member may ask.",
+        low=1, high=_DAY_MS)
+    group_max_session_timeout_ms: int = int32(
+        1_800_000, "Longest session timeout a member may ask.", low=1, high=_DAY_MS)
+    group_initial_rebalance_delay_ms: int = int32(
+        300, "How long a new group waits for more members before its first rebalance (Kafka: "
+        "3000). Consumers that start together share one rebalance.", low=0, high=5 * _MINUTE_MS)
+    group_max_size: int = int32(
+        1000, "Members of one group, at most (Kafka sets no bound).", low=1, high=10_000)
+
+    explicit: frozenset[str] = field(default=frozenset(), compare=False)  # names that were given
+
+    @property
+    def own_id(self) -> NodeId:
+        """This node's number."""
+        if self.node_id is not None:
+            return NodeId(self.node_id)
+        return NodeId(self.node_id_base + int(self.node_name.rpartition("-")[2]))
+
+    @property
+    def chain_name(self) -> str:
+        """The chain that this node's name says it belongs to."""
+        return self.node_name.rpartition("-")[0]
