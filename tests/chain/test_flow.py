@@ -129,6 +129,25 @@ def test_a_member_that_rejoins_is_reported_when_it_has_everything() -> None:
     assert stage[2].replica.is_serving
 
 
+def test_a_member_that_has_not_flushed_the_configuration_is_not_reported() -> None:
+    """C1 of the chain, V7: it has all that was claimed, but a crash would take the one batch that
+    makes it a member of this epoch.
+    """
+    stage = Stage(2, is_durable=True)
+    for name in (1, 2):
+        stage[name].fill(1, 1, 1)
+        stage.flush(name)
+    stage.configure(members("1", "2", epoch=2))
+    stage.run()
+
+    script = stage.script()
+    assert "2 -> 1 ack 3 of 4" in script  # the configuration is batch 3, written and not flushed
+    assert "reports" not in script
+    stage.flush(2)
+    stage.run()
+    assert "1 reports 2 in version 2" in stage.script()
+
+
 def test_nobody_waits_for_a_syncing_member_that_is_far_behind() -> None:
     """V7: the tail goes on serving while it streams."""
     stage = Stage(2, window_size=1)

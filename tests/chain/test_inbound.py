@@ -98,6 +98,23 @@ def test_messages_out_of_order_end_in_order() -> None:
     assert stage[1].replica.committed.log == 4
 
 
+def test_the_epoch_before_is_compared_within_a_session() -> None:
+    """V11: the ends meet, the histories do not; the sender is asked to look again."""
+    stage = Stage(2).play()
+    stage.produce(1)
+    sender, to, message = stage.waiting.pop()
+    assert isinstance(message, Replicate)
+    assert message.prev_end == stage[2].log.log_end
+    stage.script()
+
+    stage.waiting.append((sender, to, message._replace(prev_epoch=Epoch(1))))
+    stage.deliver()
+
+    assert stage.script() == "2 -> 1 refusal: ends at 1, epochs 2@0"
+    stage.run()
+    assert stage[2].log.batches == stage[1].log.batches
+
+
 def test_only_the_node_before_is_listened_to() -> None:
     """V15: node 3 takes batches from 2 and from nobody else."""
     stage = Stage(3).play()

@@ -110,6 +110,25 @@ def test_the_chain_is_shortened_when_its_head_dies() -> None:
         """)
 
 
+def test_an_older_replica_set_is_not_taken() -> None:
+    """V15: news may come late; neither an epoch nor a version within one goes back."""
+    stage = Stage(3)
+    stage.configure(members("12", "3", epoch=2, version=2))
+    stage.run()
+    stage.configure(members("12", offline="3", epoch=2, version=5))
+    stage.run()
+    stage.script()
+
+    stage.configure(members("12", "3", epoch=2, version=4))
+    stage.configure(members("321", epoch=1, version=9))
+
+    assert stage.script() == ""
+    for name in (1, 2, 3):
+        replica_set = stage[name].replica.replica_set
+        assert replica_set is not None
+        assert (replica_set.epoch, replica_set.version) == (2, 5)
+
+
 def test_a_deposed_head_is_told_and_stops() -> None:
     """V15: its write reaches nobody's log."""
     stage = Stage(3).play()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quipu.model.batch_types import CONFIGURATION, CONTROLLER
-from quipu.model.ids import NodeId, RaftIndex, Term
+from quipu.model.ids import NO_NODE, NodeId, RaftIndex, Term
 from quipu.raft.core import Raft, Stored
 from quipu.raft.leader import Leader
 from quipu.raft.log import SafetyLost
@@ -148,6 +148,35 @@ def test_who_hears_from_a_leader_stays_loyal() -> None:
     raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_trial=True, is_transfer=False))
     assert [message.is_granted for _, message in raft.ready().after
             if isinstance(message, VoteReply)] == [True]
+
+
+def test_who_follows_a_leader_votes_for_nobody_else_in_its_term() -> None:
+    """T7: E2; its vote of this term is still free, and the one who asks for it comes too late."""
+    raft = core(hard_state=HardState(Term(1)))
+    raft.step(NodeId(2), Heartbeat(Term(2), RaftIndex(0), 1))
+    assert raft.vote == NO_NODE
+    for is_trial in (True, False):
+        raft.step(NodeId(3), Vote(Term(2), RaftIndex(9), Term(2), is_trial=is_trial,
+                                  is_transfer=False))
+
+    assert [message.is_granted for _, message in raft.ready().after
+            if isinstance(message, VoteReply)] == [False, False]
+    assert (raft.leader, raft.vote) == (2, NO_NODE)
+
+
+def test_the_own_vote_counts_when_it_is_durable() -> None:
+    """T7: E3; else a crash could take it, and the same node elect another one in this term."""
+    raft = core(hard_state=HardState(Term(1)))
+    raft.stand()
+    ready = raft.ready()
+    assert ready.hard_state is not None
+    assert ready.hard_state.vote == 1
+    raft.step(NodeId(2), VoteReply(raft.term, is_granted=True, is_trial=False))
+    assert not raft.is_leader
+
+    raft.persisted(ready.number)
+
+    assert raft.is_leader
 
 
 def test_who_is_elected_knows_when_others_can_last_have_led() -> None:

@@ -1,6 +1,7 @@
 """One partition's driver: alone, halted, failed; and the batch that begins an epoch."""
 
 import asyncio
+import dataclasses
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,6 +35,29 @@ async def a_chain(rig: Rig, count: int) -> list[ANode]:
     await rig.leads(nodes[0])
     await rig.settled()
     return nodes
+
+
+@looped
+async def test_an_older_replica_set_changes_nothing(tmp_path: Path) -> None:
+    """V15: of two changes, the older may be told last; the partition keeps to the newer one."""
+    rig = Rig(tmp_path)
+    one, two = rig.nodes(2)
+    older = rig.configure(serving=[1], syncing=[2])
+    await rig.leads(one)
+    newer = rig.configure(serving=[1, 2])
+    await rig.leads(one)
+    await rig.settled()
+    same_epoch = dataclasses.replace(newer, version=newer.version - 1, members=older.members)
+
+    for late in (older, same_epoch):
+        for node in (one, two):
+            node.replication.configure(node.partition, late)
+
+            assert node.partition.replica_set == newer
+            assert node.partition.is_serving
+            assert node.partition.leader_epoch == newer.epoch
+    assert await one.produce(b"x") == 0
+    await rig.settled()
 
 
 # --- alone
