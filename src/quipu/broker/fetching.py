@@ -114,7 +114,7 @@ def _elsewhere(
         return None
     assert partition.replica_set is not None
     tail = partition.replica_set.tail
-    if tail == broker.node_id or not is_up(broker, tail):
+    if tail == broker.node_id or not is_up(broker, tail) or not broker.cluster.is_settled(tail):
         return None
     if check_epoch(target.leader_epoch, partition.leader_epoch):
         return None  # it is told that first

@@ -42,6 +42,7 @@ class Registration(NamedTuple):
     rack: str | None = None
     peer_host: str = ""
     peer_port: int = 0
+    lease_ms: int = 0
 
 
 def register(state: ClusterState, wanted: Registration, *, quiet: bool) -> Decision[BrokerState]:
@@ -160,7 +161,7 @@ def _broker(wanted: Registration, epoch: int) -> BrokerState:
     return BrokerState(
         node_id=wanted.node_id, name=wanted.name, incarnation=wanted.incarnation, epoch=epoch,
         host=wanted.host, port=wanted.port, rack=wanted.rack, peer_host=wanted.peer_host,
-        peer_port=wanted.peer_port, fenced=True)
+        peer_port=wanted.peer_port, lease_ms=wanted.lease_ms, fenced=True)
 
 
 def _without(up: Mapping[NodeId, UUID], nodes: Iterable[NodeId]) -> dict[NodeId, UUID]:
@@ -172,7 +173,7 @@ def _check_registration(state: ClusterState, wanted: Registration) -> None:
     """What a broker may say of itself, whatever process it is."""
     texts = (wanted.host, wanted.peer_host, wanted.rack or "")
     if (wanted.node_id < 0 or wanted.incarnation == ZERO_UUID
-            or max(map(len, texts)) > TEXT_SIZE_MAX
+            or max(map(len, texts)) > TEXT_SIZE_MAX or wanted.lease_ms < 0
             or not 0 <= wanted.port <= 0xFFFF or not 0 <= wanted.peer_port <= 0xFFFF):
         raise RequestError(f"node {wanted.node_id}: a registration that cannot be",
                            code=Code.INVALID_REQUEST)

@@ -126,4 +126,4 @@ def _as_topic(rung: Synonym) -> str | None:
     """The broker's value in the unit that the topic's setting has."""
     if rung.value is None:
         return None
-    return render(in_ms(rung.name, BROKER[rung.name].kind.parse(rung.value)))
+    return render(in_ms(rung.name, stored_value(BROKER, rung.name, rung.value)))

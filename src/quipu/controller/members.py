@@ -52,6 +52,7 @@ class BrokerState:
     epoch: int = 0  # of the registration; what a broker shows when it speaks to the controller
     fenced: bool = False  # the controller does not count on it
     stopping: bool = False  # it said that it is going away, and is fenced until it comes back
+    lease_ms: int = 0  # how long it may lead after a heartbeat; 0: it takes its whole session
 
 
 class ChainMember(NamedTuple):
@@ -191,7 +192,7 @@ def broker_record(broker: BrokerState) -> BrokerRegistered:
         node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack,
         name=broker.name, peer_host=broker.peer_host, peer_port=broker.peer_port,
         incarnation=broker.incarnation, epoch=broker.epoch, fenced=broker.fenced,
-        stopping=broker.stopping)
+        stopping=broker.stopping, lease_ms=broker.lease_ms)
 
 
 def chain_record(chain: Chain) -> ChainChanged:

@@ -42,6 +42,7 @@ class BrokerRegistered(Message, key=2, versions="0", flexible="0+"):
     epoch: int = int64(tag=4)
     fenced: bool = boolean(tag=5)  # a broker registered before there was fencing never is
     stopping: bool = boolean(tag=6)
+    lease_ms: int = int32(tag=7)  # how long it may lead without an answer; 0: for its session
 
 
 class PartitionRecord(Struct):

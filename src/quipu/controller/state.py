@@ -263,7 +263,7 @@ class ClusterState:
                     node_id=node_id, host=record.host, port=record.port, rack=record.rack,
                     name=record.name, peer_host=record.peer_host, peer_port=record.peer_port,
                     incarnation=record.incarnation, epoch=record.epoch, fenced=record.fenced,
-                    stopping=record.stopping)
+                    stopping=record.stopping, lease_ms=record.lease_ms)
             case BrokerFencingChanged():
                 self.brokers[node_id] = dataclasses.replace(
                     self.brokers[node_id], fenced=record.fenced, stopping=record.stopping)

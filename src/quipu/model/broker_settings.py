@@ -108,11 +108,15 @@ class BrokerSettings:
         200, "How often the controller tells the other nodes that it is there.",
         low=1, high=_HOUR_MS)
     broker_heartbeat_interval_ms: int = int32(
-        500, "How often a node tells the controller that it is alive (Kafka: 2000).",
+        300, "How often a node tells the controller that it is alive (Kafka: 2000).",
         low=1, high=_HOUR_MS)
     broker_session_timeout_ms: int = int32(
         6000, "A node that the controller has not heard of for this long is taken for dead "
         "(Kafka: 9000).", low=10, high=_DAY_MS)
+    broker_lease_ms: int = int32(
+        1500, "How long a node may go on leading after it last reached the controller, whatever "
+        "broker.session.timeout.ms is. A node whose process has ended is replaced when this is "
+        "over; a shorter time needs more frequent heartbeats.", low=10, high=_DAY_MS)
     controlled_shutdown_enable: bool = boolean(
         "Leave the chains in order before stopping.", default=True)
     controlled_shutdown_timeout_ms: int = int32(

@@ -113,6 +113,11 @@ def _check_peers(settings: BrokerSettings) -> None:
         raise SettingError(
             f"controller.quorum.voters has voters without an address ({nowhere[0]}), so they have "
             "to be found: set peer.discovery, or write ID@HOST:PORT")
+    if settings.broker_heartbeat_interval_ms * 2 > settings.broker_lease_ms:
+        raise SettingError(
+            f"broker.lease.ms={settings.broker_lease_ms} is less than two heartbeats of "
+            f"broker.heartbeat.interval.ms={settings.broker_heartbeat_interval_ms}: a node would "
+            "lose its lease between them")
     told = advertised or listener
     if told is not None and told.host in _EVERY_HOST:
         raise SettingError(

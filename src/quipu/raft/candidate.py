@@ -69,6 +69,9 @@ class Candidate:
         if node_id in self._raft.configuration.voters and node_id not in self._votes:
             self._ask(node_id)
 
+    def peer_down(self, node_id: NodeId) -> None:
+        """Whoever is gone does not vote; the others may."""
+
     def shun(self, sender: NodeId) -> None:
         """Somebody asked for a vote out of turn: but a candidate is loyal to nobody."""
         raise AssertionError(sender)
@@ -105,6 +108,16 @@ class Candidate:
 def election_pause_ms(raft: "Raft") -> int:
     """How long to wait for a leader: by chance, so that not all lose patience together."""
     return int(raft.timing.election_timeout_ms * (1 + raft.chance()))
+
+
+def early_election_pause_ms(raft: "Raft") -> int:
+    """How long to wait for a leader whose connection is lost.
+
+    Not less than the election timeout: until then the others are loyal to it (E2), and a trial
+    would be in vain.  Only the wait beyond it, which chance spreads, is shorter.
+    """
+    return raft.timing.election_timeout_ms + int(
+        raft.timing.heartbeat_interval_ms * (0.5 + raft.chance()))
 
 
 def consider(raft: "Raft", sender: NodeId, vote: Vote) -> None:

@@ -247,6 +247,10 @@ class Raft:
         self.met.add(node_id)
         self.role.peer_up(node_id)
 
+    def peer_down(self, node_id: NodeId) -> None:
+        """The connection to `node_id` is lost: it may be gone, or only the way to it."""
+        self.role.peer_down(node_id)
+
     # --- out --------------------------------------------------------------------------------
 
     def ready(self) -> Ready:

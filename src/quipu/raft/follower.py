@@ -12,7 +12,7 @@ Invariants
 from typing import TYPE_CHECKING
 
 from quipu.model.ids import NodeId, RaftIndex, Term
-from quipu.raft.candidate import election_pause_ms
+from quipu.raft.candidate import early_election_pause_ms, election_pause_ms
 from quipu.raft.image import Gathering
 from quipu.raft.messages import (
     NO_ROUND,
@@ -82,6 +82,13 @@ class Follower:
         raft = self._raft
         if self.leader is None and not raft.is_voter and node_id in self._sources():
             raft.send(node_id, Observe(raft.term))
+
+    def peer_down(self, node_id: NodeId) -> None:
+        """Without a way to the leader there is no use in patience beyond what E2 asks for."""
+        raft = self._raft
+        if node_id == self.leader:
+            early_ms = self._heard_ms + early_election_pause_ms(raft)
+            self._deadline_ms = min(self._deadline_ms, early_ms)
 
     def shun(self, sender: NodeId) -> None:
         """Somebody asked for a vote out of turn."""

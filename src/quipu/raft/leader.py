@@ -123,6 +123,9 @@ class Leader:
         self.replication.lost_sight(node_id)
         self._reads.is_round_due = True
 
+    def peer_down(self, node_id: NodeId) -> None:
+        """Its silence will tell."""
+
     def shun(self, sender: NodeId) -> None:
         """Somebody asked for a vote out of turn: if it is no voter, it has not heard so."""
         if sender not in self._raft.configuration.voters:

@@ -89,7 +89,7 @@ class Link:
 
     __slots__ = (
         "_handshake", "_own_size_max", "_owner", "_queued_size", "_refused", "_silent_ticks",
-        "_why", "address", "connection", "expected", "is_dialled", "is_open", "peer",
+        "_why", "address", "connection", "expected", "has_hung_up", "is_dialled", "is_open", "peer",
     )
 
     def __init__(
@@ -110,6 +110,7 @@ class Link:
         self._refused = False  # a message was refused for want of room
         self._silent_ticks = 0
         self._why: QuipuError = PeerUnavailable("the connection was closed")
+        self.has_hung_up = True  # when it is lost: did the other side close it?
 
     def greet(self) -> None:
         """Open the conversation; for the one who dialled, once the connection has started."""
@@ -232,6 +233,7 @@ class Link:
         """End the link; `lost` is called before this returns."""
         if not self.connection.closed:
             self._why = why if isinstance(why, QuipuError) else PeerUnavailable(why)
+            self.has_hung_up = False
             self.connection.close(after_sending=after_sending)
 
     # -- the conversation between the links

@@ -110,6 +110,13 @@ class PeerNet(Protocol):
         """Would `send` find a way?  Always true of the own node."""
         ...
 
+    def has_hung_up(self, node_id: NodeId, incarnation: UUID) -> bool:
+        """Was the connection to this process closed from its side, and not made again since?
+
+        That is what the end of a process looks like; but the network may have closed it.
+        """
+        ...
+
     def watch(self, listener: PeerListener) -> None:
         """Tell `listener` what happens from now on."""
         ...

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Final
+from uuid import UUID
 
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId
@@ -59,6 +60,7 @@ class Peers:
         self._book = AddressBook(identity.node_id, self._dial, rng, self._troubles)
         self._peers = self._book.peers
         self._links: set[Link] = set()  # every one, open or not
+        self._hung_up: dict[NodeId, UUID] = {}  # the process that closed its connection last
         self._opening: dict[Link, asyncio.Future[Identity]] = {}  # dialled, and not open yet
         self._address: Address | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -114,6 +116,9 @@ class Peers:
         peer = self._peers.get(node_id)
         return node_id == self._identity.node_id or (peer is not None and peer.link is not None)
 
+    def has_hung_up(self, node_id: NodeId, incarnation: UUID) -> bool:
+        return self._hung_up.get(node_id) == incarnation
+
     async def call(self, to: NodeId, kind: int, body: bytes, *, timeout_seconds: float) -> bytes:
         return await self._calls.call(to, kind, body, timeout_seconds=timeout_seconds)
 
@@ -141,6 +146,7 @@ class Peers:
     def forget(self, node_id: NodeId) -> None:
         for link in self._links_of(node_id):
             link.close("the node was removed from the cluster")
+        self._hung_up.pop(node_id, None)
         self._book.remove(node_id)
 
     def _links_of(self, node_id: NodeId) -> list[Link]:
@@ -256,6 +262,8 @@ class Peers:
             link.close("there is a connection already")
             return
         peer.link = link
+        if self._hung_up.get(node_id) == link.peer.incarnation:
+            del self._hung_up[node_id]
         self._troubles.is_over(peer)
         _log.info("connected to node %d (%s) at %s", node_id, link.peer.name, link.remote)
         for listener in self._listeners:
@@ -300,6 +308,8 @@ class Peers:
         if peer is None or peer.link is not link:
             return
         peer.link = None
+        if link.has_hung_up:
+            self._hung_up[node_id] = link.peer.incarnation
         peer.news.set()
         _log.info("lost node %d (%s): %s", node_id, link.peer.name, why)
         self._calls.lost(node_id)

@@ -5,6 +5,7 @@ segments and windows are, who produces and how, and every fault.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +43,7 @@ VOTERS_MAX: Final = 3
 READY_SECONDS_MAX: Final = 60.0
 CONVERGE_SECONDS_MAX: Final = 60.0
 QUICK: Final = (  # virtual time is cheap, but every heartbeat is work
-    "broker.heartbeat.interval.ms=150", "broker.session.timeout.ms=900",
+    "broker.heartbeat.interval.ms=150", "broker.session.timeout.ms=900", "broker.lease.ms=600",
     "controller.quorum.election.timeout.ms=400", "controller.quorum.heartbeat.interval.ms=100",
     "chain.heartbeat.interval.ms=100", "chain.cold.start.wait.ms=1500",
     "peer.request.timeout.ms=1000", "controlled.shutdown.timeout.ms=2000",
@@ -58,6 +59,8 @@ class Plan:
     fault_seconds: float
     malice: Malice
     settings: tuple[str, ...] = ()
+    segment_size: int = 1 << 30
+    index_interval: int = 4096
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,7 +115,10 @@ class NodeWorld:
                               for place, voter in enumerate(names[:VOTERS_MAX]))
             settings += [f"peer.listener={name}:{PEER_PORT}", f"controller.quorum.voters={voters}",
                          "peer.secret=a secret"]
-        return broker_settings(from_assignments(settings))
+        return dataclasses.replace(  # smaller than anybody may ask for: so more happens
+            broker_settings(from_assignments(settings)),
+            log_segment_bytes=self.plan.segment_size,
+            log_index_interval_bytes=self.plan.index_interval)
 
     def client(self, name: str) -> Client:
         return Client(self.world, name, self.places)
@@ -300,10 +306,10 @@ def plan_of(world: World) -> Plan:
     dice = world.dice.fork("plan")
     chains = dice.choose([(1,), (2,), (2,), (3,), (3,), (3,), (4,), (2, 2)])
     is_durable = dice.flip(0.7)
+    segment_size = dice.choose([2_000, 20_000, 1 << 30])
+    index_interval = dice.choose([1, 300, 4096])
     settings = [
         f"log.flush.interval.messages={1 if is_durable else 1000}",
-        f"log.segment.bytes={dice.choose([2_000, 20_000, 1 << 30])}",
-        f"log.index.interval.bytes={dice.choose([1, 300, 4096])}",
         f"chain.window.bytes={dice.choose([1024, 20_000, 1 << 20])}",
         f"min.insync.replicas={min(dice.choose([0, 1, 1, 2]), *chains)}",
     ]
@@ -316,4 +322,4 @@ def plan_of(world: World) -> Plan:
             full_disks=dice.flip(0.25),
             outages=dice.flip(0.4), mishaps=not is_durable and min(chains) > 1 and dice.flip(0.7),
             lost_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4)),
-        settings=tuple(settings))
+        settings=tuple(settings), segment_size=segment_size, index_interval=index_interval)

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
@@ -110,6 +111,7 @@ class SimPeers:
     _listeners: list[PeerListener] = field(default_factory=list)
     _known: dict[NodeId, _Known] = field(default_factory=dict)
     _met: dict[Address, float] = field(default_factory=dict)
+    _hung_up: dict[NodeId, UUID] = field(default_factory=dict)
     _calls: Calls = field(init=False)
     _runs: bool = False
 
@@ -120,6 +122,10 @@ class SimPeers:
     @property
     def backlog_max(self) -> int:
         return self.door.net.backlog_max
+
+    def has_hung_up(self, node_id: NodeId, incarnation: UUID) -> bool:
+        """See `PeerNet`; a cut that was noticed looks the same here, which must do no harm."""
+        return self._hung_up.get(node_id) == incarnation
 
     # -- messages
 
@@ -306,6 +312,8 @@ class SimPeers:
         known.wait = DIAL_SECONDS
         known.session = session = Session(self, other)
         other.accepted[session] = None
+        if self.has_hung_up(node_id, other.identity.incarnation):
+            del self._hung_up[node_id]
         net = self.door.net
         net.trace.add(net.loop.now, self.identity.name, "up", other.identity.name)
         self._watch_cut(session)
@@ -348,6 +356,7 @@ class SimPeers:
         net.trace.add(net.loop.now, self.identity.name, "down", session.target.identity.name)
         if known is not None and known.session is session:
             known.session = None
+        self._hung_up[node_id] = session.target.identity.incarnation  # or so it seems
         self._calls.lost(node_id)
         for listener in self._listeners:
             listener.down(node_id)

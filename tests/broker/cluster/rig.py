@@ -26,6 +26,7 @@ from tests.broker.clusters import ABroker, FollowedPartitions
 
 SESSION_MS: Final = 2000
 HEARTBEAT_MS: Final = 200
+LEASE_MS: Final = 800
 COLD_WAIT_MS: Final = 3000
 PEER_PORT: Final = 9192
 
@@ -150,7 +151,8 @@ class Rig:
         return BrokerSettings(
             node_id=node_id, node_name=name, peer_listener=Address(name, PEER_PORT),
             broker_session_timeout_ms=SESSION_MS, broker_heartbeat_interval_ms=HEARTBEAT_MS,
-            chain_cold_start_wait_ms=COLD_WAIT_MS, broker_rack=f"rack-{node_id}",
+            broker_lease_ms=LEASE_MS, chain_cold_start_wait_ms=COLD_WAIT_MS,
+            broker_rack=f"rack-{node_id}",
             controller_quorum_voters=tuple(self._voters()))
 
     def _voters(self) -> list[Voter]:
@@ -196,6 +198,10 @@ class Rig:
             if other.name != here:
                 self.world.net.cut(here, other.name)
                 self.world.net.cut(other.name, here)
+
+    def hang_up(self, node_id: int) -> None:
+        """Every connection from and to this node is closed; the node lives."""
+        self.peers(node_id).reset()
 
     # -- time
 

@@ -13,6 +13,7 @@ from quipu.wire.schema import Message
 from tests.looped import looped
 
 SESSION_MS = 6000
+LEASE_MS = 1500
 
 
 class SlowController:
@@ -35,7 +36,7 @@ def a_member() -> tuple[Membership, SlowController, ManualClock]:
     clock = ManualClock()
     controller = SlowController(clock)
     membership = Membership(
-        BrokerSettings(broker_session_timeout_ms=SESSION_MS), UUID(int=1),
+        BrokerSettings(broker_session_timeout_ms=SESSION_MS, broker_lease_ms=LEASE_MS), UUID(int=1),
         cast("ControllerLink", controller), clock, state=ClusterState)
     return membership, controller, clock
 
@@ -53,8 +54,8 @@ async def test_a_lease_counts_from_when_the_heartbeat_was_sent() -> None:
 
         await membership._beat()
 
-        assert membership.lease_until == sent + LEASE_RATIO * SESSION_MS / 1000
-        assert membership.lease_until < sent + SESSION_MS / 1000
+        assert membership.lease_until == sent + LEASE_RATIO * LEASE_MS / 1000
+        assert membership.lease_until < sent + LEASE_MS / 1000
 
 
 @looped

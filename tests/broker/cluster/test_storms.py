@@ -59,7 +59,7 @@ class Storm:
         node_id = self.dice.choose(list(self.rig.machines))
         machine = self.rig.machines[node_id]
         assert machine.process is not None
-        match self.dice.below(6):
+        match self.dice.below(7):
             case 0 if not machine.is_dead:
                 self.rig.kill(node_id)
             case 1 if machine.is_running and machine.is_up:
@@ -70,6 +70,10 @@ class Storm:
                 self.rig.cut_off(node_id)
             case 4:
                 self.rig.world.net.heal()
+            case 5 if machine.is_running and machine.is_up:
+                self.rig.hang_up(node_id)
+                if self.dice.flip(0.5):
+                    self.rig.cut_off(node_id)
             case _:
                 self._revive(node_id)
 

@@ -7,6 +7,7 @@
     changes       on the controller: what it can be asked to change
     liveness      on the controller: who is alive, and what follows for chains
     decisions     on the controller: one decision after the other, answered when it holds
+    listing       which brokers clients are told of
     reports       members that have caught up, on their way to the controller
     machine       the state that the quorum replicates; telling: who hears of its changes
 

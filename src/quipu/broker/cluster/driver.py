@@ -24,7 +24,8 @@ from quipu.broker.cluster.consensus import Consensus
 from quipu.broker.cluster.decisions import Decisions
 from quipu.broker.cluster.desk import Asked, Desk, Handler
 from quipu.broker.cluster.link import ControllerLink
-from quipu.broker.cluster.liveness import Liveness
+from quipu.broker.cluster.listing import BrokerListing
+from quipu.broker.cluster.liveness import Liveness, nobody_hangs_up
 from quipu.broker.cluster.machine import Machine
 from quipu.broker.cluster.membership import ENDLESS, Endpoints, Membership
 from quipu.broker.cluster.requests import (
@@ -43,6 +44,7 @@ from quipu.broker.quorum import Quorum, QuorumConfig, QuorumView, StateMachine
 from quipu.broker.quorum.driver import CHANGE_TIMEOUT_SECONDS
 from quipu.broker.topic_views import TopicViews
 from quipu.controller import configs, describe, topics
+from quipu.controller.members import BrokerState
 from quipu.controller.state import ClusterState, Topic
 from quipu.model.ids import NO_NODE, NodeId, ProducerId, TopicPartition
 from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
@@ -89,10 +91,13 @@ class Cluster:
         self.changes = Changes(settings, self._machine, decisions, rng)
         self._desk = Desk(self._quorum)
         self._link = ControllerLink(self.node_id, self._quorum, self._desk, telling, net=net)
-        self._liveness = Liveness(self.node_id, self._machine, decisions, clock, rng)
+        self._liveness = Liveness(
+            self.node_id, self._machine, decisions, clock, rng,
+            has_hung_up=nobody_hangs_up if net is None else net.has_hung_up)
         incarnation = rng.uuid() if net is None else net.identity.incarnation
         self._membership = Membership(
             settings, incarnation, self._link, clock, state=lambda: self._machine.state)
+        self._listing = BrokerListing(self._machine, clock)
         self._producer_ids = range(0)  # reserved for this node and not given away yet
         self._reserving = asyncio.Lock()
         self._open_desk()
@@ -146,8 +151,10 @@ class Cluster:
                 endpoints, self._membership.incarnation)
             return
         self._machine.telling.add(_AddressBook(self._net, self._static, lambda: self.state))
+        self._machine.telling.add(self._listing)
         self._tell_cluster_id()
         await self._membership.join(endpoints)
+        self._listing.begin()
         self._tell_cluster_id()
 
     async def serve(self) -> None:
@@ -193,9 +200,12 @@ class Cluster:
 
     @property
     def is_out_of_touch(self) -> bool:
-        """Is the lease over?  Then others may know better than this node."""
-        until = self.lease_until
-        return until != ENDLESS and self._clock.monotonic() >= until
+        """Has no controller been heard of for a session?  Then others know better than this node.
+
+        A lease may be over before, while a new controller is elected: that is no reason to send
+        clients away, who would wait before they come back.
+        """
+        return self._net is not None and self._clock.monotonic() >= self._membership.in_touch_until
 
     @property
     def incarnation(self) -> UUID:
@@ -206,6 +216,14 @@ class Cluster:
     def broker_epoch(self) -> int:
         """Of this process's registration; grows with each start."""
         return self._membership.broker_epoch
+
+    def listed_brokers(self) -> list[BrokerState]:
+        """The brokers that clients are told of."""
+        return self._listing.brokers()
+
+    def is_settled(self, node_id: NodeId) -> bool:
+        """May clients be sent to this broker, or do they remember it as down?"""
+        return self._listing.is_settled(node_id)
 
     @property
     def is_controller(self) -> bool:

@@ -1,13 +1,15 @@
 """The controller's watch over brokers: who is there, who is not heard of, what follows.
 
 Invariants
-    L1  a broker is fenced only if it has not been heard of for the session timeout, or asks for
-        it (it stops, or a log of it has failed); one that is heard of while it is being fenced is
-        heard of after that, and told so
+    L1  a broker is fenced only if it has not been heard of for the session timeout; or if its
+        process has hung up and it has not been heard of for as long as it may lead without an
+        answer (its lease); or if it asks for it (it stops, or a log of it has failed).  One that
+        is heard of while it is being fenced is heard of after that, and told so
     L2  when a controller's reign begins, every broker counts as heard of at a moment when the last
         controller may still have answered it: whoever was told that it may go on, still may.
         That is now, but for the node that led before, whose silence is why there is a new one:
         it counts as heard of when a voter of this reign can last have followed anybody (below)
+        and, unless it has hung up, has a part of a session left to be heard of
     L3  an answer to a heartbeat is given by a node that surely was the controller when the
         heartbeat came (decisions.py, M4); so L1 and L2 make the broker's lease hold
     L4  a chain whose nodes were all down waits for the last of them no longer than it is told
@@ -23,6 +25,14 @@ the heartbeat was sent before the last moment at which any of this node's voters
 (raft/candidate, E4: each says with its vote how long ago that was at least).  After a transfer
 that moment is now, and nothing is counted; after a restart of a voter it is the restart.
 
+Why a broker that has hung up may be fenced before its session is over.  A closed connection is no
+proof: the process may live, and the network may have closed it.  So it only tells that it is worth
+to look at the lease.  A lease is no longer than the broker said when it registered (kept with the
+registration, so that every controller knows), and counts from when an answered heartbeat was sent;
+which was before it was heard of here (or, in an earlier reign, before L2's moment).  When that much
+time has passed, the broker has no lease by its own clock (membership.py, B1), exactly as after a
+session: nobody acts for it.  If it lives, it connects again and is heard of before that.
+
 Not here: what fencing does to chains (controller/brokers, controller/chains), the broker's side
 (membership.py).
 """
@@ -30,7 +40,9 @@ Not here: what fencing does to chains (controller/brokers, controller/chains), t
 import asyncio
 import base64
 import logging
+from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
 from quipu.broker.cluster.decisions import Decisions
 from quipu.broker.cluster.machine import Machine
@@ -58,23 +70,35 @@ from quipu.runtime.spawn import spawn
 
 _log = logging.getLogger(__name__)
 
-SWEEPS_PER_SESSION: Final = 10
+SWEEPS_PER_LEASE: Final = 10
 SWEEP_SECONDS_MAX: Final = 0.5
 GRACE_RATIO: Final = 1 / 3  # of a session: so long at least has the last leader to be heard of
+
+
+HasHungUp = Callable[[NodeId, UUID], bool]  # node, incarnation: see `PeerNet.has_hung_up`
+
+
+def nobody_hangs_up(node_id: NodeId, incarnation: UUID) -> bool:
+    """Of a node without a network."""
+    del node_id, incarnation
+    return False
 
 
 class Liveness:
     """Who is alive, as far as the controller knows.  Works while this node is the controller."""
 
     def __init__(
-        self, node_id: NodeId, machine: Machine, decisions: Decisions, clock: Clock, rng: Rng
+        self, node_id: NodeId, machine: Machine, decisions: Decisions, clock: Clock, rng: Rng,
+        *, has_hung_up: HasHungUp = nobody_hangs_up,
     ) -> None:
         self._node_id = node_id
         self._machine = machine
         self._decisions = decisions
         self._clock = clock
         self._rng = rng
+        self._has_hung_up = has_hung_up
         self._heard: dict[NodeId, float] = {}
+        self._leased: dict[NodeId, float] = {}  # from when a lease of theirs counts, at the latest
         self._met: set[NodeId] = set()  # in this reign: others are only presumed to live (L2)
         self._cold_since: dict[str, float] = {}
         self._arrivals = Arrivals()
@@ -86,7 +110,9 @@ class Liveness:
         """This node is the controller from now on, and `predecessor` is not any more."""
         now = self._clock.monotonic()
         self._heard = dict.fromkeys(self._state.brokers, now)  # L2
+        self._leased = dict(self._heard)
         if predecessor is not None and predecessor.node_id in self._heard:
+            self._leased[predecessor.node_id] = min(now, predecessor.led_until)
             lately = now - (1 - GRACE_RATIO) * self._session_ms / 1000
             self._heard[predecessor.node_id] = min(now, max(predecessor.led_until, lately))
         self._met.clear()
@@ -102,9 +128,8 @@ class Liveness:
             self._sweeping = None
 
     async def _sweep_on(self) -> None:
-        session = self._session_ms / 1000
         while True:
-            await asyncio.sleep(min(session / SWEEPS_PER_SESSION, SWEEP_SECONDS_MAX))
+            await asyncio.sleep(self._sweep_seconds)
             try:
                 await self.sweep()
             except QuipuError as error:
@@ -120,8 +145,9 @@ class Liveness:
         if silent and (self._is_about_to_be_silent() or self._is_someone_presumed()):
             return  # L5
         for node_id in silent:
-            _log.warning("node %d has not been heard of for %d ms: it is fenced",
-                         node_id, self._session_ms)
+            hung_up = "hung up and " if self._silence(node_id) <= self._session_ms else ""
+            _log.warning("node %d has %snot been heard of for %d ms: it is fenced",
+                         node_id, hung_up, self._silence(node_id))
         if silent or chains.review(self._state, self._waited()).records:
             await self._decisions.carry_out(
                 lambda: brokers.fence(self._state, self._silent(), self._waited()), confirm=False)
@@ -134,7 +160,7 @@ class Liveness:
         wanted = brokers.Registration(
             node_id=node_id, name=request.name, incarnation=request.incarnation,
             host=request.host, port=request.port, rack=request.rack,
-            peer_host=request.peer_host, peer_port=request.peer_port)
+            peer_host=request.peer_host, peer_port=request.peer_port, lease_ms=request.lease_ms)
 
         def decide() -> Decision[BrokerState]:
             decision = self._registration(
@@ -228,8 +254,14 @@ class Liveness:
     def _session_ms(self) -> int:
         return self._machine.settings.broker_session_timeout_ms
 
+    @property
+    def _sweep_seconds(self) -> float:
+        settings = self._machine.settings
+        shortest_ms = min(settings.broker_session_timeout_ms, settings.broker_lease_ms)
+        return min(shortest_ms / 1000 / SWEEPS_PER_LEASE, SWEEP_SECONDS_MAX)
+
     def _hear(self, node_id: NodeId) -> None:
-        self._heard[node_id] = self._clock.monotonic()
+        self._heard[node_id] = self._leased[node_id] = self._clock.monotonic()
         self._met.add(node_id)
 
     def _silence(self, node_id: NodeId) -> float:
@@ -238,18 +270,33 @@ class Liveness:
         return (now - self._heard.setdefault(node_id, now)) * 1000
 
     def _silent(self) -> list[NodeId]:
-        return [node_id for node_id in self._state.up()
-                if self._silence(node_id) > self._session_ms]  # L1
+        return [node_id for node_id in self._state.up() if self._is_silent(node_id)]
+
+    def _is_silent(self, node_id: NodeId) -> bool:
+        """L1: is it certain that this broker acts for nobody any more?"""
+        return self._silence(node_id) > self._session_ms or (
+            self._hung_up(node_id) and self._is_lease_over(node_id))
+
+    def _hung_up(self, node_id: NodeId) -> bool:
+        return self._has_hung_up(node_id, self._state.brokers[node_id].incarnation)
+
+    def _is_lease_over(self, node_id: NodeId) -> bool:
+        now = self._clock.monotonic()
+        lease_ms = self._state.brokers[node_id].lease_ms or self._session_ms
+        return (now - self._leased.setdefault(node_id, now)) * 1000 > lease_ms
 
     def _is_about_to_be_silent(self) -> bool:
-        """Will someone's session be over within two heartbeats, unless it is heard of?"""
+        """Will someone's session be over within two heartbeats, unless it is heard of; or its
+        lease, since it has hung up?
+        """
         soon = self._session_ms - 2 * self._machine.settings.broker_heartbeat_interval_ms
-        return any(soon < self._silence(node_id) <= self._session_ms
+        return any(not self._is_silent(node_id)
+                   and (self._silence(node_id) > soon or self._hung_up(node_id))
                    for node_id in self._state.up())
 
     def _is_someone_presumed(self) -> bool:
         """Does someone count as up who was not met in this reign, and still may be?"""
-        return any(node_id not in self._met and self._silence(node_id) <= self._session_ms
+        return any(node_id not in self._met and not self._is_silent(node_id)
                    for node_id in self._state.up())
 
     def _is_gone(self, sender: NodeId, node_id: NodeId) -> bool:

@@ -2,7 +2,8 @@
 
 Invariants
     B1  the lease ends before the controller may take this node for dead: it counts from when the
-        last answered heartbeat was sent, and is shorter than the session
+        last answered heartbeat was sent, and is shorter than the session and than the lease that
+        this process was registered with
     B2  a lease is taken only with the metadata that the answering controller had: a node that was
         away does not act on what it knew before
     B3  a node that is fenced, or leaves, has no lease
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 ENDLESS: Final = float("inf")
 OVER: Final = float("-inf")
-LEASE_RATIO: Final = 0.9  # of the session; the rest is for clocks that differ in speed (B1)
+LEASE_RATIO: Final = 0.9  # of what is allowed; the rest is for clocks of other speeds (B1)
 PAUSE_SECONDS_MIN: Final = 0.02  # between two heartbeats, however much there is to tell
 REFUSED_PAUSE_SECONDS: Final = 0.2
 TROUBLE_SIZE_MAX: Final = 1000  # characters
@@ -72,6 +73,7 @@ class Membership:
         self.incarnation = incarnation
         self.broker_epoch = -1
         self.lease_until = OVER  # in the clock's monotonic seconds
+        self.in_touch_until = OVER  # the same: others know better than this node from then on
         self.is_fenced = True
         self.trouble = ""  # B4: the first
         self.reports = Reports(settings.own_id)
@@ -141,7 +143,7 @@ class Membership:
     def give_up_lease(self) -> None:
         """B3: from now on this node speaks for nobody."""
         self._is_leaving = True
-        self.lease_until = OVER
+        self.lease_until = self.in_touch_until = OVER
 
     def stop(self) -> None:
         """Be silent."""
@@ -183,7 +185,7 @@ class Membership:
         return RegisterBroker(
             node_id=self._settings.own_id, name=self._settings.node_name, host=host, port=port,
             rack=self._settings.broker_rack, peer_host=peer_host, peer_port=peer_port,
-            incarnation=self.incarnation)
+            incarnation=self.incarnation, lease_ms=self._settings.broker_lease_ms)
 
     # -- heartbeats
 
@@ -217,17 +219,19 @@ class Membership:
             timeout_seconds=self._settings.broker_session_timeout_ms / 2000)
         self.is_fenced = answer.is_fenced
         if answer.is_fenced or self._is_leaving:
-            self.lease_until = OVER  # B3
+            self.lease_until = self.in_touch_until = OVER  # B3
             if request.is_ready and request.trouble:
                 self._unfenced.set()  # it will not be: there is nothing to wait for (B4)
         else:
-            self.lease_until = sent + LEASE_RATIO * answer.session_ms / 1000  # B1
+            lease_ms = min(self._settings.broker_lease_ms, answer.session_ms)
+            self.lease_until = sent + LEASE_RATIO * lease_ms / 1000  # B1
+            self.in_touch_until = sent + LEASE_RATIO * answer.session_ms / 1000
             self._unfenced.set()
 
     async def _mend(self, error: QuipuError) -> None:
         """A heartbeat that was refused, or not answered."""
         if error.code in (Code.BROKER_ID_NOT_REGISTERED, Code.STALE_BROKER_EPOCH):
-            self.lease_until = OVER
+            self.lease_until = self.in_touch_until = OVER
             _log.warning("the controller does not know this process any more: %s", error)
             try:
                 await self._register()

@@ -44,6 +44,7 @@ class RegisterBroker(Message, key=1, versions="0", flexible="0+"):
     peer_host: str = string()
     peer_port: int = int32()
     incarnation: UUID = uuid()
+    lease_ms: int = int32(tag=0)  # how long it goes on leading after a heartbeat; 0: its session
 
 
 class BrokerRegistration(Message, key=1, versions="0", flexible="0+"):

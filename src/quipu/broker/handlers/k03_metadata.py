@@ -1,8 +1,8 @@
 """Metadata — API key 3, versions 0-13.
 
 Behaviour
-    * tells the brokers that are up, the controller, and per topic its partitions, leaders and
-      replicas
+    * tells the brokers that are up or just were (cluster/listing), the controller, and per topic
+      its partitions, leaders and replicas
     * a topic that is not there is created if the request and auto.create.topics.enable allow it;
       it is ready when the answer leaves, so clients need not ask again; without a controller it
       is LEADER_NOT_AVAILABLE, and they do
@@ -53,7 +53,7 @@ async def handle(broker: Broker, request: MetadataRequest, context: Context) -> 
         brokers=[
             MetadataResponseBroker(node_id=known.node_id, host=known.host, port=known.port,
                                    rack=known.rack)
-            for known in broker.cluster.state.brokers.values() if not known.fenced
+            for known in broker.cluster.listed_brokers()
         ],
         cluster_id=broker.cluster.state.cluster_id,
         controller_id=broker.cluster.controller_id,

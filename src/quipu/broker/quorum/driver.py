@@ -272,7 +272,9 @@ class Quorum:
             self._schedule()
 
     def down(self, node_id: NodeId) -> None:
-        """A peer cannot be reached: its silence will tell."""
+        """A peer cannot be reached any more."""
+        if self._is_running and self.failure is None:
+            self._raft.peer_down(node_id)
 
     def drained(self, node_id: NodeId) -> None:
         """Messages were refused: as if they were lost."""
