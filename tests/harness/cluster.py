@@ -30,11 +30,13 @@ from quipu.wire.messages.k55_describe_quorum import (
     TopicData,
 )
 from tests.harness.command import run_quipu
+from tests.harness.hosts import Hosts
 from tests.harness.node import NodeFailed, RunningNode, environment
 from tests.harness.proxy import PeerProxy
 from tests.harness.raw import RawConnection
 
 VOTERS_MAX = 3
+SECRET = "known to every node of a test's cluster"
 WAIT_SECONDS_MAX = 60.0
 QUICK = {  # so that tests need not wait for what people would
     "broker.heartbeat.interval.ms": "100",
@@ -71,8 +73,9 @@ class RunningCluster:
         racks: Sequence[str] = (),
         proxied: bool = False,
         patient: bool = False,
+        hosts: Hosts | None = None,
     ) -> None:
-        """`patient`: timeouts are those that people have who set none."""
+        """`patient`: timeouts are those that people have who set none.  `hosts`: one per node."""
         self.directory = directory
         self.chains = {name: [f"{name}-{number}" for number in range(nodes)] for name in chains}
         self._settings = {**({} if patient else QUICK), **(settings or {})}
@@ -80,12 +83,14 @@ class RunningCluster:
         names = [node for members in self.chains.values() for node in members]
         self._peer_ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.nodes: dict[str, RunningNode] = {}
+        self._hosts = hosts
+        self._places = {name: place for place, name in enumerate(names)}
         self.proxy = PeerProxy({self.node_id(name): port for name, port
                                 in self._peer_ports.items()}) if proxied else None
         if self.proxy is not None:
             self.proxy.__enter__()
         self._voters = ",".join(
-            f"{self.node_id(name)}@127.0.0.1:{self._told_port(name)}"
+            f"{self.node_id(name)}@{self.host(name)}:{self._told_port(name)}"
             for name in names[:VOTERS_MAX])
         for place, name in enumerate(names):
             self._add(name, racks[place % len(racks)] if racks else None)
@@ -94,13 +99,20 @@ class RunningCluster:
         chain = name.rpartition("-")[0]
         settings = {
             **self._settings, "node.id.base": str(self._bases[chain]),
-            "peer.listener": f"127.0.0.1:{self._peer_ports[name]}",
-            "advertised.peer.listener": f"127.0.0.1:{self._told_port(name)}",
-            "controller.quorum.voters": self._voters,
+            "peer.listener": f"{self.host(name)}:{self._peer_ports[name]}",
+            "advertised.peer.listener": f"{self.host(name)}:{self._told_port(name)}",
+            "controller.quorum.voters": self._voters, "peer.secret": SECRET,
         }
         arguments = ["--name", name, *(["--rack", rack] if rack else [])]
-        self.nodes[name] = RunningNode(
+        self.nodes[name] = node = RunningNode(
             self.directory / name, settings=settings, arguments=arguments)
+        if self._hosts is not None:
+            node.host = self.host(name)
+            node.prefix = self._hosts.prefix(self._places[name])
+
+    def host(self, name: str) -> str:
+        """The address that a node listens on."""
+        return "127.0.0.1" if self._hosts is None else self._hosts.address(self._places[name])
 
     def _told_port(self, name: str) -> int:
         """Where other nodes are told to find this one."""

@@ -66,6 +66,7 @@ class RunningNode:
         self.settings = {"metrics.listener": "127.0.0.1:0", **(settings or {})}
         self.arguments = list(arguments)
         self.program = ["-m", "quipu"]  # what Python is told to run
+        self.prefix: list[str] = []  # what Python is run by: on another host, with other limits
         self.environment: dict[str, str] = {}  # besides that of this process
         self.host = "127.0.0.1"
         self.port = 0  # 0 until the first start; restarts keep the port
@@ -102,7 +103,7 @@ class RunningNode:
 
     def command(self) -> list[str]:
         """What `start` runs."""
-        words = [sys.executable, *self.program, "start", "--dir", str(self.directory)]
+        words = [*self.prefix, sys.executable, *self.program, "start", "--dir", str(self.directory)]
         words += ["--listen", f"{self.host}:{self.port}"]
         for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]

@@ -1,0 +1,4 @@
+"""What `make soak` runs for as long as it is told to: faults and hostile requests by chance.
+
+    cluster_faults    clusters of processes under kills, pauses, cut links and bad disks
+"""
