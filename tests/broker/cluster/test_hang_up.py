@@ -101,9 +101,11 @@ def test_a_fenced_broker_is_listed_for_a_while(rig: Rig) -> None:
     rig.until(lambda: rig.cluster(seen_by).state.brokers[victim].fenced, "fenced")
 
     def listed() -> set[NodeId]:
-        return {broker.node_id for broker in rig.cluster(seen_by).listed_brokers()}
+        return {broker.node_id for broker in rig.cluster(seen_by).listed_brokers(for_topics=True)}
 
     assert victim in listed()
+    assert victim not in {
+        broker.node_id for broker in rig.cluster(seen_by).listed_brokers(for_topics=False)}
     rig.run_for(LISTED_SECONDS + 1)
     assert victim not in listed()
     rig.boot(victim)

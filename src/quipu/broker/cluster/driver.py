@@ -217,9 +217,9 @@ class Cluster:
         """Of this process's registration; grows with each start."""
         return self._membership.broker_epoch
 
-    def listed_brokers(self) -> list[BrokerState]:
-        """The brokers that clients are told of."""
-        return self._listing.brokers()
+    def listed_brokers(self, *, for_topics: bool) -> list[BrokerState]:
+        """The brokers that clients are told of: see `BrokerListing`."""
+        return self._listing.brokers(for_topics=for_topics)
 
     def is_settled(self, node_id: NodeId) -> bool:
         """May clients be sent to this broker, or do they remember it as down?"""

@@ -3,8 +3,9 @@
     listed     librdkafka takes down a broker that is missing from a Metadata answer, and with it
                the partitions that the same answer says have moved elsewhere: they are looked for
                again a second later.  So a broker that has failed stays on the list until its
-               clients have learnt who leads instead; then it goes, since clients try every broker
-               that they are told of
+               clients have learnt who leads instead, for those who ask about topics by name.
+               Others want to know the cluster: admin clients ask every broker on the list for its
+               groups, and would wait for one that is gone
     settled    a client that found a broker down waits longer and longer before it tries again, ten
                seconds at most by default.  So readers are not sent to a broker that has just come
                back: they would wait there for their own patience to end
@@ -36,11 +37,12 @@ class BrokerListing:
         self._fenced_at: dict[NodeId, float] = {}  # of those who are
         self._back_at: dict[NodeId, float] = {}  # of those who were, and are not
 
-    def brokers(self) -> list[BrokerState]:
-        """Every broker that clients should know."""
+    def brokers(self, *, for_topics: bool) -> list[BrokerState]:
+        """Every broker to tell a client of; `for_topics`: of those too that just failed."""
         since = self._clock.monotonic() - LISTED_SECONDS
         return [broker for broker in self._machine.state.brokers.values()
-                if not broker.fenced or self._fenced_at.get(broker.node_id, JUST_NOW) > since]
+                if not broker.fenced or (
+                    for_topics and self._fenced_at.get(broker.node_id, JUST_NOW) > since)]
 
     def is_settled(self, node_id: NodeId) -> bool:
         """Is a broker that is up one whose clients do not remember it as down?"""

@@ -53,7 +53,7 @@ async def handle(broker: Broker, request: MetadataRequest, context: Context) -> 
         brokers=[
             MetadataResponseBroker(node_id=known.node_id, host=known.host, port=known.port,
                                    rack=known.rack)
-            for known in broker.cluster.listed_brokers()
+            for known in broker.cluster.listed_brokers(for_topics=bool(wanted))
         ],
         cluster_id=broker.cluster.state.cluster_id,
         controller_id=broker.cluster.controller_id,
