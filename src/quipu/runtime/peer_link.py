@@ -121,7 +121,7 @@ class Link:
         self._queued_size = 0  # bytes given to the connection so far
         self._refused = False  # a message was refused for want of room
         self._silent_ticks = 0
-        self._why: QuipuError = PeerUnavailable("the connection was closed")
+        self._why: QuipuError | None = None  # it was closed here
         self.has_hung_up = True  # when it is lost: did the other side close it?
 
     def greet(self) -> None:
@@ -138,6 +138,11 @@ class Link:
         """Who dialled, as far as that was said; the port would tell nothing."""
         host, theirs = self.connection.peer_host, self._handshake.theirs
         return host if theirs is None else f"{theirs.identity.name} ({host})"
+
+    @property
+    def was_left(self) -> bool:
+        """Was it closed by the other side, without a word of why?"""
+        return self._why is None
 
     @property
     def backlog(self) -> int:
@@ -257,7 +262,7 @@ class Link:
 
     def connection_lost(self) -> None:
         self.is_open = False
-        self._owner.lost(self, self._why)
+        self._owner.lost(self, self._why or PeerUnavailable("the connection was closed"))
 
     def close(self, why: str | QuipuError, *, after_sending: bool = False) -> None:
         """End the link; `lost` is called before this returns."""

@@ -11,7 +11,7 @@ Invariants
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -21,7 +21,14 @@ from quipu.model.settings import BrokerSettings
 from quipu.model.settings_types import Address
 from quipu.runtime.connection import Buffer
 from quipu.runtime.peer_calls import Calls
-from quipu.runtime.peer_net import CallHandler, Handler, Identity, PeerKind, PeerListener
+from quipu.runtime.peer_net import (
+    CallHandler,
+    Handler,
+    Identity,
+    PeerKind,
+    PeerListener,
+    PeerStats,
+)
 from quipu.runtime.rng import Rng
 from quipu.sim.frames import lend
 from quipu.sim.loop import Life
@@ -106,6 +113,8 @@ class SimPeers:
     settings: BrokerSettings
     rng: Rng
     address: Address | None = None
+    members: Set[NodeId] = frozenset()
+    stats: PeerStats = field(default_factory=PeerStats)
     accepted: dict[Session, None] = field(default_factory=dict)
     _handlers: dict[int, Handler] = field(default_factory=dict)
     _listeners: list[PeerListener] = field(default_factory=list)
