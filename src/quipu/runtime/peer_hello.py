@@ -17,7 +17,7 @@ Not here: which of two processes with one id is believed (peers.py), sockets (pe
 """
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
@@ -116,7 +116,7 @@ class Handshake:
     """One side of the conversation: frames in, frames out; nothing here sends them."""
 
     mine: Hello
-    secret: bytes
+    secret: bytes = field(repr=False)
     is_dialler: bool
     theirs: Hello | None = None
     is_proved: bool = False  # the other side knows the secret

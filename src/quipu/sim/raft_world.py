@@ -213,7 +213,8 @@ class QuorumProgram:
 
 
 def _settings(host: str) -> BrokerSettings:
-    return broker_settings(from_assignments([f"peer.listener={host}:{PEER_PORT}"]))
+    return broker_settings(from_assignments([
+        f"peer.listener={host}:{PEER_PORT}", "peer.secret=a secret of all nodes"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
