@@ -68,7 +68,7 @@ def test_where_a_secret_was_given_does_not_tell_it(name: str) -> None:
     ("LOCALHOST", True), ("10.0.0.1", False), ("0.0.0.0", False), ("::", False),
     ("example", False), ("localhost.example", False), ("128.0.0.1", False),
 ])
-def test_loopback_is_told_from_the_rest(host: str, expected: bool) -> None:  # noqa: FBT001 a case
+def test_loopback_is_told_from_the_rest(host: str, expected: bool) -> None:
     """K8: a name that may be any machine counts as another one."""
     assert is_loopback(host) is expected
 

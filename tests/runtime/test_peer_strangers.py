@@ -73,8 +73,7 @@ def test_a_crowd_of_strangers_does_not_keep_a_node_from_joining() -> None:
 
         async def press() -> None:
             while True:
-                for _ in range(20):
-                    crowd.append(connect(one))
+                crowd.extend(connect(one) for _ in range(20))
                 while len(crowd) > 200:
                     crowd.pop(0).close()
                 await asyncio.sleep(0.001)

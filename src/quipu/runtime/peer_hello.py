@@ -36,7 +36,7 @@ _MAGIC: Final = b"QUIPU/peer"
 _HEAD: Final = Struct(">10sHi16s32sH")  # magic, version, node, incarnation, nonce, port
 _TEXT_SIZE_MAX: Final = 255
 _REASON_SIZE_MAX: Final = 500
-OTHER_SECRET: Final = "peer.secret is not the same on both nodes"
+OTHER_SECRET: Final = "peer.secret is not the same on both nodes"  # noqa: S105 words about it
 
 
 class Step(IntEnum):

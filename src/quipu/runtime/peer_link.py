@@ -240,7 +240,7 @@ class Link:
             seal = self._received
             if seal is not None:
                 if not seal.opens(frame):
-                    raise MalformedBytes("a frame that is not the next one that the peer sent")  # L4
+                    raise MalformedBytes("a frame that is not the next one of the peer")  # L4
                 frame = frame[:-TAG_SIZE]
             self._silent_ticks = 0
             if frame and frame[0] != _CONTROL:

@@ -15,7 +15,8 @@ Not here: sockets (peers.py), request and answer (peer_calls.py), who the peers 
 controller knows, discovery.py finds the first ones).
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
@@ -92,7 +93,7 @@ class PeerNet(Protocol):
     """The ways from this node to the others, and from them to it."""
 
     identity: Identity  # set it again when the cluster id becomes known
-    members: Set[NodeId]  # of the cluster, as far as is known: strangers make room for them
+    members: AbstractSet[NodeId]  # as far as is known; others make room for them
     stats: PeerStats
 
     @property

@@ -20,7 +20,8 @@ calls (peer_calls.py).
 
 import asyncio
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 from uuid import UUID
 
@@ -81,7 +82,7 @@ class Peers:
         self._strangers: dict[Link, None] = {}  # accepted, without a good hello; oldest first (B3)
         self._vouched: dict[Link, None] = {}  # accepted, with one, and without proof
         self._stranger_log = LimitedLog(_log)
-        self.members: Set[NodeId] = frozenset(
+        self.members: AbstractSet[NodeId] = frozenset(
             NodeId(voter.node_id) for voter in settings.controller_quorum_voters)
         self.stats = PeerStats()
         self._address: Address | None = None

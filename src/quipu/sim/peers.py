@@ -11,7 +11,8 @@ Invariants
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -113,7 +114,7 @@ class SimPeers:
     settings: BrokerSettings
     rng: Rng
     address: Address | None = None
-    members: Set[NodeId] = frozenset()
+    members: AbstractSet[NodeId] = frozenset()
     stats: PeerStats = field(default_factory=PeerStats)
     accepted: dict[Session, None] = field(default_factory=dict)
     _handlers: dict[int, Handler] = field(default_factory=dict)
