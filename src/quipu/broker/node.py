@@ -14,6 +14,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from quipu.broker import envelopes, http, metrics
@@ -26,13 +27,14 @@ from quipu.broker.fetch_sessions import FetchSessions
 from quipu.broker.groups import Groups
 from quipu.broker.health import Health, Phase
 from quipu.broker.lease import Lease
+from quipu.broker.partition import Partition
 from quipu.broker.partitions import Partitions
 from quipu.broker.replication import Replication
 from quipu.broker.samples import chain_samples, group_samples, lag_samples
 from quipu.broker.server import Session
 from quipu.broker.stats import Stats
 from quipu.model.errors import QuipuError
-from quipu.model.ids import NodeId
+from quipu.model.ids import Epoch, NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
 from quipu.runtime.connection import NetLimits
@@ -140,6 +142,8 @@ class Node:
             settings.own_id, self._peers, clock, reporter=cluster, life=cluster.broker_epoch,
             window_size=settings.chain_window_bytes,
             interval_ms=settings.chain_heartbeat_interval_ms)
+        cluster.on_metadata_read(lambda: partial(
+            replication.confirm, replication.doubts(), self._newest_epoch))
         partitions = Partitions(
             directory, cluster.topic_settings, replication, node_id=settings.own_id,
             producer_expiration_ms=settings.producer_id_expiration_ms,
@@ -164,6 +168,16 @@ class Node:
         self._tell_strays()
         self._start_tasks()
         await cluster.serve()
+
+    def _newest_epoch(self, partition: Partition) -> Epoch | None:
+        """Of a partition's chain, as the metadata has it here; None if this node has no part."""
+        assert self._cluster is not None
+        cluster, number = self._cluster, partition.topic_partition.partition
+        topic = cluster.state.topics_by_id.get(partition.topic_id)
+        if topic is None or number >= len(topic.partitions) or not cluster.state.is_part(
+                self.settings.own_id, cluster.incarnation):
+            return None
+        return topic.partitions[number].replica_set.epoch
 
     def _open_peers(self) -> PeerNet | None:
         """The ways to other nodes, not yet open; none for a node that is told of no listener."""

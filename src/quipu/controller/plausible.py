@@ -5,7 +5,7 @@ A record is applied on every node and at every start.  One that holds what no co
 that is sent it refuses the message, and keeps nothing of it.
 
 Invariants
-    P1  an epoch or a version is at most NUMBER_MAX, half of what fits, and NUMBER_JUMP_MAX above
+    P1  an epoch or a version is at most EPOCH_MAX, half of what fits, and EPOCH_JUMP_MAX above
         the next one that the state would give, unless the state is still empty
     P2  a topic's name has the length and the letters that every version has asked for; a stricter
         rule would keep a node from a cluster that has older topics
@@ -30,14 +30,16 @@ from quipu.controller.records import (
     TopicCreated,
 )
 from quipu.controller.state import ClusterState
+from quipu.model.bounds import (
+    EPOCH_JUMP_MAX,
+    EPOCH_MAX,
+    PRODUCER_ID_JUMP_MAX,
+    PRODUCER_ID_MAX,
+)
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import ProducerId
 from quipu.model.topics import PARTITION_COUNT_MAX
 
-NUMBER_MAX: Final = 1 << 30  # of epochs and versions: they are sent as 32 bits
-NUMBER_JUMP_MAX: Final = 1 << 24
-PRODUCER_ID_MAX: Final = 1 << 62
-PRODUCER_ID_JUMP_MAX: Final = 1 << 40
 MEMBERS_MAX: Final = 1000
 NAME_SIZE_MAX: Final = 249
 _NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{NAME_SIZE_MAX}}}")
@@ -73,7 +75,7 @@ def _check_numbers(epoch: int, version: int, state: ClusterState) -> None:
     is_empty = not state.brokers
     for number, next_number, what in (
             (epoch, state.next_epoch, "epoch"), (version, state.next_version, "version")):
-        limit = NUMBER_MAX if is_empty else min(NUMBER_MAX, next_number + NUMBER_JUMP_MAX)
+        limit = EPOCH_MAX if is_empty else min(EPOCH_MAX, next_number + EPOCH_JUMP_MAX)
         if not -1 <= number <= limit:
             raise MalformedBytes(f"{what} {number} cannot be: the next one here is {next_number}")
 

@@ -4,9 +4,9 @@ Whoever knows the cluster's secret can send messages, also a node that was set u
 of long ago, or one whose memory is bad.  What such a message says is durable a moment later, and
 no restart undoes it: a term of 2^63 ends all elections.  So, before anything else:
 
-    M1  a term or an index is at most NUMBER_MAX (codec.py), and no higher than this node's own by
-        more than TERM_JUMP_MAX and INDEX_JUMP_MAX: years of elections and decisions.  A node whose
-        log is empty has none of its own, and takes terms up to FIRST_TERM_MAX
+    M1  a term or an index is at most TERM_MAX or INDEX_MAX (codec.py), and no higher than this
+        node's own by more than TERM_JUMP_MAX or INDEX_JUMP_MAX (model/bounds).  A node whose log
+        is empty has none of its own, and takes terms up to FIRST_TERM_MAX
     M2  a vote, a question for one, and what a leader sends are taken from voters, as this node's
         log names them, decided or not (C3).  From another node only when this one has followed
         nobody, nor led, for STRANGER_PATIENCE election timeouts: then its log may be old, and the
@@ -22,6 +22,7 @@ break what the other invariants promise.  A voter that lies within these bounds 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from quipu.model.bounds import FIRST_TERM_MAX, INDEX_JUMP_MAX, TERM_JUMP_MAX
 from quipu.model.ids import NodeId
 from quipu.raft.leader import Leader
 from quipu.raft.messages import (
@@ -37,9 +38,6 @@ from quipu.raft.settings import OBSERVER_PATIENCE
 if TYPE_CHECKING:
     from quipu.raft.core import Raft
 
-TERM_JUMP_MAX: Final = 1 << 20
-FIRST_TERM_MAX: Final = 1 << 40
-INDEX_JUMP_MAX: Final = 1 << 40
 STRANGER_PATIENCE: Final = 3  # election timeouts
 
 

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import Final
 
 from quipu.model.batch_types import CONFIGURATION, BatchType
+from quipu.model.bounds import INDEX_MAX, TERM_MAX
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import RaftIndex, Term
 from quipu.raft.membership import Configuration
@@ -39,9 +40,10 @@ from quipu.raft.settings import (
     COMMANDS_MAX,
     ENTRIES_MAX,
     ENTRY_SIZE_MAX,
-    NUMBER_MAX,
     PIECE_SIZE_MAX,
 )
+
+NUMBER_MAX: Final = max(TERM_MAX, INDEX_MAX)  # of any number in a message
 
 _ENTRY: Final = Struct(">qBI")
 _SIZE: Final = Struct(">I")

@@ -12,7 +12,6 @@ PIECE_SIZE_MAX: Final = 512 << 10  # bytes of an image in one message
 IMAGE_SIZE_MAX: Final = 1 << 30  # bytes of an image that a follower will gather
 UNCOMMITTED_SIZE_MAX: Final = 64 << 20  # bytes that a leader takes without having decided them
 READS_MAX: Final = 10_000  # that wait at a time
-NUMBER_MAX: Final = 1 << 62  # of terms, indexes, rounds and sizes: one more still fits everywhere
 VOTERS_MAX: Final = 31
 OBSERVERS_MAX: Final = 1000  # that a leader keeps
 OBSERVER_PATIENCE: Final = 10  # election timeouts of silence after which one is let go
