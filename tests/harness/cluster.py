@@ -38,6 +38,7 @@ from tests.harness.raw import RawConnection
 VOTERS_MAX = 3
 SECRET = "known to every node of a test's cluster"
 WAIT_SECONDS_MAX = 60.0
+SECRET = "a secret of all nodes of the test"
 QUICK = {  # so that tests need not wait for what people would
     "broker.heartbeat.interval.ms": "100",
     "broker.session.timeout.ms": "1500",
@@ -45,6 +46,7 @@ QUICK = {  # so that tests need not wait for what people would
     "controller.quorum.heartbeat.interval.ms": "80",
     "chain.heartbeat.interval.ms": "100",
     "chain.cold.start.wait.ms": "3000",
+    "peer.secret": SECRET,
 }
 
 
@@ -119,6 +121,10 @@ class RunningCluster:
         if self.proxy is not None:
             return self.proxy.ports[self.node_id(name)]
         return self._peer_ports[name]
+
+    def peer_address(self, name: str) -> tuple[str, int]:
+        """Where a node really listens for others."""
+        return "127.0.0.1", self._peer_ports[name]
 
     def add(self, name: str) -> RunningNode:
         """One more node, which is no voter and in no chain yet; not started."""

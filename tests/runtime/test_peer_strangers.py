@@ -8,7 +8,7 @@ import pytest
 
 from quipu.model.ids import NodeId
 from quipu.runtime import peers as peers_module
-from quipu.runtime.log_limits import LINES_MAX, MESSAGE_MAX
+from quipu.runtime.log_limits import BURST, LINE_SIZE_MAX
 from quipu.runtime.peer_hello import Handshake
 from quipu.runtime.peers import Peers
 from tests.runtime.peer_cluster import (
@@ -156,8 +156,8 @@ def test_what_strangers_do_is_logged_in_few_short_lines(caplog: pytest.LogCaptur
     with caplog.at_level(logging.INFO):
         run(story)
     lines = [record for record in caplog.records if record.name == peers_module.__name__]
-    assert 0 < len(lines) <= 3 * LINES_MAX
-    assert all(len(record.getMessage()) < MESSAGE_MAX + 100 for record in lines)
+    assert 0 < len(lines) <= 3 * BURST
+    assert all(len(record.getMessage()) < LINE_SIZE_MAX + 100 for record in lines)
     assert "peer.secret is not the same" in caplog.text
     assert "another secret" not in caplog.text
 

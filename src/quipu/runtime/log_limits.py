@@ -1,60 +1,117 @@
-"""Log lines about what others do wrong: limited in rate and in length.
+"""Log lines that a remote party can cause: limited in rate and length, and never forged.
 
-Whoever can make a node log can fill its disk and hide what matters.  So lines about strangers, bad
-requests and bad peers go through a `LimitedLog`: LINES_MAX in PERIOD_SECONDS, each of MESSAGE_MAX
-characters at most and without line breaks; the next one that is logged says how many were left out.
+A peer that sends a thousand bad requests a second must not fill the operator's disk, nor hide
+what else happened, nor write lines that look like the node's own.
+
+Invariants
+    L1  of one kind of event at most BURST lines are written at once, and one more for each
+        REFILL_SECONDS that pass; what is left out is counted, and the next line, or `report`,
+        says how many
+    L2  a line has at most LINE_SIZE_MAX characters, and costs no more than that to make,
+        whatever was sent
+    L3  whatever would break the line or steer a terminal is escaped
+
+A kind is a name chosen where the line is written, never something that was sent.
 """
 
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
-LINES_MAX: Final = 10
-PERIOD_SECONDS: Final = 10.0
-MESSAGE_MAX: Final = 400  # characters
+BURST: Final = 10
+REFILL_SECONDS: Final = 1.0
+LINE_SIZE_MAX: Final = 500
+KINDS_MAX: Final = 100  # kinds are names in the code: more of them are a mistake, and share one
+OTHER: Final = "other"
 
 
-def one_line(text: str, length_max: int = MESSAGE_MAX) -> str:
-    """`text` as it may be logged: printable, on one line, and not too long."""
-    cut = text[:length_max]
-    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
-    return shown if len(text) <= length_max and len(shown) <= length_max else (
-        shown[:length_max] + "...")
+@dataclass(slots=True)
+class _Budget:
+    """What is left for one kind of event: a token bucket."""
+
+    tokens: float
+    since: float
+    left_out: int = 0
 
 
 class LimitedLog:
-    """A logger that logs a few lines of a kind, and counts the others."""
+    """Writes to `log`, within limits per kind of event."""
 
-    def __init__(
-        self, logger: logging.Logger, now: Callable[[], float] = time.monotonic, *,
-        lines_max: int = LINES_MAX, period_seconds: float = PERIOD_SECONDS,
-    ) -> None:
-        self._logger = logger
+    def __init__(self, log: logging.Logger, now: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
         self._now = now
-        self._lines_max = lines_max
-        self._period_seconds = period_seconds
-        self._period_end = float("-inf")
-        self._lines = 0  # in this period
-        self.left_out = 0  # since the last line
+        self._budgets: dict[str, _Budget] = {}
+        self.left_out = 0  # lines that were not written, since the start
 
-    def log(self, level: int, message: str, *args: object) -> None:
-        """Log one line, unless this period has had enough of them."""
+    def info(self, kind: str, message: str, *args: object) -> None:
+        """Log an event of `kind` that is nobody's fault."""
+        self._write(logging.INFO, kind, message, args)
+
+    def warning(self, kind: str, message: str, *args: object) -> None:
+        """Log an event of `kind`: a remote party did what it should not."""
+        self._write(logging.WARNING, kind, message, args)
+
+    def exception(self, kind: str, message: str, *args: object) -> None:
+        """Log an error of our own that a remote party brought about, with its traceback."""
+        self._write(logging.ERROR, kind, message, args, traceback=True)
+
+    def report(self) -> None:
+        """Say how many lines were left out since the last one; for whoever has a timer."""
         now = self._now()
-        if now >= self._period_end:
-            self._period_end, self._lines = now + self._period_seconds, 0
-        if self._lines >= self._lines_max:
+        for kind, budget in self._budgets.items():
+            if budget.left_out and self._take(budget, now):
+                self._log.warning("%s: %d more were left out of the log", kind, budget.left_out)
+                budget.left_out = 0
+
+    def _write(
+        self, level: int, kind: str, message: str, args: tuple[object, ...], *,
+        traceback: bool = False,
+    ) -> None:
+        if not self._log.isEnabledFor(level):
+            return
+        now = self._now()
+        budget = self._budgets.get(kind)
+        if budget is None:
+            if len(self._budgets) >= KINDS_MAX:
+                kind = OTHER
+            budget = self._budgets.setdefault(kind, _Budget(BURST, now))
+        if not self._take(budget, now):
+            budget.left_out += 1
             self.left_out += 1
             return
-        self._lines += 1
-        text = one_line(message % args if args else message)
-        if self.left_out:
-            text += f" ({self.left_out} more such lines were left out)"
-            self.left_out = 0
-        self._logger.log(level, "%s", text)
+        text = one_line(message % tuple(map(_cut_argument, args)) if args else message)
+        if budget.left_out:
+            text += f" ({kind}: {budget.left_out} more were left out of the log)"
+            budget.left_out = 0
+        self._log.log(level, "%s", text, exc_info=traceback)
 
-    def warning(self, message: str, *args: object) -> None:
-        self.log(logging.WARNING, message, *args)
+    @staticmethod
+    def _take(budget: _Budget, now: float) -> bool:
+        budget.tokens = min(BURST, budget.tokens + (now - budget.since) / REFILL_SECONDS)
+        budget.since = now
+        if budget.tokens < 1:
+            return False
+        budget.tokens -= 1
+        return True
 
-    def error(self, message: str, *args: object) -> None:
-        self.log(logging.ERROR, message, *args)
+
+def one_line(text: str, size_max: int = LINE_SIZE_MAX) -> str:
+    """`text` with everything escaped that is not printable, cut to `size_max` (L2, L3)."""
+    is_cut = len(text) > size_max
+    text = text[:size_max]
+    if not text.isprintable():
+        text = "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode()
+            for char in text
+        )
+        is_cut = is_cut or len(text) > size_max
+    return f"{text[: size_max - 3]}..." if is_cut else text
+
+
+def _cut_argument(argument: object) -> object:
+    """What makes a long line, cut before it is formatted; numbers are as they are."""
+    if isinstance(argument, str | bytes | bytearray | memoryview):
+        return argument[:LINE_SIZE_MAX]
+    return argument

@@ -366,7 +366,8 @@ class Peers:
                 opening.set_exception(why)
         elif is_stranger:
             if not link.was_left:  # who only looks whether the port is open is no news
-                self._stranger_log.warning("connection of %s: %s", link.caller, why)
+                self._stranger_log.warning(
+                    "unproved peer", "connection of %s: %s", link.caller, why)
         elif not link.is_dialled and isinstance(why, Refused) and not isinstance(
                 why, RefusedThere):
             self._troubles.tell(f"connection of {link.caller}", str(why))

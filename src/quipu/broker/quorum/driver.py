@@ -265,10 +265,12 @@ class Quorum:
             refused = self._raft.step(sender, decode(body))
             if refused is not None:
                 self.refused_count += 1
-                self._refusals.warning("a message of node %d is not taken: %s", sender, refused)
+                self._refusals.warning(
+                    "refused", "a message of node %d is not taken: %s", sender, refused)
         except MalformedBytes as error:
             self.refused_count += 1
-            self._refusals.warning("node %d sent a message that is none: %s", sender, error)
+            self._refusals.warning(
+                "malformed", "node %d sent a message that is none: %s", sender, error)
         except Exception as error:  # noqa: BLE001 whatever it is (Q4)
             self._fail(error)
         self._schedule()

@@ -259,7 +259,7 @@ class Replication:
         self.refused_count += 1
         known = chain.replica_set.epoch if chain.replica_set is not None else NO_EPOCH
         self._refusals.warning(
-            "%s: node %d speaks of epoch %d; it has no part in this partition, or no such epoch "
+            "refused", "%s: node %d speaks of epoch %d; it has no part in this partition, or no such epoch "
             "can be (this one is %d): nothing is done about it",
             chain.partition.topic_partition, sender, epoch, known)
 
@@ -339,7 +339,8 @@ class Replication:
                     chain.tell(Received(sender, message))
         except MalformedBytes as error:
             self.refused_count += 1
-            self._refusals.warning("node %d sent what is no message of chains: %s", sender, error)
+            self._refusals.warning(
+                "malformed", "node %d sent what is no message of chains: %s", sender, error)
 
     def up(self, node_id: NodeId) -> None:
         self._congested.discard(node_id)
