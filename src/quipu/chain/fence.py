@@ -38,8 +38,7 @@ class Fence:
     def claimed(self, sender: NodeId, epoch: Epoch) -> bool:
         """`sender` speaks of a newer epoch; is that believed?"""
         standing = self._standing
-        members = standing.replica_set
-        if members is None or members.state_of(sender) is None or (
+        if standing.members.state_of(sender) is None or (
                 epoch > standing.epoch + EPOCH_AHEAD_MAX):
             return False
         self.claim_count += 1

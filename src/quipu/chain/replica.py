@@ -243,6 +243,8 @@ class Replica:
             if isinstance(message, Replicate | Describe):
                 return [Send(sender, Fenced(epoch))]
             return []
+        if self._standing.replica_set is None:
+            return []  # nothing is known yet: what is to come will be told
         if not self.fence.claimed(sender, message.epoch):
             return [Disbelieve(sender, message.epoch)]
         self._find_part()
@@ -263,9 +265,7 @@ class Replica:
         effects = [] if self._flow.inbound is inbound else self._greet(members)
         effects += self._refresh()
         for link in (self._flow.link, self._pull):
-            if link is not None and link.is_started:
-                link.is_blocked, link.known = False, None
-                effects += link.open()
+            effects += link.reopen() if link is not None else []
         return effects + self._flow.settled()
 
     # --- configurations ---------------------------------------------------------------------
@@ -459,12 +459,7 @@ class Replica:
         if self._recovery is not None and node in self._recovery.missing:
             effects.append(Send(node, Describe(self._standing.epoch)))
         link = self._find_link(node)
-        if link is not None:
-            link.is_blocked = False
-            if link.is_started:
-                link.known = None
-                effects += link.open()
-        return effects
+        return effects if link is None else effects + link.reopen()
 
     def _find_link(self, node: NodeId) -> Outbound | None:
         link = self._flow.link

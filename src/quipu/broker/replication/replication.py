@@ -26,6 +26,7 @@ from quipu.broker.replication.fresh import FRESH_SIZE_MAX, Copies
 from quipu.broker.replication.partition_chain import PartitionChain
 from quipu.chain.codec import decode
 from quipu.chain.events import Drained, EpochConfirmed, PeerDown, PeerUp, Received
+from quipu.model.bounds import EPOCH_AHEAD_MAX
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import NO_EPOCH, Epoch, NodeId, TimestampMs, TopicPartition
@@ -258,10 +259,14 @@ class Replication:
         """A node without a part in `chain`, or far ahead, has spoken of a newer epoch."""
         self.refused_count += 1
         known = chain.replica_set.epoch if chain.replica_set is not None else NO_EPOCH
-        self._refusals.warning(
-            "refused", "%s: node %d speaks of epoch %d; it has no part in this partition, or no such epoch "
-            "can be (this one is %d): nothing is done about it",
-            chain.partition.topic_partition, sender, epoch, known)
+        if epoch > known + EPOCH_AHEAD_MAX:
+            self._refusals.warning(
+                "refused", "%s: node %d speaks of epoch %d, which cannot be: this one is %d",
+                chain.partition.topic_partition, sender, epoch, known)
+        else:  # a new member that was faster than the metadata, mostly
+            self._refusals.info(
+                "early", "%s: node %d, which has no part in it, speaks of epoch %d after %d",
+                chain.partition.topic_partition, sender, epoch, known)
 
     def doubts(self) -> Doubts:
         """The partitions that rest, and how often each was told so; see `confirm`."""
