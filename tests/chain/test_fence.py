@@ -133,3 +133,20 @@ def test_a_log_is_not_restarted_at_an_absurd_offset() -> None:
         Epoch(2), 2, 5, 1 << 41, far, NO_EPOCH, BEGIN, BEGIN, far, log.log_end, (b"entry",))))
     assert "restarts" not in stage.script()
     assert stage[2].replica.is_serving
+
+
+def test_a_greeting_that_comes_late_does_not_cut_what_was_committed_since() -> None:
+    """V14: it says where a log ended that has been cut and has grown since, to the same end."""
+    stage = Stage(2).play()
+    greeting = stage[2].replica._standing.describe(Why.GREETING)
+    stale = greeting._replace(committed_log=ZERO, epochs=((Epoch(1), ZERO),))
+    stage.produce(1, 2)
+    stage.run()
+    stage.script()
+
+    stage[1].happens(Received(TWO, stale._replace(log_end=stage[2].log.log_end)))
+    stage.run()
+
+    assert "restart" not in stage.script()
+    assert stage[2].replica.is_serving
+    assert stage[2].replica.committed == stage[1].log.end

@@ -370,7 +370,8 @@ class Replica:
         if self._recovery is not None:
             self._recovery.answer(sender, message)
             return self._recover()
-        if message.why is Why.GREETING and link is not None and link.to == sender:
+        if message.why is Why.GREETING and link is not None and link.to == sender and (
+                message.committed_log >= link.peer_committed):  # else it is old news
             link.known = message
             return link.open() if link.is_started else self._flow.start()
         return []
