@@ -11,6 +11,7 @@ Nothing here decides anything: see the parts.
 """
 
 import asyncio
+import dataclasses
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -41,7 +42,7 @@ from quipu.runtime.connection import NetLimits
 from quipu.runtime.discovery import Discovery
 from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
 from quipu.runtime.network import FrameListener, Net, RealNet
-from quipu.runtime.peer_net import Identity, PeerNet
+from quipu.runtime.peer_net import Identity, PeerNet, PeerStats
 from quipu.runtime.rng import Rng, SystemRng
 from quipu.runtime.spawn import spawn
 from quipu.storage.data_directory import DataDirectory
@@ -242,7 +243,7 @@ class Node:
             stats=self.stats, net=self._frames.stats, partitions=self._partition_views,
             chains=lambda: self._samples(chain_samples),
             groups=lambda: self._samples(group_samples), lags=lambda: self._samples(lag_samples),
-            ready=lambda: self.health.ready,
+            peers=self._peer_stats, ready=lambda: self.health.ready,
             stepped_back=lambda: (self._cluster is not None
                                   and self._cluster.why_stepped_back is not None),
         )
@@ -250,6 +251,12 @@ class Node:
         host, port = await self._http.start(
             listener.host, listener.port, or_any="metrics.listener" not in self.settings.explicit)
         _log.info("metrics and health", extra={"http": f"{host}:{port}"})
+
+    def _peer_stats(self) -> PeerStats:
+        if self._peers is None or self._cluster is None or self._replication is None:
+            return PeerStats()
+        return dataclasses.replace(self._peers.stats, messages_refused=(
+            self._cluster.refused_count + self._replication.refused_count))
 
     def _partition_views(self) -> Sequence[metrics.PartitionView]:
         return [] if self.health.phase is Phase.STARTING else list(self.broker.partitions.all())

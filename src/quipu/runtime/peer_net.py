@@ -56,6 +56,7 @@ class PeerStats:
     unproved_lost: int = 0  # connections that ended before they had proved anything
     unproved_evicted: int = 0  # of these, closed to make room for others
     guests_refused: int = 0  # nodes that know the secret, are no members, and were too many
+    messages_refused: int = 0  # of nodes that may not say so, or with numbers that cannot be
 
 
 class PeerUnavailable(QuipuError):

@@ -324,6 +324,11 @@ class Cluster:
         return self._quorum.describe()
 
     @property
+    def refused_count(self) -> int:
+        """Messages of the quorum's other nodes that were not taken."""
+        return self._quorum.refused_count
+
+    @property
     def voters(self) -> tuple[NodeId, ...]:
         """Who elects the controller."""
         return self._quorum.voters
