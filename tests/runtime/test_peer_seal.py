@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quipu.runtime.peer_hello import Handshake
 from quipu.runtime.peer_seal import TAG_SIZE, Seal
-from tests.runtime.peer_cluster import CHAIN, ONE, TWO, Cluster, run, until
+from tests.runtime.peer_cluster import CHAIN, ONE, TWO, Cluster, introduce, run, until
 from tests.runtime.test_peer_hello import hello
 
 SECRET = "peer.secret=a secret of the whole cluster"
@@ -64,6 +64,25 @@ def test_keys_differ_by_direction_and_by_connection() -> None:
     assert later.keys is not None
     assert one.keys == two.keys[::-1]
     assert len({*one.keys, *later.keys}) == 4
+
+
+@pytest.mark.parametrize(("one_signs", "two_signs"), [
+    ("true", "true"), ("true", "false"), ("false", "true"), ("false", "false")])
+def test_frames_have_tags_unless_both_do_without(one_signs: str, two_signs: str) -> None:
+    """K8: one side that wants them gets them; both talk in any case."""
+
+    async def story(cluster: Cluster) -> None:
+        setting = "peer.frame.authentication.enable"
+        one = await cluster.node(1, SECRET, f"{setting}={one_signs}")
+        two = await cluster.node(2, SECRET, f"{setting}={two_signs}")
+        introduce(one, two)
+        await until(lambda: one.is_up(TWO) and two.is_up(ONE))
+        assert one.send(TWO, CHAIN, [b"x"])
+        await until(lambda: cluster.got[two] == [(1, b"x")])
+        has_tags = "true" in (one_signs, two_signs)
+        assert all((link._sent is not None) is has_tags for link in one._links)
+
+    run(story)
 
 
 @pytest.mark.parametrize("pairs", [(SECRET,), ()], ids=["secret", "none"])

@@ -33,7 +33,9 @@ HELLO_SIZE_MAX: Final = 1024  # of any frame before READY
 NONCE_SIZE: Final = 32
 _MAC_SIZE: Final = 32
 _MAGIC: Final = b"QUIPU/peer"
-_HEAD: Final = Struct(">10sHi16s32sH")  # magic, version, node, incarnation, nonce, port
+# Magic, version, node, incarnation, nonce, port, flags.
+_HEAD: Final = Struct(">10sHi16s32sHB")
+_SIGNS: Final = 1  # a flag: frames are to have tags
 _TEXT_SIZE_MAX: Final = 255
 _REASON_SIZE_MAX: Final = 500
 OTHER_SECRET: Final = "peer.secret is not the same on both nodes"  # noqa: S105 words about it
@@ -72,13 +74,15 @@ class Hello(NamedTuple):
     identity: Identity
     nonce: bytes
     address: Address | None  # where it can be reached, if it can
+    signs: bool = True  # wants frames to have tags; they have none if neither side does
 
     def encode(self) -> bytes:
         """The frame's body; both sides' macs are made of these very bytes."""
         identity = self.identity
         host, port = self.address or Address("", 0)
         head = _HEAD.pack(_MAGIC, PROTOCOL_VERSION, identity.node_id,
-                          identity.incarnation.bytes, self.nonce, port)
+                          identity.incarnation.bytes, self.nonce, port,
+                          _SIGNS if self.signs else 0)
         return head + b"".join(map(_text, (identity.cluster_id, identity.name, host)))
 
 
@@ -86,9 +90,9 @@ def decode_hello(body: memoryview) -> Hello:
     """What a stranger said; raises `Refused` for another protocol, `MalformedBytes` for worse."""
     if bytes(body[: len(_MAGIC)]) != _MAGIC:
         raise MalformedBytes("not a node's hello")
-    if len(body) < _HEAD.size:
+    if len(body) < _HEAD.size + 3:
         raise MalformedBytes(f"a hello of {len(body)} bytes")
-    _, version, node_id, incarnation, nonce, port = _HEAD.unpack_from(body)
+    _, version, node_id, incarnation, nonce, port, flags = _HEAD.unpack_from(body)
     if version != PROTOCOL_VERSION:
         raise Refused(f"the protocol between nodes has version {version} at one of the two and "
                       f"{PROTOCOL_VERSION} at the other")
@@ -108,7 +112,8 @@ def decode_hello(body: memoryview) -> Hello:
     identity = Identity(NodeId(node_id), name, UUID(bytes=incarnation), cluster_id)
     if node_id < 0 or not f"{name}{host}{cluster_id}".isprintable():
         raise MalformedBytes(f"a hello of {identity!r}")
-    return Hello(identity, nonce, Address(host, port) if host and port else None)
+    address = Address(host, port) if host and port else None
+    return Hello(identity, nonce, address, bool(flags & _SIGNS))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,10 +164,12 @@ class Handshake:
     def keys(self) -> tuple[bytes, bytes] | None:
         """Of the frames that this side sends, and of those that it receives.
 
-        None without a secret: a tag that anybody can make is worth nothing.
+        None without a secret: a tag that anybody can make is worth nothing.  None if both sides
+        do without, which nobody else can make them believe: the macs cover both hellos.
         """
         assert self.is_proved
-        if not self.secret:
+        assert self.theirs is not None
+        if not self.secret or not (self.mine.signs or self.theirs.signs):
             return None
         dialler, acceptor = self._keyed(b"frames of dialler"), self._keyed(b"frames of acceptor")
         return (dialler, acceptor) if self.is_dialler else (acceptor, dialler)

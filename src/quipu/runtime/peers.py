@@ -66,6 +66,7 @@ class Peers:
         self._listener = settings.peer_listener
         self._advertised = settings.advertised_peer_listener
         self._secret = (settings.peer_secret or "").encode()
+        self._signs = settings.peer_frame_authentication_enable
         self._strangers_max = settings.peer_max_unauthenticated_connections
         self._tick_seconds = settings.broker_session_timeout_ms / 2000 / SILENT_TICKS_MAX
         self._frame_size_max = max(FRAME_SIZE_MAX, settings.socket_request_max_bytes + FRAME_ROOM)
@@ -245,7 +246,7 @@ class Peers:
     def _link(
         self, connection: Connection, *, is_dialled: bool, expected: NodeId | None = None
     ) -> Link:
-        mine = Hello(self._identity, self._rng.token(NONCE_SIZE), self._address)
+        mine = Hello(self._identity, self._rng.token(NONCE_SIZE), self._address, self._signs)
         link = Link(self, connection, mine, self._secret, is_dialled=is_dialled, expected=expected)
         self._links.add(link)
         return link
