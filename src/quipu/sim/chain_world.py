@@ -42,7 +42,6 @@ from quipu.chain.events import (
     FLUSHED,
     TICK,
     Configured,
-    EpochConfirmed,
     Event,
     Received,
     Refused,
@@ -54,6 +53,7 @@ from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, DATA
 from quipu.model.chains import ReplicaSet
 from quipu.model.ids import Epoch, NodeId
 from quipu.sim.chain_checkers import Witness
+from quipu.sim.chain_epochs import EpochReads
 from quipu.sim.chain_log import Batch, ModelLog, decode_batches
 from quipu.sim.chain_nemesis import ChainNemesis
 from quipu.sim.chain_oracle import Oracle
@@ -182,7 +182,7 @@ class ChainNode:
                 case Halt(reason):
                     self.world.halted(self, reason)
                 case AskEpoch():
-                    self.world.ask_epoch(self)
+                    self.world.epoch_reads.ask(self)
                 case Disbelieve(sender, epoch):
                     self.world.tell(self, "disbelieves", f"{sender}, epoch {epoch}")
                 case Serve():
@@ -295,8 +295,7 @@ class ChainWorld:
         self._sequence = count()
         self._arrivals: dict[tuple[NodeId, NodeId], float] = {}
         self._cold_since: float | None = None
-        self._ask_dice = dice.fork("epochs")
-        self._asking: dict[ChainNode, int] = {}  # who reads the epoch, and in which life
+        self.epoch_reads = EpochReads(self)
         self.sent_count = 0
         self.step_count = 0
 
@@ -428,31 +427,6 @@ class ChainWorld:
                 self.publish()
 
         self.later(self.dice.between(0.1, 8), arrive)
-
-    def ask_epoch(self, node: ChainNode) -> None:
-        """A node was told of a newer epoch: read the newest, again and again while it doubts.
-
-        The answer is as old as its way is long: what was said meanwhile it does not speak of.
-        """
-        life = node.life
-
-        def read() -> None:
-            replica = node.replica
-            if replica is None or node.life != life or not replica.fence.is_closed:
-                self._asking.pop(node, None)
-                return
-            if self.oracle.life_of(node.node_id) == life:
-                answer = EpochConfirmed(self.oracle.epoch, replica.fence.claim_count)
-                self.later(self._ask_dice.between(0.1, 8), lambda: answered(answer))
-            self.later(2 * TICK_MS, read)
-
-        def answered(answer: EpochConfirmed) -> None:
-            if node.life == life:
-                node.happens(answer)
-
-        if self._asking.get(node) != life:
-            self._asking[node] = life
-            self.later(TICK_MS, read)
 
     def halted(self, node: ChainNode, reason: str) -> None:
         """A person is asked; in a lossy world they empty the disk."""

@@ -57,7 +57,8 @@ def requests(node_id: int) -> list[Message]:
 
 
 def a_desk() -> tuple[Desk, list[Message]]:
-    made = Desk(Leads(), is_registered=lambda node_id: node_id in (MEMBER, OTHER))  # type: ignore[arg-type]
+    quorum: Any = Leads()
+    made = Desk(quorum, is_registered=lambda node_id: node_id in (MEMBER, OTHER))
     asked: list[Message] = []
 
     def answering(answer: Message) -> Any:
