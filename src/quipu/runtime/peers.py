@@ -82,7 +82,7 @@ class Peers:
         self._opening: dict[Link, asyncio.Future[Identity]] = {}  # dialled, and not open yet
         self._strangers: dict[Link, None] = {}  # accepted, without a good hello; oldest first (B3)
         self._vouched: dict[Link, None] = {}  # accepted, with one, and without proof
-        self._stranger_log = LimitedLog(_log)
+        self._peer_log = LimitedLog(_log)
         self.members: AbstractSet[NodeId] = frozenset(
             NodeId(voter.node_id) for voter in settings.controller_quorum_voters)
         self.stats = PeerStats()
@@ -345,7 +345,9 @@ class Peers:
         elif kind == PeerKind.REPLY:
             self._calls.on_reply(link.peer.node_id, body)
         else:  # of a later version
-            self._troubles.tell(link.peer.name, f"messages of kind {kind} are not known here")
+            self._peer_log.warning(
+                "unknown kind", "node %d: messages of kind %d are not known here",
+                link.peer.node_id, kind)
 
     def drained(self, link: Link) -> None:
         """Tell that messages are taken again (P5)."""
@@ -367,7 +369,7 @@ class Peers:
                 opening.set_exception(why)
         elif is_stranger:
             if not link.was_left:  # who only looks whether the port is open is no news
-                self._stranger_log.warning(
+                self._peer_log.warning(
                     "unproved peer", "connection of %s: %s", link.caller, why)
         elif not link.is_dialled and isinstance(why, Refused) and not isinstance(
                 why, RefusedThere):

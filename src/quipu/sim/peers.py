@@ -299,7 +299,10 @@ class SimPeers:
         if other.door.process.life is not Life.RUNNING:
             return None
         ours, theirs = self.identity.cluster_id, other.identity.cluster_id
-        return None if ours and theirs and ours != theirs else other
+        if (ours and theirs and ours != theirs) or (
+                self.settings.peer_secret != other.settings.peer_secret):
+            return None  # it would be refused
+        return other
 
     def _dial_soon(self, node_id: NodeId) -> None:
         known = self._known.get(node_id)
