@@ -38,7 +38,6 @@ from tests.harness.raw import RawConnection
 VOTERS_MAX = 3
 SECRET = "known to every node of a test's cluster"
 WAIT_SECONDS_MAX = 60.0
-SECRET = "a secret of all nodes of the test"
 QUICK = {  # so that tests need not wait for what people would
     "broker.heartbeat.interval.ms": "100",
     "broker.session.timeout.ms": "1500",
@@ -46,7 +45,6 @@ QUICK = {  # so that tests need not wait for what people would
     "controller.quorum.heartbeat.interval.ms": "80",
     "chain.heartbeat.interval.ms": "100",
     "chain.cold.start.wait.ms": "3000",
-    "peer.secret": SECRET,
 }
 
 
@@ -124,7 +122,7 @@ class RunningCluster:
 
     def peer_address(self, name: str) -> tuple[str, int]:
         """Where a node really listens for others."""
-        return "127.0.0.1", self._peer_ports[name]
+        return self.host(name), self._peer_ports[name]
 
     def add(self, name: str) -> RunningNode:
         """One more node, which is no voter and in no chain yet; not started."""
