@@ -35,6 +35,7 @@ class Alone:
         self.leader: NodeId | None = node_id
         self.is_leader = False
         self.applied = RaftIndex(0)
+        self.refused_count = 0
 
     async def start(self) -> None:
         self._log.replay(lambda command: self._apply([command]))

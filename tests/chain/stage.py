@@ -16,7 +16,9 @@ from quipu.chain.effects import (
     Advance,
     Append,
     AppendConfiguration,
+    AskEpoch,
     CutTo,
+    Disbelieve,
     Effect,
     Halt,
     ReportInSync,
@@ -134,6 +136,8 @@ class Actor:
                 stage.tell(f"{me} {'leads' if is_leading else 'serves' if is_serving else 'rests'}")
             case ReportInSync(node, version):
                 stage.tell(f"{me} reports {node} in version {version}")
+            case AskEpoch() | Disbelieve():
+                pass
             case Halt(reason):
                 stage.tell(f"{me} halts: {reason.split(';')[0]}")
 

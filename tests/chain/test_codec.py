@@ -23,6 +23,7 @@ from quipu.chain.messages import (
     Replicate,
     Why,
 )
+from quipu.model.bounds import EPOCH_MAX, OFFSET_MAX
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import Epoch, LogOffset, Offset
 
@@ -90,9 +91,9 @@ def test_entries_are_not_copied() -> None:
     assert message.entries[0].obj is frame.obj
 
 
-positions = st.integers(0, (1 << 63) - 1)
+positions = st.integers(0, OFFSET_MAX)
 sessions = st.integers(1, (1 << 63) - 1)
-epochs = st.integers(0, (1 << 31) - 1).map(Epoch)
+epochs = st.integers(0, EPOCH_MAX).map(Epoch)
 
 
 @st.composite
@@ -121,16 +122,17 @@ def described(draw: st.DrawFn) -> Described:
     numbers = sorted(draw(st.sets(epochs, min_size=len(starts), max_size=len(starts))))
     log_end = draw(st.integers(starts[-1] + 1 if starts else 0, 1 << 50))
     return Described(
-        draw(epochs), draw(st.sampled_from(Why)), draw(st.integers(0, 1 << 62)),
+        draw(st.integers(numbers[-1] if numbers else 0, EPOCH_MAX).map(Epoch)),
+        draw(st.sampled_from(Why)), draw(st.integers(0, 1 << 62)),
         LogOffset(draw(st.integers(0, log_end))), LogOffset(log_end), LogOffset(draw(positions)),
         tuple(zip(numbers, map(LogOffset, starts), strict=True)))
 
 
 @st.composite
 def acks(draw: st.DrawFn) -> Ack:
-    acked = draw(marks())
+    acked = draw(marks(OFFSET_MAX))
     return Ack(draw(epochs), draw(sessions), acked,
-               LogOffset(draw(st.integers(acked.log, (1 << 63) - 1))), LogOffset(draw(positions)))
+               LogOffset(draw(st.integers(acked.log, OFFSET_MAX))), LogOffset(draw(positions)))
 
 
 MESSAGES = st.one_of(

@@ -1,6 +1,6 @@
 """Epochs, roles, fencing, chains of one: what a replica is at any moment."""
 
-from quipu.chain.effects import Serve
+from quipu.chain.effects import AskEpoch, Serve
 from quipu.chain.events import APPENDED, Configured, Received
 from quipu.chain.messages import BEGIN, Describe, Fenced, Mark
 from quipu.chain.replica import Replica, Role
@@ -166,12 +166,12 @@ def test_an_old_acknowledgement_is_ignored() -> None:
 
 
 def test_a_sign_of_a_newer_epoch_ends_service_until_it_is_configured() -> None:
-    """V15: a describe of epoch 4 shows that epoch 2 is over, whoever sends it."""
+    """V15: a member's describe of epoch 4 shows that epoch 2 is over."""
     stage = Stage(2).play()
 
     effects = stage[2].replica.handle(Received(ONE, Describe(Epoch(4))))
 
-    assert effects == [Serve(is_serving=False, is_leading=False)]
+    assert effects == [Serve(is_serving=False, is_leading=False), AskEpoch()]
     stage.configure(members("12", epoch=3), 2)
     assert stage[2].replica.role is Role.FENCED
     stage.configure(members("12", epoch=4), 2)

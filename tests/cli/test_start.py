@@ -30,7 +30,7 @@ class Mistake(NamedTuple):
 
 
 MISTAKES = [
-    Mistake("no value", ("--set", "foo"), 2, r"--set foo: write --set KEY=VALUE"),
+    Mistake("no value", ("--set", "foo"), 2, r"--set: write --set KEY=VALUE"),
     Mistake(
         "unknown setting", ("--set", "log.segment.byte=9"), 2, r"did you mean log\.segment\.by"
     ),
@@ -294,3 +294,27 @@ def test_importing_the_command_stays_light() -> None:
     )
     print(f"import: {(time.monotonic() - begun) * 1000:.0f} ms")
     assert done.stdout.strip() == b"[]"
+
+
+@pytest.mark.parametrize("words", [
+    ("--set", "peer.secret hunter2"), ("--set", "peer.secre=hunter2"), ("--set", "peer.secret="),
+    ("--set", "peer.listener=10.0.0.1:0", "--set", "peer.secret=hunter2"),
+    ("--config", "wrong.properties"),
+], ids=str)
+def test_a_mistake_next_to_a_secret_does_not_print_it(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """K8, K9: neither an error nor the log shows the value of a sensitive setting."""
+    (tmp_path / "wrong.properties").write_text("peer.secret=hunter2\npeer.secret=hunter22\n")
+
+    result = run_quipu("start", *words, cwd=tmp_path)
+
+    assert result.code in (1, 2)
+    assert "hunter2" not in result.err + result.out
+    assert len(result.err.splitlines()) == 1
+
+
+def test_help_says_where_secrets_belong() -> None:
+    """K9: not on a command line, which others can read."""
+    shown = " ".join(run_quipu("start", "--help").out.split())
+    assert "Secrets, such as peer.secret, belong in the file or the environment" in shown

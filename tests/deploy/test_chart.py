@@ -1,5 +1,6 @@
 """The Helm chart, rendered by Helm itself and held against Kubernetes' own schemas."""
 
+import base64
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,13 @@ import pytest
 import yaml
 
 import quipu
-from quipu.model.settings_sources import broker_settings, from_environment, from_properties
+from quipu.model.errors import SettingError
+from quipu.model.settings_sources import (
+    SECRET_SIZE_MIN,
+    broker_settings,
+    from_environment,
+    from_properties,
+)
 from tests.harness.command import run_quipu
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -122,12 +129,13 @@ def test_every_node_starts_with_settings_that_quipu_accepts() -> None:
         for number in range(each["spec"]["replicas"]):
             pod_name = f"{each['metadata']['name']}-{number}"
             environment = from_environment({
-                item["name"]: item.get("value", "secret").replace("$(POD_NAME)", pod_name)
+                item["name"]: environment_value(manifests, item).replace("$(POD_NAME)", pod_name)
                 for item in container["env"]})
             settings = broker_settings(file, environment, from_properties(
                 f"node.name={name[1]}-{number}", "--name"))
             ids.append(settings.own_id)
-            assert settings.peer_secret
+            assert len(settings.peer_secret or "") >= SECRET_SIZE_MIN
+            assert settings.peer_secret not in config["data"]["quipu.properties"]
             if number == 0:
                 voter = settings.controller_quorum_voters[len(ids) - 1]
                 assert voter == (settings.own_id, settings.advertised_peer_listener)
@@ -135,6 +143,37 @@ def test_every_node_starts_with_settings_that_quipu_accepts() -> None:
     assert [voter.node_id for voter in settings.controller_quorum_voters] == ids
     assert settings.log_retention_hours == 24
     assert settings.broker_rack == "zone-2"
+
+
+def environment_value(manifests: list[Manifest], item: Manifest) -> str:
+    """What a pod finds in a variable, be it there or in a Secret of the chart."""
+    if "valueFrom" not in item or "secretKeyRef" not in item["valueFrom"]:
+        return str(item.get("value", "x"))
+    wanted = item["valueFrom"]["secretKeyRef"]
+    (secret,) = [each for each in of_kind(manifests, "Secret")
+                 if each["metadata"]["name"] == wanted["name"]]
+    return base64.b64decode(secret["data"][wanted["key"]]).decode()
+
+
+def test_a_node_of_the_chart_does_not_start_without_a_strong_secret() -> None:
+    """K8: pods listen on every address, so an own Secret that is too short is told at the start."""
+    (config,) = of_kind(render({"peerSecret": {"existingSecret": "mine"}}), "ConfigMap")
+    file = from_properties(config["data"]["quipu.properties"], "quipu.properties")
+    container = next(pods(render({})))["containers"][0]
+    names = [item["name"] for item in container["env"]]
+    assert "QUIPU_PEER_SECRET" in names
+    for value in ("", "short"):
+        environment = from_environment({
+            name: value or "x" if name == "QUIPU_PEER_SECRET" else "a-0.nodes:9094"
+            for name in names if "ADVERTISED" in name or "SECRET" in name})
+        with pytest.raises(SettingError, match=r"peer\.secret has fewer than 16"):
+            broker_settings(file, environment, from_properties("node.name=a-0", "--name"))
+
+
+def test_a_secret_does_not_get_into_the_config_map() -> None:
+    """K8: `settings` go into a ConfigMap, which many can read."""
+    with pytest.raises(Exception, match=r"invalid propertyName .peer\.secret."):
+        render({"settings": {"peer.secret": "a secret that is long enough"}})
 
 
 def test_pods_are_not_given_variables_that_look_like_settings() -> None:

@@ -120,6 +120,10 @@ class RunningCluster:
             return self.proxy.ports[self.node_id(name)]
         return self._peer_ports[name]
 
+    def peer_address(self, name: str) -> tuple[str, int]:
+        """Where a node really listens for others."""
+        return self.host(name), self._peer_ports[name]
+
     def add(self, name: str) -> RunningNode:
         """One more node, which is no voter and in no chain yet; not started."""
         self._peer_ports[name] = free_ports(1)[0]

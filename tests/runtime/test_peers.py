@@ -335,9 +335,10 @@ def test_the_advertised_address_is_told() -> None:
     """V5: other nodes dial what they are told, with the port that was really taken."""
 
     async def story(cluster: Cluster) -> None:
-        one = await cluster.node(1)
+        secret = "peer.secret=required where others connect"
+        one = await cluster.node(1, secret)
         two = await cluster.node(
-            2, "peer.listener=0.0.0.0:0", "advertised.peer.listener=localhost:0")
+            2, "peer.listener=0.0.0.0:0", "advertised.peer.listener=localhost:0", secret)
         assert two.address is not None
         assert two.address.host == "localhost"
         introduce(two, one)

@@ -37,7 +37,9 @@ class Town:
         process = Process(self.loop, f"n{number}")
         peers = process.context.run(lambda: self.net.door(process, f"n{number}").peers(
             Identity(NodeId(number), f"a-{number}", Dice(number).uuid()),
-            broker_settings(from_assignments([f"peer.listener=n{number}:9192"])), Dice(number)))
+            broker_settings(from_assignments([
+                f"peer.listener=n{number}:9192", "peer.secret=a secret of all nodes"])),
+            Dice(number)))
         assert isinstance(peers, SimPeers)
         process.run(peers.start(), "start")
         self.nodes.append((process, peers))

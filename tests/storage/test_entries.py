@@ -198,6 +198,41 @@ def test_what_this_node_must_understand_is_checked_before_it_is_written() -> Non
     assert target.failure is None
 
 
+def test_a_batch_of_an_epoch_that_has_not_begun_is_refused() -> None:
+    """K8, V15: it would shut out every epoch that does begin; nothing of it is written."""
+    source, target = replica(data_disk(), HEAD, LogConfig()), replica(data_disk(), TAIL)
+    append(source, [b"a"], epoch=3)
+    append(source, [b"b"], epoch=4)
+    first, data = source.read_entries(LogOffset(0), ALL)
+    target.append_stored(first.data, NOW_MS, epoch_max=4)
+    before, end = target.size_bytes, target.log_end
+    for entry in (data.data, entry_of(target, DATA, b"x", epoch=(1 << 31) - 1),
+                  entry_of(target, CONFIGURATION, b"x", epoch=4)):
+        with pytest.raises(RequestError, match=r"batch of leader epoch \d+ in epoch 3") as caught:
+            target.append_stored(entry, NOW_MS, epoch_max=3)
+        assert caught.value.code is Code.INVALID_RECORD
+    assert (target.size_bytes, target.log_end, target.failure) == (before, end, None)
+    target.append_stored(data.data, NOW_MS, epoch_max=4)
+    assert target.leader_epoch == 4
+
+
+def test_a_checkpoint_of_an_epoch_that_has_not_begun_is_refused() -> None:
+    """K8, V15: neither as the next entry nor as a new beginning."""
+    source, target = replica(data_disk(), HEAD, LogConfig()), replica(data_disk(), TAIL)
+    append(source, [b"a"], epoch=4)
+    source.roll(NOW_MS)
+    checkpoint = source.read_entries(LogOffset(0), ALL)[-1]
+    assert checkpoint.batch_type == CHECKPOINT
+    for entry in source.read_entries(LogOffset(0), ALL)[:-1]:
+        target.append_stored(entry.data, NOW_MS)
+    before = target.size_bytes
+    for take in (target.append_stored, target.restart):
+        with pytest.raises(RequestError, match="batch of leader epoch 4 in epoch 3"):
+            take(checkpoint.data, NOW_MS, epoch_max=3)
+    assert target.size_bytes == before
+    target.append_stored(checkpoint.data, NOW_MS, epoch_max=4)
+
+
 def test_a_checkpoint_of_another_topic_is_refused() -> None:
     """V15: whoever sends it takes this log for another one."""
     source = mixed(data_disk())

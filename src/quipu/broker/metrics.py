@@ -5,8 +5,8 @@ let the loop turn in between: with 10,000 partitions a scrape is 3 MB of text an
 by a produce request.  That is why the text is written here and not by `prometheus-client`, which
 needs 15 times as long, in one go, and 7 MiB of memory; its parser is the oracle of the tests.
 
-Tables say what there is, `_NET`, `_STATS` and `_FAMILIES`; `reference` makes the documentation from
-them.  A name says its unit, and ends in `_total` if it only grows.
+Tables say what there is, `_NET`, `_STATS`, `_PEERS` and `_FAMILIES`; `reference` makes the
+documentation from them.  A name says its unit, and ends in `_total` if it only grows.
 
 Not here: counting (stats), HTTP (http), what the operating system knows (runtime/process).
 """
@@ -23,6 +23,7 @@ from quipu.model.errors import Code
 from quipu.model.ids import TopicPartition
 from quipu.runtime import process
 from quipu.runtime.connection import NetStats
+from quipu.runtime.peer_net import PeerStats
 from quipu.runtime.process import Usage
 from quipu.wire.messages import REQUESTS
 
@@ -106,6 +107,7 @@ class Sources:
     chains: Callable[[], Iterable[ChainSample]] = tuple
     groups: Callable[[], Iterable[GroupSample]] = tuple
     lags: Callable[[], Iterable[LagSample]] = tuple
+    peers: Callable[[], PeerStats] = PeerStats
     ready: Callable[[], bool] = lambda: False
     stepped_back: Callable[[], bool] = lambda: False
 
@@ -180,6 +182,21 @@ _STATS: Final[dict[str, _Family]] = {  # by attribute of Stats
         "gauge",
         "1 if the last stop was clean, so that the start had nothing to check.",
     ),
+}
+
+_PEERS: Final[dict[str, _Family]] = {  # by attribute of PeerStats
+    "unproved_lost": _Family(
+        "quipu_peer_unproved_connections_closed_total", "counter",
+        "Connections to peer.listener that ended before they had proved to know peer.secret."),
+    "unproved_evicted": _Family(
+        "quipu_peer_unproved_connections_evicted_total", "counter",
+        "Of these, closed because of `peer.max.unauthenticated.connections`."),
+    "guests_refused": _Family(
+        "quipu_peer_nodes_refused_total", "counter",
+        "Connections of nodes that know peer.secret, are no members, and were too many."),
+    "messages_refused": _Family(
+        "quipu_peer_messages_refused_total", "counter",
+        "Messages of nodes that may not say so, or with numbers that cannot be."),
 }
 
 _REQUESTS: Final = _Family(
@@ -303,6 +320,7 @@ def exposition(sources: Sources) -> Iterator[str]:
     """The metrics as text, in pieces of at most `PIECE_LINES_MAX` samples."""
     yield _process(sources)
     yield _scalars(sources.net, _NET) + _scalars(sources.stats, _STATS)
+    yield _scalars(sources.peers(), _PEERS)
     yield _requests(sources.stats, sources.api_names)
     yield from _partitions(sources.partitions())
     yield from _chains(list(sources.chains()))
@@ -316,7 +334,7 @@ def exposition(sources: Sources) -> Iterator[str]:
 
 def reference() -> str:
     """A table of all metrics, in Markdown, for the documentation."""
-    rows = sorted((*_NET.values(), *_STATS.values(), *_FAMILIES))
+    rows = sorted((*_NET.values(), *_STATS.values(), *_PEERS.values(), *_FAMILIES))
     lines = [f"| `{row.name}` | {row.kind} | {row.labels} | {row.about} |\n" for row in rows]
     return "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n" + "".join(lines)
 
@@ -338,7 +356,7 @@ def _process(sources: Sources) -> str:
     )
 
 
-def _scalars(numbers: NetStats | Stats, families: Mapping[str, _Family]) -> str:
+def _scalars(numbers: NetStats | Stats | PeerStats, families: Mapping[str, _Family]) -> str:
     return "".join(_single(family, getattr(numbers, name)) for name, family in families.items())
 
 

@@ -11,9 +11,11 @@ Nothing here decides anything: see the parts.
 """
 
 import asyncio
+import dataclasses
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from quipu.broker import envelopes, http, metrics
@@ -26,20 +28,21 @@ from quipu.broker.fetch_sessions import FetchSessions
 from quipu.broker.groups import Groups
 from quipu.broker.health import Health, Phase
 from quipu.broker.lease import Lease
+from quipu.broker.partition import Partition
 from quipu.broker.partitions import Partitions
 from quipu.broker.replication import Replication
 from quipu.broker.samples import chain_samples, group_samples, lag_samples
 from quipu.broker.server import Session
 from quipu.broker.stats import Stats
 from quipu.model.errors import QuipuError
-from quipu.model.ids import NodeId
+from quipu.model.ids import Epoch, NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
 from quipu.runtime.connection import NetLimits
 from quipu.runtime.discovery import Discovery
 from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
 from quipu.runtime.network import FrameListener, Net, RealNet
-from quipu.runtime.peer_net import Identity, PeerNet
+from quipu.runtime.peer_net import Identity, PeerNet, PeerStats
 from quipu.runtime.rng import Rng, SystemRng
 from quipu.runtime.spawn import spawn
 from quipu.storage.data_directory import DataDirectory
@@ -140,6 +143,8 @@ class Node:
             settings.own_id, self._peers, clock, reporter=cluster, life=cluster.broker_epoch,
             window_size=settings.chain_window_bytes,
             interval_ms=settings.chain_heartbeat_interval_ms)
+        cluster.on_metadata_read(lambda: partial(
+            replication.confirm, replication.doubts(), self._newest_epoch))
         partitions = Partitions(
             directory, cluster.topic_settings, replication, node_id=settings.own_id,
             producer_expiration_ms=settings.producer_id_expiration_ms,
@@ -164,6 +169,16 @@ class Node:
         self._tell_strays()
         self._start_tasks()
         await cluster.serve()
+
+    def _newest_epoch(self, partition: Partition) -> Epoch | None:
+        """Of a partition's chain, as the metadata has it here; None if this node has no part."""
+        assert self._cluster is not None
+        cluster, number = self._cluster, partition.topic_partition.partition
+        topic = cluster.state.topics_by_id.get(partition.topic_id)
+        if topic is None or number >= len(topic.partitions) or not cluster.state.is_part(
+                self.settings.own_id, cluster.incarnation):
+            return None
+        return topic.partitions[number].replica_set.epoch
 
     def _open_peers(self) -> PeerNet | None:
         """The ways to other nodes, not yet open; none for a node that is told of no listener."""
@@ -228,7 +243,7 @@ class Node:
             stats=self.stats, net=self._frames.stats, partitions=self._partition_views,
             chains=lambda: self._samples(chain_samples),
             groups=lambda: self._samples(group_samples), lags=lambda: self._samples(lag_samples),
-            ready=lambda: self.health.ready,
+            peers=self._peer_stats, ready=lambda: self.health.ready,
             stepped_back=lambda: (self._cluster is not None
                                   and self._cluster.why_stepped_back is not None),
         )
@@ -236,6 +251,12 @@ class Node:
         host, port = await self._http.start(
             listener.host, listener.port, or_any="metrics.listener" not in self.settings.explicit)
         _log.info("metrics and health", extra={"http": f"{host}:{port}"})
+
+    def _peer_stats(self) -> PeerStats:
+        if self._peers is None or self._cluster is None or self._replication is None:
+            return PeerStats()
+        return dataclasses.replace(self._peers.stats, messages_refused=(
+            self._cluster.refused_count + self._replication.refused_count))
 
     def _partition_views(self) -> Sequence[metrics.PartitionView]:
         return [] if self.health.phase is Phase.STARTING else list(self.broker.partitions.all())

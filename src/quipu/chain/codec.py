@@ -39,6 +39,7 @@ from quipu.chain.messages import (
     Replicate,
     Why,
 )
+from quipu.model.bounds import EPOCH_MAX, OFFSET_MAX
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset
 
@@ -154,7 +155,8 @@ def _decode_replicate(frame: memoryview, position: int) -> tuple[Addressed, int]
      ) = _REPLICATE.unpack_from(frame, position)
     _check_address(partition, epoch)
     if (session <= 0 or version < 0 or prev_epoch < NO_EPOCH
-            or not 0 <= prev_end <= sender_end or receiver_end < 0
+            or not 0 <= prev_end <= sender_end <= OFFSET_MAX
+            or not 0 <= receiver_end <= OFFSET_MAX
             or not 0 <= durable_offset <= durable_log
             or not 0 <= committed_offset <= committed_log
             or flags & ~_FLAGS_KNOWN or flags & _HOW not in _HOW_ALLOWED):
@@ -194,7 +196,7 @@ def _decode_ack(frame: memoryview, position: int) -> tuple[Addressed, int]:
     (_, topic_id, partition, epoch, session, acked_log, acked_offset, end_log, committed_log,
      ) = _ACK.unpack_from(frame, position)
     _check_address(partition, epoch)
-    if (session <= 0 or not 0 <= acked_offset <= acked_log or end_log < acked_log
+    if (session <= 0 or not 0 <= acked_offset <= acked_log <= end_log <= OFFSET_MAX
             or committed_log < 0):
         raise MalformedBytes(f"ack of {acked_log} (offset {acked_offset}), end {end_log}, "
                              f"session {session}: numbers that cannot be")
@@ -207,7 +209,7 @@ def _decode_described(frame: memoryview, position: int) -> tuple[Addressed, int]
     (_, topic_id, partition, epoch, why, session, log_start, log_end, committed_log, count,
      ) = _DESCRIBED.unpack_from(frame, position)
     _check_address(partition, epoch)
-    if (why > max(Why) or session < 0 or not 0 <= log_start <= log_end
+    if (why > max(Why) or session < 0 or not 0 <= log_start <= log_end <= OFFSET_MAX
             or committed_log < 0 or count > EPOCHS_MAX):
         raise MalformedBytes(f"described: reason {why}, session {session}, log {log_start} to "
                              f"{log_end}, {count} epochs: numbers that cannot be")
@@ -216,7 +218,7 @@ def _decode_described(frame: memoryview, position: int) -> tuple[Addressed, int]
     previous = (int(NO_EPOCH), -1)
     for _ in range(count):
         entry, start = _EPOCH.unpack_from(frame, position)
-        if entry <= previous[0] or start <= previous[1] or start >= log_end:
+        if not previous[0] < entry <= epoch or not previous[1] < start < log_end:
             raise MalformedBytes(f"epoch {entry} at {start} after {previous}, log end {log_end}")
         previous = (entry, start)
         epochs.append((Epoch(entry), LogOffset(start)))
@@ -227,5 +229,5 @@ def _decode_described(frame: memoryview, position: int) -> tuple[Addressed, int]
 
 
 def _check_address(partition: int, epoch: int) -> None:
-    if partition < 0 or epoch < 0:
+    if partition < 0 or not 0 <= epoch <= EPOCH_MAX:
         raise MalformedBytes(f"chain message for partition {partition}, epoch {epoch}")

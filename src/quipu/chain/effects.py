@@ -77,6 +77,17 @@ class ReportInSync(NamedTuple):
     version: int
 
 
+class AskEpoch(NamedTuple):
+    """Somebody has spoken of a newer epoch: is there one?  `EpochConfirmed` answers, if not."""
+
+
+class Disbelieve(NamedTuple):
+    """Tell a person that `sender` speaks of an epoch that is not believed (fence.py)."""
+
+    sender: NodeId
+    epoch: int
+
+
 class Halt(NamedTuple):
     """Nothing more is done in this epoch, and a person must look; tell why."""
 
@@ -84,4 +95,4 @@ class Halt(NamedTuple):
 
 
 Effect = (Send | SendEntries | Append | AppendConfiguration | CutTo | Restart | Advance | Serve
-          | ReportInSync | Halt)
+          | ReportInSync | AskEpoch | Disbelieve | Halt)

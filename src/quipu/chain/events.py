@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from quipu.chain.messages import Message
 from quipu.model.chains import ReplicaSet
-from quipu.model.ids import LogOffset, NodeId
+from quipu.model.ids import Epoch, LogOffset, NodeId
 
 
 class Configured(NamedTuple):
@@ -26,6 +26,17 @@ class Received(NamedTuple):
 
     sender: NodeId
     message: Message
+
+
+class EpochConfirmed(NamedTuple):
+    """Answer to `AskEpoch`: the metadata has been read, and `epoch` is the partition's newest.
+
+    It was read after `claim_count` messages of newer epochs had come, and no more: what they said
+    is not so, for an epoch is decided before anybody speaks of it.
+    """
+
+    epoch: Epoch
+    claim_count: int
 
 
 class Appended(NamedTuple):
@@ -76,8 +87,8 @@ class Refused(NamedTuple):
     to: NodeId
 
 
-Event = (Configured | Received | Appended | Flushed | Tick | PeerUp | PeerDown | Drained | Sent
-         | Refused)
+Event = (Configured | EpochConfirmed | Received | Appended | Flushed | Tick | PeerUp | PeerDown
+         | Drained | Sent | Refused)
 
 APPENDED: Final = Appended()
 FLUSHED: Final = Flushed()

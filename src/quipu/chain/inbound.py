@@ -14,6 +14,7 @@ from quipu.chain.effects import Append, CutTo, Effect, Halt, Restart, Send
 from quipu.chain.history import epoch_before
 from quipu.chain.messages import BEGIN, COUNTED, CUT, OPEN, RESTART, Ack, Replicate, Why
 from quipu.chain.standing import Standing
+from quipu.model.bounds import OFFSET_JUMP_MAX
 from quipu.model.ids import LogOffset, NodeId
 
 ACKS_PER_WINDOW: Final = 4  # so often, at least, the sender hears how much has arrived
@@ -131,6 +132,8 @@ class Inbound:
 
     def _restart(self, message: Replicate) -> list[Effect]:
         standing = self._standing
+        if message.prev_end > standing.log.log_end + OFFSET_JUMP_MAX:
+            return self._refuse(message.session)  # no log grows so fast
         if message.prev_end < standing.committed.log > standing.log.log_start:  # I3
             return [Halt(f"node {self.peer} shares no epoch with this log and begins at "
                          f"{message.prev_end}, but everything below {standing.committed.log} is "

@@ -83,6 +83,14 @@ class Outbound:
         self._begin(self._standing.log.log_end, OPEN, Phase.PROBING)
         return [Send(self.to, self._message())]
 
+    def reopen(self) -> list[Effect]:
+        """Begin a new session, if one has begun: what was sent may be lost."""
+        self.is_blocked = False
+        if not self.is_started:
+            return []
+        self.known = None
+        return self.open()
+
     def _open_at(self, other: Described) -> list[Effect]:
         opening = find_opening(self._standing.log, other)
         if opening is None or (

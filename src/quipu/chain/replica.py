@@ -6,7 +6,8 @@ Invariants
     C2  what a node acknowledges, it has, and so has everybody after it who is counted
     C3  committed: everybody before, this node, and everybody after has it; each member finds that
         out by itself, from what is sent down and what is acknowledged up
-    C4  nothing of an older epoch has any effect; a sign of a newer one ends everything in this one
+    C4  nothing of an older epoch has any effect; a sign of a newer one ends everything in this one,
+        until the controller has configured it, or confirmed that there is none
     C5  a syncing member is reported only after it has all that was committed so far, and from then
         on nothing is committed without it: it may serve whenever the controller says so
 
@@ -26,6 +27,8 @@ from typing import assert_never
 
 from quipu.chain.effects import (
     AppendConfiguration,
+    AskEpoch,
+    Disbelieve,
     Effect,
     Halt,
     Send,
@@ -35,6 +38,7 @@ from quipu.chain.events import (
     Appended,
     Configured,
     Drained,
+    EpochConfirmed,
     Event,
     Flushed,
     PeerDown,
@@ -44,6 +48,7 @@ from quipu.chain.events import (
     Sent,
     Tick,
 )
+from quipu.chain.fence import Fence
 from quipu.chain.flow import Flow
 from quipu.chain.inbound import Inbound
 from quipu.chain.messages import (
@@ -81,15 +86,16 @@ class Role(StrEnum):
 class Replica:
     """The state machine of one partition on one node."""
 
-    __slots__ = ("_flow", "_halt", "_has_syncing", "_is_active", "_is_serving", "_newest_epoch",
-                 "_pull", "_recovery", "_standing")
+    __slots__ = ("_begun", "_flow", "_halt", "_has_syncing", "_is_active", "_is_serving", "_pull",
+                 "_recovery", "_standing", "fence")
 
     def __init__(
         self, node_id: NodeId, log: LogView, *, committed: Mark, life: int, window_size: int
     ) -> None:
         self._standing = Standing(node_id, log, committed=committed, life=life,
                                   window_size=window_size)
-        self._newest_epoch = self._standing.epoch  # that was heard of
+        self.fence = Fence(self._standing)
+        self._begun = self._standing.epoch  # the last one that this node has taken part in
         self._halt = ""
         self._is_active = False
         self._is_serving = False
@@ -127,7 +133,7 @@ class Replica:
     def role(self) -> Role:
         if self._halt:
             return Role.HALTED
-        if self._is_fenced:
+        if self.fence.is_closed:
             return Role.FENCED
         match self._standing.state:
             case None | MemberState.OFFLINE:
@@ -169,15 +175,11 @@ class Replica:
             return True
         return self._is_serving and not self._has_syncing and self._flow.is_quiet
 
-    @property
-    def _is_fenced(self) -> bool:
-        return self._newest_epoch > self._standing.epoch
-
     def _find_part(self) -> None:
         """Has it a part in this epoch?  Asked again whenever that may have changed."""
         state = self._standing.state
         self._is_active = (state is not None and state is not MemberState.OFFLINE
-                           and not self._halt and not self._is_fenced)
+                           and not self._halt and not self.fence.is_closed)
 
     # --- what happens -----------------------------------------------------------------------
 
@@ -186,6 +188,8 @@ class Replica:
             return self._receive(event.sender, event.message)
         if isinstance(event, Configured):
             return self._configure(event.replica_set)
+        if isinstance(event, EpochConfirmed):
+            return self._confirmed(event)
         if not self._is_active:
             return []
         if isinstance(event, Sent):
@@ -234,13 +238,35 @@ class Replica:
 
     def _of_another_epoch(self, sender: NodeId, message: Message) -> list[Effect]:
         """C4: tell whoever lives in the past; stop if it is this node that does."""
-        if message.epoch < self._standing.epoch:
+        epoch = self._standing.epoch
+        if message.epoch < epoch:
             if isinstance(message, Replicate | Describe):
-                return [Send(sender, Fenced(self._standing.epoch))]
+                return [Send(sender, Fenced(epoch))]
             return []
-        self._newest_epoch = max(self._newest_epoch, message.epoch)
+        if self._standing.replica_set is None:
+            return []  # nothing is known yet: what is to come will be told
+        if not self.fence.claimed(sender, message.epoch):
+            return [Disbelieve(sender, message.epoch)]
         self._find_part()
-        return self._stop_serving()
+        return [*self._stop_serving(), AskEpoch()]
+
+    def _confirmed(self, event: EpochConfirmed) -> list[Effect]:
+        """What was said of a newer epoch was wrong: go on in this one, with new sessions (C4)."""
+        if not self.fence.confirmed(event):
+            return []
+        self._find_part()
+        if not self._is_active:
+            return []
+        members = self._standing.members
+        if self._begun != members.epoch:
+            return self._take_part(members)
+        inbound = self._flow.inbound
+        self._flow.connect()
+        effects = [] if self._flow.inbound is inbound else self._greet(members)
+        effects += self._refresh()
+        for link in (self._flow.link, self._pull):
+            effects += link.reopen() if link is not None else []
+        return effects + self._flow.settled()
 
     # --- configurations ---------------------------------------------------------------------
 
@@ -266,24 +292,27 @@ class Replica:
         standing.claimed = BEGIN
         standing.upstream = BEGIN
         standing.is_recovering = False
-        self._newest_epoch = max(self._newest_epoch, replica_set.epoch)
         self._halt = ""
         self._recovery = self._pull = None
         self._flow = Flow(standing)
         self._find_part()
-        if not self._is_active:
-            return effects
+        return effects + self._take_part(replica_set) if self._is_active else effects
+
+    def _take_part(self, replica_set: ReplicaSet) -> list[Effect]:
+        """Begin this node's part in a new epoch."""
+        standing = self._standing
+        self._begun = replica_set.epoch
         self._flow.connect()
         if replica_set.head != standing.node_id:
-            return effects + self._greet(replica_set) + self._refresh()
+            return self._greet(replica_set) + self._refresh()
         if standing.is_current:
-            return effects + self._halted(
+            return self._halted(
                 f"epoch {standing.epoch} has begun in this log, and another process began it; "
                 "only a new epoch can go on")
         standing.upstream = FAR
         standing.is_recovering = True
         self._recovery = Recovery(standing)
-        return effects + self._recovery.ask() + self._recover()
+        return self._recovery.ask() + self._recover()
 
     def _revise(self, replica_set: ReplicaSet) -> list[Effect]:
         """The same epoch, so the same serving members; others have come or gone."""
@@ -341,7 +370,8 @@ class Replica:
         if self._recovery is not None:
             self._recovery.answer(sender, message)
             return self._recover()
-        if message.why is Why.GREETING and link is not None and link.to == sender:
+        if message.why is Why.GREETING and link is not None and link.to == sender and (
+                message.committed_log >= link.peer_committed):  # else it is old news
             link.known = message
             return link.open() if link.is_started else self._flow.start()
         return []
@@ -430,12 +460,7 @@ class Replica:
         if self._recovery is not None and node in self._recovery.missing:
             effects.append(Send(node, Describe(self._standing.epoch)))
         link = self._find_link(node)
-        if link is not None:
-            link.is_blocked = False
-            if link.is_started:
-                link.known = None
-                effects += link.open()
-        return effects
+        return effects if link is None else effects + link.reopen()
 
     def _find_link(self, node: NodeId) -> Outbound | None:
         link = self._flow.link

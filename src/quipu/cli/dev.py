@@ -183,5 +183,5 @@ def _settings(words: list[str]) -> dict[str, str]:
     """What --set says, checked before anything starts."""
     found = kafka.assignments(words, "--set")
     for name, value in found.items():
-        parse(BROKER, name, value, f"--set {name}={value}")
+        parse(BROKER, name, value, f"--set {name}")
     return found

@@ -13,7 +13,7 @@ import json
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -61,8 +61,8 @@ class Layout:
     """All nodes, in the order of chains and numbers."""
 
     nodes: tuple[NodePlan, ...]
-    secret: str
-    settings: Mapping[str, str]
+    secret: str = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False)  # a secret may be among them
 
     @property
     def chains(self) -> dict[str, list[str]]:

@@ -173,7 +173,7 @@ def assignments(words: Iterable[str], option: str) -> dict[str, str]:
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
-            raise typer.BadParameter(f"write KEY=VALUE, not {word!r}", param_hint=option)
+            raise typer.BadParameter("write KEY=VALUE", param_hint=option)  # it may be a secret
         found[key] = value
     return found
 

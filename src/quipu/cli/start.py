@@ -92,7 +92,8 @@ def parser() -> argparse.ArgumentParser:
         "error; SIGTERM or Ctrl-C stops it cleanly.",
         epilog="Settings are spelled as Kafka spells them, such as log.segment.bytes.  They are "
         "read from --config FILE, then from QUIPU_... environment variables (such as "
-        "QUIPU_LOG_SEGMENT_BYTES), then from the command line; the last one wins.",
+        "QUIPU_LOG_SEGMENT_BYTES), then from the command line; the last one wins.  Secrets, such "
+        "as peer.secret, belong in the file or the environment: others can read a command line.",
         allow_abbrev=False,
     )
     add = made.add_argument

@@ -11,6 +11,7 @@
     configs       alter settings                               (state, request) -> Decision
     producer_ids  hand out blocks of producer ids              (state, request) -> Decision
     describe      settings as clients see them, with where each value comes from
+    plausible     what another node may say was decided
     placement     which chain holds a topic
 
 A decision is a list of records and an answer.  Whoever drives this room makes the records durable,

@@ -24,8 +24,9 @@ from quipu.controller.state import ClusterState
 from quipu.model.chains import member_key
 from quipu.model.errors import Code, RequestError
 from quipu.model.ids import ZERO_UUID, NodeId
+from quipu.model.settings_types import is_member_name
 
-NAME_SIZE_MAX: Final = 63  # a label of DNS
+BROKERS_MAX: Final = 1000
 TEXT_SIZE_MAX: Final = 1000  # of a host or a rack
 
 NONE_COLD: Final[AbstractSet[str]] = frozenset()
@@ -177,7 +178,13 @@ def _check_registration(state: ClusterState, wanted: Registration) -> None:
             or not 0 <= wanted.port <= 0xFFFF or not 0 <= wanted.peer_port <= 0xFFFF):
         raise RequestError(f"node {wanted.node_id}: a registration that cannot be",
                            code=Code.INVALID_REQUEST)
-    if len(wanted.name) > NAME_SIZE_MAX or member_key(wanted.name)[0] == NO_CHAIN:
+    if not all(map(str.isprintable, texts)):
+        raise RequestError(f"node {wanted.node_id}: a host or a rack that cannot be printed",
+                           code=Code.INVALID_REQUEST)
+    if wanted.node_id not in state.brokers and len(state.brokers) >= BROKERS_MAX:
+        raise RequestError(f"the cluster has {BROKERS_MAX} nodes, and takes no more: unregister "
+                           "those that will not come back", code=Code.POLICY_VIOLATION)
+    if not is_member_name(wanted.name) or member_key(wanted.name)[0] == NO_CHAIN:
         raise RequestError(f"node.name {wanted.name[:80]!r} must be CHAIN-N, such as a-0",
                            code=Code.INVALID_REQUEST)
     other = state.find_broker(wanted.name)

@@ -2,7 +2,8 @@
 
 The places that a value may come from form a ladder, best first: the topic itself, this broker's
 dynamic settings, the cluster's dynamic default, the broker's static configuration, the built-in
-default.  The first rung that has a value is in force; all that have one are its `synonyms`.
+default.  The first rung that has a value is in force; all that have one are its `synonyms`.  Of a
+sensitive setting it is told that it has a value and where from, never which one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from quipu.model.settings import (
     stored_value,
     value_of,
 )
-from quipu.model.settings_types import Setting, render
+from quipu.model.settings_types import Setting, Value, render
 
 
 class Source(IntEnum):
@@ -62,12 +63,17 @@ class Ladder(NamedTuple):
                               (Source.DYNAMIC_CLUSTER, self.cluster)):
             value = stored_value(BROKER, name, texts[name]) if name in texts else None
             if value is not None:
-                yield Synonym(name, render(value), source)
+                yield Synonym(name, shown(BROKER[name], value), source)
         value, default = value_of(self.settings, name), BROKER[name].default
         if name in self.settings.explicit or value != default:
-            yield Synonym(name, render(value), Source.STATIC_BROKER)
+            yield Synonym(name, shown(BROKER[name], value), Source.STATIC_BROKER)
         if default is not None:
-            yield Synonym(name, render(default), Source.DEFAULT)
+            yield Synonym(name, shown(BROKER[name], default), Source.DEFAULT)
+
+
+def shown(row: Setting, value: Value) -> str | None:
+    """`value` as clients may see it: nothing of a secret."""
+    return None if row.is_sensitive else render(value)
 
 
 def ladder(state: ClusterState, node_id: int, settings: BrokerSettings) -> Ladder:
@@ -95,19 +101,21 @@ def describe_broker(broker: Ladder) -> list[Entry]:
 
 def describe_cluster_default(broker: Ladder) -> list[Entry]:
     """The dynamic settings that hold for every broker: only those that were given."""
-    return [
-        Entry(BROKER[name], value, Source.DYNAMIC_CLUSTER, not BROKER[name].dynamic,
-              (Synonym(name, value, Source.DYNAMIC_CLUSTER),))
-        for name, text in broker.cluster.items()
-        if (value := render(stored_value(BROKER, name, text))) is not None
-    ]
+    entries = []
+    for name, text in broker.cluster.items():
+        value = stored_value(BROKER, name, text)
+        if value is not None:
+            row = BROKER[name]
+            rung = Synonym(name, shown(row, value), Source.DYNAMIC_CLUSTER)
+            entries.append(Entry(row, rung.value, rung.source, not row.dynamic, (rung,)))
+    return entries
 
 
 def _topic_entry(row: Setting, configs: Mapping[str, str], broker: Ladder) -> Entry:
     rungs = []
     own = stored_value(TOPIC, row.name, configs[row.name]) if row.name in configs else None
     if own is not None:
-        rungs.append(Synonym(row.name, render(own), Source.TOPIC))
+        rungs.append(Synonym(row.name, shown(row, own), Source.TOPIC))
     inherited = [rung for name in row.broker for rung in broker.rungs(name)]
     rungs += sorted(inherited, key=_default_last)
     if not row.broker:

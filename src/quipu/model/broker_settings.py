@@ -77,8 +77,17 @@ class BrokerSettings:
     advertised_peer_listener: Address | None = optional_address(
         "Address that other nodes are told to connect to, if it differs from peer.listener.")
     peer_secret: str | None = optional_secret(
-        "What nodes of one cluster prove to each other that they know; all must have the same. "
-        "Without it, whoever reaches peer.listener can join.")
+        "What nodes of one cluster prove to each other that they know, and sign their messages "
+        "with; all must have the same. Required, with 16 characters at least, unless peer.listener "
+        "is on loopback. Give it in a file or in QUIPU_PEER_SECRET: a command line can be read by "
+        "others.")
+    peer_frame_authentication_enable: bool = boolean(
+        "Sign every message between nodes with a key made of peer.secret. Where it is off on both "
+        "nodes of a connection, peer.secret is proved once, when they connect: faster, for a "
+        "network that nobody else can write to.", default=True)
+    peer_max_unauthenticated_connections: int = int32(
+        128, "Connections to peer.listener that have not proved yet that they know peer.secret; "
+        "beyond it the oldest of them is closed, never one of a node.", low=1, high=10_000)
     peer_discovery: str | None = optional_text(
         "Where other nodes are looked for besides controller.quorum.voters: srv:NAME or "
         "a:NAME:PORT in DNS, or static:HOST:PORT,HOST:PORT.")

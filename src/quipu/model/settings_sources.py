@@ -1,10 +1,11 @@
 """Where a broker's settings come from: a properties file, the environment, the command line.
 
 The later of these wins: default, file, environment, `--set`.  Every value remembers where it was
-written, so that a mistake is reported with its file and line.  Reading is left to the caller: this
-module sees text.
+written, so that a mistake is reported with its file and line; never with the line itself, which may
+be that of a secret.  Reading is left to the caller: this module sees text.
 """
 
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -13,6 +14,7 @@ from quipu.model.errors import SettingError
 from quipu.model.settings import ALIASES, BROKER, BrokerSettings, find, parse
 from quipu.model.settings_types import Address, Value, attribute_name
 
+SECRET_SIZE_MIN: Final = 16  # characters of peer.secret, where other machines can connect
 ENVIRONMENT_PREFIX: Final = "QUIPU_"
 # Variables with the prefix that steer tools and tests, and are no settings.
 ENVIRONMENT_OTHER: Final = frozenset({"QUIPU_PURE"})
@@ -64,8 +66,8 @@ def from_assignments(assignments: Iterable[str]) -> dict[str, Given]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals or not name.strip():
-            raise SettingError(f"--set {assignment}: write --set KEY=VALUE")
-        found[ALIASES.get(name.strip(), name.strip())] = Given(value, f"--set {assignment}")
+            raise SettingError("--set: write --set KEY=VALUE")
+        found[ALIASES.get(name.strip(), name.strip())] = Given(value, f"--set {name.strip()}")
     return found
 
 
@@ -123,11 +125,36 @@ def _check_peers(settings: BrokerSettings) -> None:
         raise SettingError(
             f"peer.listener={listener} accepts connections on every address, so other nodes must "
             "be told one: set advertised.peer.listener to a HOST:PORT that they can reach")
+    _check_secret(settings)
     if settings.broker_session_timeout_ms < 2 * settings.broker_heartbeat_interval_ms:
         raise SettingError(
             f"broker.session.timeout.ms={settings.broker_session_timeout_ms} must be twice "
             f"broker.heartbeat.interval.ms={settings.broker_heartbeat_interval_ms} at least, or "
             "one late heartbeat takes a node for dead")
+
+
+def _check_secret(settings: BrokerSettings) -> None:
+    """Nodes that can be reached from other machines must prove that they belong together."""
+    secret, listener = settings.peer_secret or "", settings.peer_listener
+    if listener is None or len(secret) >= SECRET_SIZE_MIN or all(
+            is_loopback(address.host) for address in (listener, settings.advertised_peer_listener)
+            if address is not None):
+        return
+    fault = "is not set" if not secret else f"has fewer than {SECRET_SIZE_MIN} characters"
+    raise SettingError(
+        f"peer.secret {fault}, and peer.listener={listener} can be reached from other machines: "
+        "whoever connects could join the cluster, and destroy it. Write "
+        f"peer.secret=TEXT with {SECRET_SIZE_MIN} random characters at least, the same for every "
+        "node, into the file that --config names (or QUIPU_PEER_SECRET=TEXT into the environment); "
+        "`openssl rand -hex 32` makes one")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to `host`; a name other than localhost may be any."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def advertised_address(settings: BrokerSettings, bound_port: int) -> Address:
@@ -144,7 +171,7 @@ def _goes_on(entry: str) -> bool:
 def _split(entry: str, where: str) -> tuple[str, Given]:
     match = _ENTRY.fullmatch(entry)
     if match is None:
-        raise SettingError(f"{where}: write KEY=VALUE, not {entry[:80]!r}")
+        raise SettingError(f"{where}: write KEY=VALUE")
     name, value = match.groups()
     return name, Given(value.replace("\\\\", "\\").strip(), where)
 
@@ -152,10 +179,11 @@ def _split(entry: str, where: str) -> tuple[str, Given]:
 def _add(found: dict[str, Given], entry: tuple[str, Given]) -> None:
     name, given = entry
     name = ALIASES.get(name, name)
-    find(BROKER, name, given.where)
+    row = find(BROKER, name, given.where)
     earlier = found.get(name)
     if earlier is not None and earlier.value != given.value:
-        raise SettingError(
-            f"{name} is given twice: {earlier.value!r} ({earlier.where}) and "
-            f"{given.value!r} ({given.where}); keep one")
+        first, second = (
+            each.where if row.is_sensitive else f"{each.value!r} ({each.where})"
+            for each in (earlier, given))
+        raise SettingError(f"{name} is given twice: {first} and {second}; keep one")
     found[name] = given

@@ -335,9 +335,13 @@ def _parse_voters(value: str) -> tuple[Voter, ...]:
     return tuple(found)
 
 
-def _parse_member_name(value: str) -> str:
+def is_member_name(value: str) -> bool:
     """`orders-0`: the name of a chain, and a node's number in it."""
-    if len(value) > _MEMBER_NAME_SIZE_MAX or not _MEMBER_NAME.fullmatch(value):
+    return len(value) <= _MEMBER_NAME_SIZE_MAX and _MEMBER_NAME.fullmatch(value) is not None
+
+
+def _parse_member_name(value: str) -> str:
+    if not is_member_name(value):
         raise ValueError
     return value
 

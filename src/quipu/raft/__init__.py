@@ -4,6 +4,7 @@ Messages and the time in; messages, entries to persist and committed entries out
 it (broker/quorum) makes durable first and sends afterwards.
 
     core.py           `Raft`, the whole of it: terms, roles, what goes in and what comes out
+    admission.py      whose messages are taken, and which numbers
     follower.py       the role of one who is led, or looks on
     candidate.py      the role of one who wants to lead; who gets a vote
     leader.py         the role of the one who decides; replication.py: who is sent what, and when

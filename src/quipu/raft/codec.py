@@ -17,6 +17,7 @@ from struct import Struct
 from typing import Final
 
 from quipu.model.batch_types import CONFIGURATION, BatchType
+from quipu.model.bounds import INDEX_MAX, TERM_MAX
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import RaftIndex, Term
 from quipu.raft.membership import Configuration
@@ -35,7 +36,14 @@ from quipu.raft.messages import (
     Vote,
     VoteReply,
 )
-from quipu.raft.settings import COMMANDS_MAX, ENTRIES_MAX, ENTRY_SIZE_MAX, PIECE_SIZE_MAX
+from quipu.raft.settings import (
+    COMMANDS_MAX,
+    ENTRIES_MAX,
+    ENTRY_SIZE_MAX,
+    PIECE_SIZE_MAX,
+)
+
+NUMBER_MAX: Final = max(TERM_MAX, INDEX_MAX)  # of any number in a message
 
 _ENTRY: Final = Struct(">qBI")
 _SIZE: Final = Struct(">I")
@@ -92,8 +100,8 @@ def _decode(data: memoryview) -> Message:
     kind, fixed = _FIXED[number]
     values = fixed.unpack_from(data, 1)
     rest = data[1 + fixed.size :]
-    if any(value < 0 for value in values):
-        raise MalformedBytes(f"{kind.__name__} with a number below 0: {values}")
+    if min(values) < 0 or max(values) > NUMBER_MAX:
+        raise MalformedBytes(f"{kind.__name__} with a number that cannot be: {values}")
     if kind is Append:
         return _decode_append(values, rest)
     if kind is Install:
@@ -143,7 +151,7 @@ def read_entry(data: memoryview, position: int, index: RaftIndex) -> tuple[Entry
     """The entry at `position`, to which `index` belongs, and the position after it."""
     term, kind, count = _ENTRY.unpack_from(data, position)
     start = position = position + _ENTRY.size
-    if term < 0 or kind not in KINDS:
+    if not 0 <= term <= NUMBER_MAX or kind not in KINDS:
         raise MalformedBytes(f"entry of term {term} and type {kind}")
     if not 1 <= count <= COMMANDS_MAX or count * _SIZE.size > len(data) - position:
         raise MalformedBytes(f"{count} commands cannot lie in {len(data) - position} bytes")

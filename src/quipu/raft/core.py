@@ -18,6 +18,8 @@ Invariants
     R4  a leader decides by majority only entries of its own term; older ones with them
     R5  a node that has lost everything (is_blank) helps to elect only those who have nothing
         either, until it has all that a leader had: it may have promised to keep something
+    R6  nothing implausible is taken in, and nothing of strangers that only voters may say
+        (admission.py); commands that `Checks` refuse are neither kept nor acknowledged
 
 The time is in milliseconds since any fixed moment; it never falls.
 """
@@ -28,6 +30,7 @@ from typing import Final, NamedTuple
 
 from quipu.model.batch_types import CONFIGURATION, CONTROLLER
 from quipu.model.ids import NO_NODE, NodeId, RaftIndex, Term
+from quipu.raft.admission import Checks, NoChecks, refusal
 from quipu.raft.candidate import Candidate, consider
 from quipu.raft.follower import Follower
 from quipu.raft.leader import Leader
@@ -103,6 +106,7 @@ class Raft:
         timing: Timing,
         chance: Callable[[], float],
         now_ms: int = 0,
+        checks: Checks | None = None,
     ) -> None:
         """`voters` count if nothing that is stored says who they are; `chance` is in [0, 1)."""
         self.node_id = node_id
@@ -115,6 +119,7 @@ class Raft:
         self.log = RaftLog(stored.image_index, stored.image_term,
                            stored.configuration or self.first_voters, stored.entries)
         self.chance = chance
+        self.checks = checks or NoChecks()
         self.met: set[NodeId] = set()  # that could be reached at some time
         self.led_ms = now_ms  # when this node last followed or led, or may have (E4)
         self._predecessor: NodeId | None = None  # the last leader that is known
@@ -166,10 +171,15 @@ class Raft:
         self.now_ms = max(self.now_ms, now_ms)
         self.role.tick()
 
-    def step(self, sender: NodeId, message: Message) -> None:
-        """Take in a message."""
+    def step(self, sender: NodeId, message: Message) -> str | None:
+        """Take in a message; gives why it was not taken, None if it was (R6)."""
         if sender == self.node_id:
-            return
+            return None
+        reason = refusal(self, sender, message)
+        if reason is not None:
+            if isinstance(message, Vote):
+                self.role.shun(sender)
+            return reason
         if isinstance(message, Observe):  # its term says nothing: whoever asks may be far behind
             self.role.handle(sender, message)
         elif message.term > self.term:
@@ -178,6 +188,7 @@ class Raft:
             self._answer_old(sender, message)
         else:
             self._handle(sender, message)
+        return None
 
     def propose(self, commands: Sequence[bytes]) -> RaftIndex | None:
         """Have `commands` decided as one entry; gives its index, None if that is not ours to do.

@@ -11,6 +11,7 @@ Invariants
 
 from typing import TYPE_CHECKING
 
+from quipu.model.batch_types import CONTROLLER
 from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.raft.candidate import early_election_pause_ms, election_pause_ms
 from quipu.raft.image import Gathering
@@ -120,6 +121,9 @@ class Follower:
             self._refuse(leader, message.prev_index, message.prev_term,
                          is_blank=raft.is_blank and log.is_empty)
             return
+        for entry in message.entries:
+            if entry.kind == CONTROLLER and log.find_term(entry.index) != entry.term:
+                raft.checks.check_commands(entry.commands)  # R6
         log.merge(message.entries)  # F1
         last_index = RaftIndex(message.prev_index + len(message.entries))
         log.commit(min(message.committed, last_index))
@@ -139,6 +143,7 @@ class Follower:
         if image is None:
             raft.promise(leader, InstallReply(raft.term, piece.index, position))
             return
+        raft.checks.check_image(image.items)  # R6
         raft.install(image)
         self._caught_up(piece.last_index)
         self._acknowledge(leader, piece.index)

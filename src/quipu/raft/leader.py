@@ -41,6 +41,7 @@ class Leader:
         self.predecessor = predecessor  # who led before, as far as this node knows
         self.replication = Replication(raft)
         self.term_start = RaftIndex(0)  # A1: the index of the first entry
+        self.began_ms = raft.now_ms
         self._raft = raft
         self._reads = Reads(raft.last_read)
         self._heartbeat_ms = raft.now_ms

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from quipu.model.batch_types import CONFIGURATION
 from quipu.model.errors import Kind, QuipuError
-from quipu.model.ids import RaftIndex, Term
+from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.raft.membership import Configuration
 from quipu.raft.messages import Entry
 from quipu.raft.settings import APPEND_SIZE_MAX, ENTRIES_MAX
@@ -118,6 +118,15 @@ class RaftLog:
         """Who voted when `index` was the last entry."""
         assert index >= self.image_index, index
         return next(found for at, found in reversed(self._configurations) if at <= index)
+
+    def may_vote(self, node_id: NodeId) -> bool:
+        """Is it a voter, in the last decided configuration or in one that may still be decided?"""
+        for at, found in reversed(self._configurations):
+            if node_id in found.voters:
+                return True
+            if at <= self.committed:
+                break
+        return False
 
     # --- growing, and being cut -------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Configuration(NamedTuple):
         if not 1 <= count <= VOTERS_MAX or len(data) != _HEADER.size + count * _VOTER.size:
             raise MalformedBytes(f"configuration of {count} voters in {len(data)} bytes")
         voters = tuple(NodeId(voter) for (voter,) in _VOTER.iter_unpack(data[_HEADER.size:]))
-        if list(voters) != sorted(set(voters)):
+        if list(voters) != sorted(set(voters)) or voters[0] < 0:
             raise MalformedBytes(f"voters out of order: {voters}")
         return cls(voters)
 

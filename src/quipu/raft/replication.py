@@ -209,8 +209,8 @@ class Replication:
     def answered(self, sender: NodeId, reply: HeartbeatReply) -> None:
         """An answer to a heartbeat: what was sent before and not answered is lost, or slow."""
         progress = self._hear(sender)
-        if progress is None:
-            return
+        if progress is None or reply.round > self._round:
+            return  # a round that was not asked for confirms nothing
         progress.round = max(progress.round, reply.round)
         is_behind = progress.match < progress.next - 1 or progress.flow is not Flow.REPLICATE
         if not is_behind and progress.match == self._raft.log.last_index:

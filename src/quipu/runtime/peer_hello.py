@@ -1,22 +1,23 @@
 """The first words on a connection between two nodes: who is there, and do both know the secret?
 
     dialler                               acceptor
-    HELLO  who I am, a nonce      ->
-                                  <-      HELLO  who I am, a nonce
-    PROOF  mac of both hellos     ->
-                                  <-      READY  mac of both hellos, the other way round
+    HELLO  who I am, a nonce, a mac ->
+                                    <-    HELLO  who I am, a nonce
+    PROOF  mac of both hellos       ->
+                                    <-    READY  mac of both hellos, the other way round
                                           (or REFUSED  why, at any point, by either side)
 
 A mac is HMAC-SHA256 under peer.secret; the one who dials proves first, so that a stranger who
-connects learns no mac to try secrets on.  Frames after READY are neither signed nor encrypted:
-peer.secret keeps out strangers and mistakes, and a network that others can alter needs its own
-protection.
+connects learns no mac to try secrets on.  The mac of the first hello tells a stranger from a node
+by the first frame, before anything is answered; it could be a copy of an earlier one, so it is
+PROOF, of a nonce made for this connection, that proves.  Of the secret and both hellos the keys
+are made that frames after READY are authenticated with (peer_seal.py).
 
 Not here: which of two processes with one id is believed (peers.py), sockets (peer_link.py).
 """
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
@@ -27,14 +28,17 @@ from quipu.model.ids import NodeId
 from quipu.model.settings_types import Address
 from quipu.runtime.peer_net import Identity
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 HELLO_SIZE_MAX: Final = 1024  # of any frame before READY
 NONCE_SIZE: Final = 32
 _MAC_SIZE: Final = 32
 _MAGIC: Final = b"QUIPU/peer"
-_HEAD: Final = Struct(">10sHi16s32sH")  # magic, version, node, incarnation, nonce, port
+# Magic, version, node, incarnation, nonce, port, flags.
+_HEAD: Final = Struct(">10sHi16s32sHB")
+_SIGNS: Final = 1  # a flag: frames are to have tags
 _TEXT_SIZE_MAX: Final = 255
 _REASON_SIZE_MAX: Final = 500
+OTHER_SECRET: Final = "peer.secret is not the same on both nodes"  # noqa: S105 words about it
 
 
 class Step(IntEnum):
@@ -70,13 +74,15 @@ class Hello(NamedTuple):
     identity: Identity
     nonce: bytes
     address: Address | None  # where it can be reached, if it can
+    signs: bool = True  # wants frames to have tags; they have none if neither side does
 
     def encode(self) -> bytes:
         """The frame's body; both sides' macs are made of these very bytes."""
         identity = self.identity
         host, port = self.address or Address("", 0)
         head = _HEAD.pack(_MAGIC, PROTOCOL_VERSION, identity.node_id,
-                          identity.incarnation.bytes, self.nonce, port)
+                          identity.incarnation.bytes, self.nonce, port,
+                          _SIGNS if self.signs else 0)
         return head + b"".join(map(_text, (identity.cluster_id, identity.name, host)))
 
 
@@ -84,9 +90,9 @@ def decode_hello(body: memoryview) -> Hello:
     """What a stranger said; raises `Refused` for another protocol, `MalformedBytes` for worse."""
     if bytes(body[: len(_MAGIC)]) != _MAGIC:
         raise MalformedBytes("not a node's hello")
-    if len(body) < _HEAD.size:
+    if len(body) < _HEAD.size + 3:
         raise MalformedBytes(f"a hello of {len(body)} bytes")
-    _, version, node_id, incarnation, nonce, port = _HEAD.unpack_from(body)
+    _, version, node_id, incarnation, nonce, port, flags = _HEAD.unpack_from(body)
     if version != PROTOCOL_VERSION:
         raise Refused(f"the protocol between nodes has version {version} at one of the two and "
                       f"{PROTOCOL_VERSION} at the other")
@@ -106,7 +112,8 @@ def decode_hello(body: memoryview) -> Hello:
     identity = Identity(NodeId(node_id), name, UUID(bytes=incarnation), cluster_id)
     if node_id < 0 or not f"{name}{host}{cluster_id}".isprintable():
         raise MalformedBytes(f"a hello of {identity!r}")
-    return Hello(identity, nonce, Address(host, port) if host and port else None)
+    address = Address(host, port) if host and port else None
+    return Hello(identity, nonce, address, bool(flags & _SIGNS))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,7 +121,7 @@ class Handshake:
     """One side of the conversation: frames in, frames out; nothing here sends them."""
 
     mine: Hello
-    secret: bytes
+    secret: bytes = field(repr=False)
     is_dialler: bool
     theirs: Hello | None = None
     is_proved: bool = False  # the other side knows the secret
@@ -123,7 +130,8 @@ class Handshake:
     def first(self) -> bytes:
         """What the dialler opens with."""
         assert self.is_dialler
-        return bytes([Step.HELLO]) + self.mine.encode()
+        hello = self.mine.encode()
+        return bytes([Step.HELLO]) + hello + self._hello_mac(hello)
 
     def receive(self, frame: memoryview) -> bytes:
         """What to answer, if anything; raises `Refused` and `MalformedBytes`.
@@ -152,26 +160,52 @@ class Handshake:
         assert not self.is_dialler
         return bytes([Step.READY]) + self._mac(of_dialler=False)
 
+    @property
+    def keys(self) -> tuple[bytes, bytes] | None:
+        """Of the frames that this side sends, and of those that it receives.
+
+        None without a secret: a tag that anybody can make is worth nothing.  None if both sides
+        do without, which nobody else can make them believe: the macs cover both hellos.
+        """
+        assert self.is_proved
+        assert self.theirs is not None
+        if not self.secret or not (self.mine.signs or self.theirs.signs):
+            return None
+        dialler, acceptor = self._keyed(b"frames of dialler"), self._keyed(b"frames of acceptor")
+        return (dialler, acceptor) if self.is_dialler else (acceptor, dialler)
+
     def _on_hello(self, body: memoryview) -> bytes:
-        self._said = bytes(body)
-        self.theirs = hello = decode_hello(body)
-        check_cluster(self.mine.identity, hello.identity)
         if self.is_dialler:
+            self._said = bytes(body)
+            self.theirs = hello = decode_hello(body)
+            check_cluster(self.mine.identity, hello.identity)
             return bytes([Step.PROOF]) + self._mac(of_dialler=True)
+        hello = decode_hello(body)  # first: it tells which version the rest is of
+        self._said = bytes(body[:-_MAC_SIZE])
+        if not hmac.compare_digest(self._hello_mac(self._said), body[-_MAC_SIZE:]):
+            raise Refused(OTHER_SECRET)
+        self.theirs = hello
+        check_cluster(self.mine.identity, hello.identity)
         return bytes([Step.HELLO]) + self.mine.encode()
+
+    def _hello_mac(self, hello: bytes) -> bytes:
+        return hmac.digest(self.secret, b"hello" + hello, "sha256")
 
     def _on_mac(self, body: memoryview) -> bytes:
         wanted = self._mac(of_dialler=not self.is_dialler)
         if not hmac.compare_digest(wanted, bytes(body[: _MAC_SIZE + 1])):
-            raise Refused("peer.secret is not the same on both nodes")
+            raise Refused(OTHER_SECRET)
         self.is_proved = True
         return b""
 
     def _mac(self, *, of_dialler: bool) -> bytes:
+        return self._keyed(b"dialler" if of_dialler else b"acceptor")
+
+    def _keyed(self, label: bytes) -> bytes:
+        """A mac of both hellos, for one use."""
         mine = self.mine.encode()
         both = (mine, self._said) if self.is_dialler else (self._said, mine)
         sizes = b"".join(len(each).to_bytes(2, "big") for each in both)
-        label = b"dialler" if of_dialler else b"acceptor"
         return hmac.digest(self.secret, b"".join((label, sizes, *both)), "sha256")
 
 

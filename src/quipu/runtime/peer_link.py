@@ -1,18 +1,21 @@
 """One connection between two nodes: first the hello, then messages, and signs of life throughout.
 
-    frame   size i32 | kind u8 | body          kind 0: between the two links
+    frame   size i32 | kind u8 | body | tag    kind 0: between the two links
                                                (PING, PONG, CLUSTER id, PARTED why), not handed on
+                                               tag: see peer_seal.py; only with a peer.secret
 
 A link that was dialled carries this node's messages to the peer; one that was accepted carries the
 peer's to us.  Answers to calls go back on the link of the call, so both read and write.
 
 Invariants
-    L1  nothing but a hello is read before the peer has proved itself, and no frame before that is
-        larger than HELLO_SIZE_MAX
+    L1  nothing but a hello is read before the peer has proved itself, no frame before that is
+        larger than HELLO_SIZE_MAX, and all of it is over within SILENT_TICKS_MAX ticks
     L2  a link that is silent is asked, and closed after SILENT_TICKS_MAX ticks without a word.
         Ticks are counted, not seconds: a node whose own loop stood still blames nobody
     L3  at most PEER_BACKLOG_MAX bytes wait when a message is taken, SMALL_ROOM more if it is a
         small one, so that heartbeats pass while bulk waits
+    L4  a frame after the hello is looked at only if it is the very next one that the peer sent,
+        unaltered; any other closes the link
 
 Not here: which links there are (peers.py), what messages mean.
 """
@@ -36,10 +39,12 @@ from quipu.runtime.peer_hello import (
     refusal,
 )
 from quipu.runtime.peer_net import PEER_BACKLOG_MAX, Identity, PeerKind, PeerUnavailable
+from quipu.runtime.peer_seal import TAG_SIZE, Seal
 
 SILENT_TICKS_MAX: Final = 4
 SMALL_SIZE_MAX: Final = 64 << 10
 SMALL_ROOM: Final = 2 << 20
+JOIN_SIZE_MAX: Final = 4 << 10  # a frame up to this size is made one buffer
 PING: Final = 1
 PONG: Final = 2
 CLUSTER: Final = 3
@@ -67,6 +72,10 @@ class Owner(Protocol):
         """
         ...
 
+    def vouched(self, link: "Link") -> None:
+        """The one who dialled knows the secret, or has heard a hello of one who does."""
+        ...
+
     def opened(self, link: "Link") -> None:
         """Messages can be sent."""
         ...
@@ -88,8 +97,9 @@ class Link:
     """The handler of one connection to or from another node."""
 
     __slots__ = (
-        "_handshake", "_own_size_max", "_owner", "_queued_size", "_refused", "_silent_ticks",
-        "_why", "address", "connection", "expected", "has_hung_up", "is_dialled", "is_open", "peer",
+        "_handshake", "_own_size_max", "_owner", "_queued_size", "_received", "_refused", "_sent",
+        "_silent_ticks", "_why", "address", "connection", "expected", "has_hung_up", "is_dialled",
+        "is_open", "peer",
     )
 
     def __init__(
@@ -106,10 +116,12 @@ class Link:
         self._own_size_max = connection.frame_size_max
         connection.frame_size_max = HELLO_SIZE_MAX  # L1
         self._handshake = Handshake(mine=mine, secret=secret, is_dialler=is_dialled)
+        self._sent: Seal | None = None  # of the frames that leave, once the hello is over (L4)
+        self._received: Seal | None = None  # of those that come
         self._queued_size = 0  # bytes given to the connection so far
         self._refused = False  # a message was refused for want of room
         self._silent_ticks = 0
-        self._why: QuipuError = PeerUnavailable("the connection was closed")
+        self._why: QuipuError | None = None  # it was closed here
         self.has_hung_up = True  # when it is lost: did the other side close it?
 
     def greet(self) -> None:
@@ -128,6 +140,11 @@ class Link:
         return host if theirs is None else f"{theirs.identity.name} ({host})"
 
     @property
+    def was_left(self) -> bool:
+        """Was it closed by the other side, without a word of why?"""
+        return self._why is None
+
+    @property
     def backlog(self) -> int:
         """Bytes that were taken and have not left yet."""
         return self._queued_size - self.connection.sent_size
@@ -136,7 +153,7 @@ class Link:
 
     def send(self, kind: int, buffers: list[Buffer], *, at_once: bool = False) -> bool:
         """Send one message if there is room for it (L3)."""
-        size = 1
+        size = 1 if self._sent is None else 1 + TAG_SIZE
         for buffer in buffers:
             size += len(buffer)
         assert size <= self._own_size_max, f"a message of {size} bytes"
@@ -148,15 +165,23 @@ class Link:
             return False
         self._queued_size += 4 + size
         send = self.connection.send_lent if at_once else self.connection.send
-        send([_HEAD.pack(size, kind), *buffers])
+        send(self._frame(_HEAD.pack(size, kind), buffers, size))
         return True
+
+    def _frame(self, head: bytes, buffers: list[Buffer], size: int) -> list[Buffer]:
+        """The buffers of one frame, its tag among them (L4); it must be sent next."""
+        seal = self._sent
+        if seal is None:
+            return [head, *buffers]
+        if size <= JOIN_SIZE_MAX:  # many small ones cost more, to sign and to send, than a copy
+            body = b"".join(buffers)
+            return [head + body + seal.tag(head, (body,))]
+        return [head, *buffers, seal.tag(head, buffers)]
 
     def send_reply(self, buffers: list[Buffer]) -> None:
         """Answer a call; calls are counted, so their answers may pass the limit."""
         if self.is_open and not self.connection.closed:
-            size = 1 + sum(map(len, buffers))
-            self._queued_size += 4 + size
-            self.connection.send([_HEAD.pack(size, PeerKind.REPLY), *buffers])
+            self._send_anyway(PeerKind.REPLY, buffers)
 
     def _refuse(self) -> None:
         if not self._refused:
@@ -169,9 +194,13 @@ class Link:
             self.drained()
 
     def _control(self, *parts: bytes) -> None:
-        size = 1 + sum(map(len, parts))
+        self._send_anyway(PeerKind.CONTROL, list(parts))
+
+    def _send_anyway(self, kind: int, buffers: list[Buffer]) -> None:
+        """Send one message, whatever waits."""
+        size = (1 if self._sent is None else 1 + TAG_SIZE) + sum(map(len, buffers))
         self._queued_size += 4 + size
-        self.connection.send([_HEAD.pack(size, PeerKind.CONTROL), *parts])
+        self.connection.send(self._frame(_HEAD.pack(size, kind), buffers, size))
 
     def _send_hello(self, frame: bytes) -> None:
         if frame:
@@ -204,11 +233,17 @@ class Link:
     # -- from the connection
 
     def frame_received(self, frame: memoryview) -> None:
-        self._silent_ticks = 0
         try:
             if not self.is_open:
                 self._hear_hello(frame)
-            elif frame and frame[0] != _CONTROL:
+                return
+            seal = self._received
+            if seal is not None:
+                if not seal.opens(frame):
+                    raise MalformedBytes("a frame that is not the next one of the peer")  # L4
+                frame = frame[:-TAG_SIZE]
+            self._silent_ticks = 0
+            if frame and frame[0] != _CONTROL:
                 self._owner.received(self, frame[0], frame[1:])
             else:
                 self._hear_control(frame[1:])
@@ -227,7 +262,7 @@ class Link:
 
     def connection_lost(self) -> None:
         self.is_open = False
-        self._owner.lost(self, self._why)
+        self._owner.lost(self, self._why or PeerUnavailable("the connection was closed"))
 
     def close(self, why: str | QuipuError, *, after_sending: bool = False) -> None:
         """End the link; `lost` is called before this returns."""
@@ -243,6 +278,8 @@ class Link:
         answer = handshake.receive(frame)
         theirs = handshake.theirs
         assert theirs is not None
+        if not self.is_dialled:
+            self._owner.vouched(self)
         if self.is_dialled or handshake.is_proved:
             self.peer, self.address = theirs.identity, theirs.address
             self._owner.admit(self)
@@ -251,11 +288,19 @@ class Link:
             return
         if not self.is_dialled:
             self._send_hello(handshake.ready())
+        self._begin_seals()
         self.connection.frame_size_max = self._own_size_max
         self.is_open = True
+        self._silent_ticks = 0
         self._owner.opened(self)
         if self.is_open and handshake.mine.identity.cluster_id != self._owner.identity.cluster_id:
             self.tell_cluster()  # it became known while the two said hello
+
+    def _begin_seals(self) -> None:
+        """From now on every frame has its tag (L4)."""
+        keys = self._handshake.keys
+        if keys is not None:
+            self._sent, self._received = Seal(keys[0]), Seal(keys[1])
 
     def _hear_control(self, body: memoryview) -> None:
         word = body[0] if body else 0
@@ -277,6 +322,8 @@ class Link:
             self.close(error)
             return
         if self.is_open or (self.is_dialled and self._handshake.is_proved):
+            if not self.is_open:
+                self._begin_seals()
             self._control(bytes([PARTED]), str(error).encode())  # there it is open
         else:
             self._send_hello(refusal(str(error)))

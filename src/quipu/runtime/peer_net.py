@@ -16,6 +16,8 @@ controller knows, discovery.py finds the first ones).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
@@ -45,6 +47,16 @@ class Identity(NamedTuple):
     name: str
     incarnation: UUID  # of the process: another one each time that it starts
     cluster_id: str = ""  # empty as long as it is not known
+
+
+@dataclass(slots=True)
+class PeerStats:
+    """Plain counters, read by whoever shows metrics."""
+
+    unproved_lost: int = 0  # connections that ended before they had proved anything
+    unproved_evicted: int = 0  # of these, closed to make room for others
+    guests_refused: int = 0  # nodes that know the secret, are no members, and were too many
+    messages_refused: int = 0  # of nodes that may not say so, or with numbers that cannot be
 
 
 class PeerUnavailable(QuipuError):
@@ -82,6 +94,8 @@ class PeerNet(Protocol):
     """The ways from this node to the others, and from them to it."""
 
     identity: Identity  # set it again when the cluster id becomes known
+    members: AbstractSet[NodeId]  # as far as is known; others make room for them
+    stats: PeerStats
 
     @property
     def address(self) -> Address | None:

@@ -7,6 +7,12 @@ Invariants
     B1  there is at most one open link to a node, and one from it
     B2  all open links of one node id are of one process.  A second process with the same id is
         refused for as long as the first one gives signs of life; then it takes its place
+    B3  links that have proved nothing are few, do not live long, and cost none that has its place:
+        one more than `peer.max.unauthenticated.connections` closes the oldest of them.  Those
+        whose first hello had the right mac are counted apart, so that no number of strangers
+        keeps a node from proving itself
+    B4  nodes that know the secret and are no members (they are about to join, or mistaken) have
+        GUESTS_MAX links and rows of the address book: they leave room for every member
 
 Not here: hello (peer_hello.py), one connection (peer_link.py), when to dial (peer_book.py),
 calls (peer_calls.py).
@@ -15,6 +21,7 @@ calls (peer_calls.py).
 import asyncio
 import logging
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 from uuid import UUID
 
@@ -23,12 +30,20 @@ from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_types import Address
 from quipu.runtime.connection import Buffer, Connection, NetLimits
+from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.net import FrameServer
-from quipu.runtime.peer_book import AddressBook, Troubles
+from quipu.runtime.peer_book import PEERS_MAX, AddressBook, Peer, Troubles
 from quipu.runtime.peer_calls import Calls
 from quipu.runtime.peer_hello import NONCE_SIZE, Hello, MetBefore, Refused, RefusedThere
 from quipu.runtime.peer_link import SILENT_TICKS_MAX, Link
-from quipu.runtime.peer_net import CallHandler, Handler, Identity, PeerKind, PeerListener
+from quipu.runtime.peer_net import (
+    CallHandler,
+    Handler,
+    Identity,
+    PeerKind,
+    PeerListener,
+    PeerStats,
+)
 from quipu.runtime.rng import Rng
 
 DIAL_SECONDS_MAX: Final = 3.0
@@ -36,7 +51,8 @@ STOP_SECONDS_MAX: Final = 1.0
 FRAME_SIZE_MAX: Final = 128 << 20
 FRAME_ROOM: Final = 1 << 20  # around a request that is handed on whole
 PARTIAL_SIZE_MAX: Final = 256 << 20
-LINKS_MAX: Final = 2_000
+GUESTS_MAX: Final = 100  # nodes that are no members (B4)
+LINKS_MAX: Final = 2 * (PEERS_MAX + GUESTS_MAX)  # that are open: one to each node, and one from it
 _NEVER_SECONDS: Final = 10 * 365 * 86_400.0
 
 _log = logging.getLogger(__name__)
@@ -50,6 +66,8 @@ class Peers:
         self._listener = settings.peer_listener
         self._advertised = settings.advertised_peer_listener
         self._secret = (settings.peer_secret or "").encode()
+        self._signs = settings.peer_frame_authentication_enable
+        self._strangers_max = settings.peer_max_unauthenticated_connections
         self._tick_seconds = settings.broker_session_timeout_ms / 2000 / SILENT_TICKS_MAX
         self._frame_size_max = max(FRAME_SIZE_MAX, settings.socket_request_max_bytes + FRAME_ROOM)
         self._rng = rng
@@ -62,6 +80,12 @@ class Peers:
         self._links: set[Link] = set()  # every one, open or not
         self._hung_up: dict[NodeId, UUID] = {}  # the process that closed its connection last
         self._opening: dict[Link, asyncio.Future[Identity]] = {}  # dialled, and not open yet
+        self._strangers: dict[Link, None] = {}  # accepted, without a good hello; oldest first (B3)
+        self._vouched: dict[Link, None] = {}  # accepted, with one, and without proof
+        self._peer_log = LimitedLog(_log)
+        self.members: AbstractSet[NodeId] = frozenset(
+            NodeId(voter.node_id) for voter in settings.controller_quorum_voters)
+        self.stats = PeerStats()
         self._address: Address | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._server: FrameServer
@@ -156,7 +180,8 @@ class Peers:
 
     async def start(self) -> None:
         self._server = FrameServer(accept=self._accept, limits=NetLimits(
-            frame_size_max=self._frame_size_max, connections_max=LINKS_MAX,
+            frame_size_max=self._frame_size_max,
+            connections_max=LINKS_MAX + 2 * self._strangers_max + 1,  # B3
             partial_size_max=max(PARTIAL_SIZE_MAX, 2 * self._frame_size_max),
             idle_seconds_max=_NEVER_SECONDS))
         if self._listener is not None:
@@ -199,12 +224,29 @@ class Peers:
             del self._opening[link]
 
     def _accept(self, connection: Connection) -> Link:
-        return self._link(connection, is_dialled=False)
+        link = self._link(connection, is_dialled=False)
+        self._make_room(self._strangers)
+        self._strangers[link] = None
+        return link
+
+    def _make_room(self, unproved: dict[Link, None]) -> None:
+        """Close the oldest link that has proved nothing, if there are too many of them (B3)."""
+        if len(unproved) >= self._strangers_max:
+            oldest = next(iter(unproved))
+            self.stats.unproved_evicted += 1
+            oldest.close(f"{len(unproved)} connections have not proved that they know peer.secret "
+                         "(peer.max.unauthenticated.connections)")
+
+    def vouched(self, link: Link) -> None:
+        """A link whose hello was good: no stranger counts against it any more (B3)."""
+        if self._strangers.pop(link, self) is None:
+            self._make_room(self._vouched)
+            self._vouched[link] = None
 
     def _link(
         self, connection: Connection, *, is_dialled: bool, expected: NodeId | None = None
     ) -> Link:
-        mine = Hello(self._identity, self._rng.token(NONCE_SIZE), self._address)
+        mine = Hello(self._identity, self._rng.token(NONCE_SIZE), self._address, self._signs)
         link = Link(self, connection, mine, self._secret, is_dialled=is_dialled, expected=expected)
         self._links.add(link)
         return link
@@ -216,6 +258,7 @@ class Peers:
             self._check_dialled(link)
         if theirs.node_id == mine.node_id:
             raise Refused(f"two nodes have the id {mine.node_id}: {mine.name} and {theirs.name}")
+        self._check_guest(link)
         rivals = [other for other in self._links_of(theirs.node_id)
                   if other.peer.incarnation != theirs.incarnation]
         for rival in rivals:
@@ -223,6 +266,17 @@ class Peers:
         if rivals:
             raise Refused(f"another process is node {theirs.node_id} ({rivals[0].peer.name}, seen "
                           f"from {mine.name} at {rivals[0].remote}); stop one of the two")
+
+    def _check_guest(self, link: Link) -> None:
+        """B4: those who are no members leave room for those who are."""
+        node_id = link.peer.node_id
+        if node_id in self.members or link.is_dialled:
+            return
+        guests = {other.peer.node_id for other in self._links
+                  if other.is_open and other.peer.node_id not in self.members}
+        if len(guests - {node_id}) >= GUESTS_MAX:
+            self.stats.guests_refused += 1
+            raise Refused(f"{GUESTS_MAX} nodes are connected that are no members of the cluster")
 
     def _check_dialled(self, link: Link) -> None:
         """Leave before the other side opens a link that would be closed at once (B1)."""
@@ -240,6 +294,7 @@ class Peers:
     def opened(self, link: Link) -> None:
         """Put a link to use, in the place of an older one if need be (B1)."""
         node_id = link.peer.node_id
+        self._vouched.pop(link, None)
         if link.is_dialled:
             self._opened_there(link)
             return
@@ -248,13 +303,13 @@ class Peers:
                 other.close("the peer has made a new connection")
         peer = self._peers.get(node_id)
         if link.address is not None and (peer is None or peer.link is None):
-            peer = self._book.know(node_id, link.address)
+            peer = self._learn(node_id, link.address)
         if peer is not None and peer.link is None:
             peer.news.set()  # it is there: dial it at once
 
     def _opened_there(self, link: Link) -> None:
         node_id = link.peer.node_id
-        peer = self._peers.get(node_id) or self._book.know(node_id, link.address or link.remote)
+        peer = self._peers.get(node_id) or self._learn(node_id, link.address or link.remote)
         opening = self._opening.get(link)
         if opening is not None and not opening.done():
             opening.set_result(link.peer)
@@ -269,6 +324,17 @@ class Peers:
         for listener in self._listeners:
             listener.up(node_id)
 
+    def _learn(self, node_id: NodeId, address: Address) -> Peer | None:
+        """Write down where a node says that it is; guests have few rows (B4)."""
+        if node_id not in self.members and node_id not in self._peers:
+            guests = [peer for peer in self._peers.values() if peer.node_id not in self.members]
+            if len(guests) >= GUESTS_MAX:
+                gone = next((peer for peer in guests if not self._links_of(peer.node_id)), None)
+                if gone is None:
+                    return None
+                self._book.remove(gone.node_id)
+        return self._book.know(node_id, address)
+
     def received(self, link: Link, kind: int, body: memoryview) -> None:
         """Hand a message on."""
         handler = self._handlers.get(kind)
@@ -279,7 +345,9 @@ class Peers:
         elif kind == PeerKind.REPLY:
             self._calls.on_reply(link.peer.node_id, body)
         else:  # of a later version
-            self._troubles.tell(link.peer.name, f"messages of kind {kind} are not known here")
+            self._peer_log.warning(
+                "unknown kind", "node %d: messages of kind %d are not known here",
+                link.peer.node_id, kind)
 
     def drained(self, link: Link) -> None:
         """Tell that messages are taken again (P5)."""
@@ -292,10 +360,17 @@ class Peers:
     def lost(self, link: Link, why: QuipuError) -> None:
         """Forget a link."""
         self._links.discard(link)
+        is_stranger = self._strangers.pop(link, self) is None
+        if self._vouched.pop(link, self) is None or is_stranger:
+            self.stats.unproved_lost += 1
         opening = self._opening.get(link)
         if opening is not None:
             if not opening.done():
                 opening.set_exception(why)
+        elif is_stranger:
+            if not link.was_left:  # who only looks whether the port is open is no news
+                self._peer_log.warning(
+                    "unproved peer", "connection of %s: %s", link.caller, why)
         elif not link.is_dialled and isinstance(why, Refused) and not isinstance(
                 why, RefusedThere):
             self._troubles.tell(f"connection of {link.caller}", str(why))

@@ -2,16 +2,18 @@
 
 from typing import TYPE_CHECKING, Final
 
-from quipu.chain.events import Drained, PeerDown, PeerUp
-from quipu.chain.messages import BEGIN
+from quipu.chain.events import Drained, PeerDown, PeerUp, Received
+from quipu.chain.messages import BEGIN, Describe, Fenced
 from quipu.model.batch_types import CHECKPOINT
-from quipu.model.ids import NodeId
+from quipu.model.bounds import EPOCH_AHEAD_MAX, EPOCH_MAX
+from quipu.model.ids import Epoch, NodeId
 from quipu.sim.dice import Dice
 
 if TYPE_CHECKING:
     from quipu.sim.chain_world import ChainNode, ChainWorld
 
 DETECTION_MS: Final = 25.0
+STRANGER: Final = NodeId(99)
 
 
 class ChainNemesis:
@@ -22,9 +24,13 @@ class ChainNemesis:
         self._dice: Dice = world.dice.fork("nemesis")
         self._cut: set[tuple[NodeId, NodeId]] = set()
         self._pace_ms = self._dice.choose([6.0, 15.0, 40.0])
+        self._lies = world.dice.fork("lies")
+        self._lie_ms = self._lies.choose([0.0, 0.0, 20.0, 60.0])  # between two; 0: nobody lies
 
     def start(self) -> None:
         self._world.later(self._dice.between(0, 2 * self._pace_ms), self._act)
+        if self._lie_ms:
+            self._world.later(self._lies.between(0, 2 * self._lie_ms), self._lie)
 
     def is_cut(self, sender: NodeId, to: NodeId) -> bool:
         return (sender, to) in self._cut
@@ -159,6 +165,22 @@ class ChainNemesis:
         node, to = world.nodes[pair[0]], pair[1]
         node.happens(PeerDown(to))
         world.later(self._dice.between(0, 20), lambda: node.happens(PeerUp(to)))
+
+    def _lie(self) -> None:
+        """A node, be it a member or a stranger, speaks of an epoch that there is not."""
+        world, lies = self._world, self._lies
+        if not world.has_faults:
+            return
+        running = self._running()
+        if running:
+            node = lies.choose(running)
+            sender = lies.choose([*world.nodes, STRANGER])
+            ahead = lies.choose([1, 2, EPOCH_AHEAD_MAX, EPOCH_AHEAD_MAX + 1, EPOCH_MAX // 2])
+            epoch = Epoch(world.oracle.epoch + ahead)
+            world.tell(node, "lie", f"{sender} speaks of epoch {epoch}")
+            node.happens(Received(
+                sender, Fenced(epoch) if lies.flip(0.5) else Describe(epoch)))
+        world.later(lies.between(0, 2 * self._lie_ms), self._lie)
 
     # --- people -----------------------------------------------------------------------------
 

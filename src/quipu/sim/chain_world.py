@@ -26,7 +26,9 @@ from quipu.chain.effects import (
     Advance,
     Append,
     AppendConfiguration,
+    AskEpoch,
     CutTo,
+    Disbelieve,
     Effect,
     Halt,
     ReportInSync,
@@ -51,6 +53,7 @@ from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, DATA
 from quipu.model.chains import ReplicaSet
 from quipu.model.ids import Epoch, NodeId
 from quipu.sim.chain_checkers import Witness
+from quipu.sim.chain_epochs import EpochReads
 from quipu.sim.chain_log import Batch, ModelLog, decode_batches
 from quipu.sim.chain_nemesis import ChainNemesis
 from quipu.sim.chain_oracle import Oracle
@@ -178,6 +181,10 @@ class ChainNode:
                     self.world.report(node, version)
                 case Halt(reason):
                     self.world.halted(self, reason)
+                case AskEpoch():
+                    self.world.epoch_reads.ask(self)
+                case Disbelieve(sender, epoch):
+                    self.world.tell(self, "disbelieves", f"{sender}, epoch {epoch}")
                 case Serve():
                     self.world.tell(self, "serve", f"{effect.is_serving} {effect.is_leading} "
                                     f"in {self.epoch}")
@@ -288,6 +295,7 @@ class ChainWorld:
         self._sequence = count()
         self._arrivals: dict[tuple[NodeId, NodeId], float] = {}
         self._cold_since: float | None = None
+        self.epoch_reads = EpochReads(self)
         self.sent_count = 0
         self.step_count = 0
 

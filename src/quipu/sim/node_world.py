@@ -114,7 +114,7 @@ class NodeWorld:
             voters = ",".join(f"{place + 1}@{voter}:{PEER_PORT}"
                               for place, voter in enumerate(names[:VOTERS_MAX]))
             settings += [f"peer.listener={name}:{PEER_PORT}", f"controller.quorum.voters={voters}",
-                         "peer.secret=a secret"]
+                         "peer.secret=a secret of all nodes"]
         return dataclasses.replace(  # smaller than anybody may ask for: so more happens
             broker_settings(from_assignments(settings)),
             log_segment_bytes=self.plan.segment_size,

@@ -12,6 +12,7 @@ Invariants
 
 import asyncio
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -21,7 +22,14 @@ from quipu.model.settings import BrokerSettings
 from quipu.model.settings_types import Address
 from quipu.runtime.connection import Buffer
 from quipu.runtime.peer_calls import Calls
-from quipu.runtime.peer_net import CallHandler, Handler, Identity, PeerKind, PeerListener
+from quipu.runtime.peer_net import (
+    CallHandler,
+    Handler,
+    Identity,
+    PeerKind,
+    PeerListener,
+    PeerStats,
+)
 from quipu.runtime.rng import Rng
 from quipu.sim.frames import lend
 from quipu.sim.loop import Life
@@ -106,6 +114,8 @@ class SimPeers:
     settings: BrokerSettings
     rng: Rng
     address: Address | None = None
+    members: AbstractSet[NodeId] = frozenset()
+    stats: PeerStats = field(default_factory=PeerStats)
     accepted: dict[Session, None] = field(default_factory=dict)
     _handlers: dict[int, Handler] = field(default_factory=dict)
     _listeners: list[PeerListener] = field(default_factory=list)
@@ -289,7 +299,10 @@ class SimPeers:
         if other.door.process.life is not Life.RUNNING:
             return None
         ours, theirs = self.identity.cluster_id, other.identity.cluster_id
-        return None if ours and theirs and ours != theirs else other
+        if (ours and theirs and ours != theirs) or (
+                self.settings.peer_secret != other.settings.peer_secret):
+            return None  # it would be refused
+        return other
 
     def _dial_soon(self, node_id: NodeId) -> None:
         known = self._known.get(node_id)

@@ -27,6 +27,7 @@ from quipu.model.errors import RequestError
 from quipu.model.ids import NodeId, RaftIndex
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_sources import broker_settings, from_assignments
+from quipu.raft.admission import NoChecks
 from quipu.raft.log import RaftLog
 from quipu.raft.messages import Entry
 from quipu.runtime.peer_net import Identity
@@ -138,7 +139,7 @@ class RaftLogs:
                                 f"others {self._committed[index]}")
 
 
-class Words:
+class Words(NoChecks):
     """A state machine: a list of words."""
 
     def __init__(self, name: str, ledger: Ledger) -> None:
@@ -213,7 +214,8 @@ class QuorumProgram:
 
 
 def _settings(host: str) -> BrokerSettings:
-    return broker_settings(from_assignments([f"peer.listener={host}:{PEER_PORT}"]))
+    return broker_settings(from_assignments([
+        f"peer.listener={host}:{PEER_PORT}", "peer.secret=a secret of all nodes"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,7 +159,7 @@ def _header(view: memoryview, position: int, path: str) -> StoredHeader:
 # --- appending --------------------------------------------------------------------------------
 
 
-def append_entry(log: "Log", stored: memoryview, now_ms: int) -> None:
+def append_entry(log: "Log", stored: memoryview, now_ms: int, *, epoch_max: int) -> None:
     """Append an entry to `log`; see `Log.append_stored`.
 
     A checkpoint starts a segment, so the copy's files are the original's, byte for byte.
@@ -170,7 +170,7 @@ def append_entry(log: "Log", stored: memoryview, now_ms: int) -> None:
         raise RequestError(f"{log.name}: entry of {len(stored)} bytes", code=Code.CORRUPT_MESSAGE)
     batch_type = stored[_TYPE_POSITION]
     if batch_type == CHECKPOINT:
-        header, checkpoint = check_checkpoint(log, stored)
+        header, checkpoint = check_checkpoint(log, stored, epoch_max=epoch_max)
         _expect(log.name, header, log.log_end, log.end_offset)
         _fence(log.name, header, log.raw_state.epochs.latest)
         rolling.follow_roll(log, stored, header, checkpoint, now_ms)
@@ -183,7 +183,7 @@ def append_entry(log: "Log", stored: memoryview, now_ms: int) -> None:
     if base + len(stored) > SEGMENT_SIZE_MAX:
         raise RequestError(f"{log.name}: a segment of {base + len(stored)} bytes",
                            code=Code.RECORD_LIST_TOO_LARGE)
-    parts = _EntryCheck(log, stored, batch_type).parts(
+    parts = _EntryCheck(log, stored, batch_type, epoch_max).parts(
         mark_due=active.index_due - base, mark_interval=active.index_interval)
     log.write(file, (stored,), len(stored))  # T2
     for part in parts:
@@ -217,8 +217,11 @@ def _take_in(
 class _EntryCheck:
     """Goes through an entry that is to follow what a log has; raises what is wrong with it (T1)."""
 
-    def __init__(self, log: "Log", stored: memoryview, batch_type: int) -> None:
+    def __init__(
+        self, log: "Log", stored: memoryview, batch_type: int, epoch_max: int
+    ) -> None:
         self._name = log.name
+        self._epoch_max = epoch_max
         self._stored = stored
         self._type = batch_type
         self._log_end: int = log.log_end
@@ -259,6 +262,7 @@ class _EntryCheck:
                 f"{describe(header.batch_type)}: send one entry per type",
                 code=Code.INVALID_RECORD)
         _fence(self._name, header, self._epoch)
+        _check_epoch(self._name, header.leader_epoch, self._epoch_max)
         self._epoch = max(self._epoch, header.leader_epoch)
         data = self._stored[position : position + header.size]
         if header.batch_type == LOG_START:
@@ -293,7 +297,16 @@ def _fence(name: str, header: StoredHeader, epoch: int) -> None:
                            f"{epoch}", code=Code.FENCED_LEADER_EPOCH)
 
 
-def check_checkpoint(log: "Log", stored: memoryview) -> tuple[StoredHeader, Checkpoint]:
+def _check_epoch(name: str, epoch: int, epoch_max: int) -> None:
+    """A batch of an epoch that has not begun would shut out all that do begin."""
+    if epoch > epoch_max:
+        raise RequestError(f"{name}: batch of leader epoch {epoch} in epoch {epoch_max}",
+                           code=Code.INVALID_RECORD)
+
+
+def check_checkpoint(
+    log: "Log", stored: memoryview, *, epoch_max: int
+) -> tuple[StoredHeader, Checkpoint]:
     """The checkpoint that an entry is; raises `RequestError` if it cannot begin a segment."""
     header = checked_header(log.name, stored, 0, log.end_offset)
     if header.batch_type != CHECKPOINT or header.size != len(stored):
@@ -311,6 +324,7 @@ def check_checkpoint(log: "Log", stored: memoryview) -> tuple[StoredHeader, Chec
         raise RequestError(f"{log.name}: checkpoint whose log starts after its end",
                            code=Code.INVALID_RECORD)
     _fence(log.name, header, checkpoint.state.epochs.latest)
+    _check_epoch(log.name, max(header.leader_epoch, checkpoint.state.epochs.latest), epoch_max)
     return header, checkpoint
 
 

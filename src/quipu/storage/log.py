@@ -25,6 +25,7 @@ from contextlib import suppress
 from typing import Final
 
 from quipu.model.batch_types import DATA, BatchType
+from quipu.model.bounds import EPOCH_MAX
 from quipu.model.errors import Code, Kind, OffsetOutOfRange, QuipuError, RequestError
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, Offset
 from quipu.runtime.disk import Buffer, DiskError, DiskFull, File
@@ -234,17 +235,20 @@ class Log:
         """Write a batch that takes no client offsets; `batch` has its offset and epoch."""
         return writing.append_internal(self, batch_type, batch, header, now_ms)
 
-    def append_stored(self, stored: memoryview, now_ms: int) -> None:
+    def append_stored(
+        self, stored: memoryview, now_ms: int, *, epoch_max: int = EPOCH_MAX
+    ) -> None:
         """Append an entry that `read_entries` of another log gave, as it is.
 
-        All of it is checked before any of it is written.  Raises `RequestError` if it is damaged
-        or is not what comes next here, `DiskError` if it could not be written.
+        All of it is checked before any of it is written.  Raises `RequestError` if it is damaged,
+        is not what comes next here, or is of an epoch above `epoch_max`, and `DiskError` if it
+        could not be written.
         """
-        entries.append_entry(self, stored, now_ms)
+        entries.append_entry(self, stored, now_ms, epoch_max=epoch_max)
 
-    def restart(self, stored: memoryview, now_ms: int) -> None:
+    def restart(self, stored: memoryview, now_ms: int, *, epoch_max: int = EPOCH_MAX) -> None:
         """Drop everything and begin with a checkpoint of another node, wherever that starts."""
-        trimming.restart(self, stored, now_ms)
+        trimming.restart(self, stored, now_ms, epoch_max=epoch_max)
 
     def write(self, file: File, buffers: Sequence[Buffer], size: int) -> None:
         """Append to the active segment's file, all or nothing."""

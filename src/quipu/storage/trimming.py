@@ -130,10 +130,10 @@ def _suffix(log: "Log", now_ms: int) -> str:
     return f".cut-{now_ms}"
 
 
-def restart(log: "Log", stored: memoryview, now_ms: int) -> None:
+def restart(log: "Log", stored: memoryview, now_ms: int, *, epoch_max: int) -> None:
     """Drop everything and begin with the checkpoint that `stored` is; see `Log.restart`."""
     log.load()
-    header, checkpoint = check_checkpoint(log, stored)
+    header, checkpoint = check_checkpoint(log, stored, epoch_max=epoch_max)
     _log.warning("%s: dropped from log offset %d to %d; begins anew at %d, offset %d", log.name,
                  log.log_start_log_offset, log.log_end, header.log_offset, header.base_offset)
     _forget_beyond(log, LogOffset(0))

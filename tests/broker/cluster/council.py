@@ -66,6 +66,7 @@ class Seat:
         self.is_leader = False
         self.predecessor = None  # nobody asks when the last leader was heard of
         self.applied = RaftIndex(0)
+        self.refused_count = 0
         self._council = council
         self._node_id = node_id
         self._machine = machine

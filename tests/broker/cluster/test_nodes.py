@@ -328,12 +328,12 @@ def test_a_second_process_of_a_node_is_refused_while_the_first_is_heard_of(rig: 
     rival = RegisterBroker(node_id=1, name="a-0", host="h", port=1, incarnation=UUID(int=7))
     rig.run_for(2.5 * SESSION_MS / 1000)
     with pytest.raises(QuipuError, match="node 1 is up already, as a-0") as error:
-        rig.ask(2, lambda cluster: cluster.ask(rival, BrokerRegistration))
+        rig.ask(rig.controller, lambda cluster: cluster.ask(rival, BrokerRegistration))
     assert error.value.code is Code.DUPLICATE_BROKER_REGISTRATION
     rig.kill(1)
     rig.until(lambda: rig.serving(seen_by=2) == [2, 3], "fenced")
 
-    taken = rig.ask(2, lambda cluster: cluster.ask(rival, BrokerRegistration))
+    taken = rig.ask(rig.controller, lambda cluster: cluster.ask(rival, BrokerRegistration))
 
     assert taken.broker_epoch == rig.cluster(2).state.brokers[NodeId(1)].epoch
 

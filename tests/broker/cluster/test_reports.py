@@ -105,17 +105,19 @@ def test_a_moving_partition_goes_on_when_all_have_been_seen_by_whomever() -> Non
     seen_by[TWO].see(key, THREE, version(state))
     stale = seen_by[TWO].caught_up_partitions(state)
 
-    assert arrivals.add(state, seen_by[ONE].caught_up_partitions(state)) == []
-    arrived = arrivals.add(state, seen_by[TWO].caught_up_partitions(state))
+    assert arrivals.add(state, seen_by[ONE].caught_up_partitions(state), ONE) == []
+    strange = seen_by[TWO].caught_up_partitions(state)
+    assert arrivals.add(state, strange, NodeId(9)) == []  # of one that has no part in it
+    arrived = arrivals.add(state, seen_by[TWO].caught_up_partitions(state), TWO)
     assert arrived == [CaughtUp(TOPIC_ID, 0, version(state))]
     carry_out(state, reassignment.advance(state, arrived))
 
     assert state.topics["t"].partitions[0].place.joined
-    assert arrivals.add(state, stale) == []
+    assert arrivals.add(state, stale, TWO) == []
     seen_by[ONE].see(key, NO_NODE, version(state))
-    arrived = arrivals.add(state, seen_by[ONE].caught_up_partitions(state))
+    arrived = arrivals.add(state, seen_by[ONE].caught_up_partitions(state), ONE)
     carry_out(state, reassignment.advance(state, arrived))
 
     assert state.topics["t"].partitions[0].replicas == (TWO, THREE)
-    assert arrivals.add(state, []) == []
+    assert arrivals.add(state, [], ONE) == []
     assert not arrivals._seen

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from quipu.broker.quorum import NotController, Quorum, QuorumConfig
 from quipu.model.ids import NodeId, RaftIndex, TimestampMs
+from quipu.raft.admission import NoChecks
 from quipu.runtime.connection import Buffer
 from quipu.runtime.disk import Disk
 from quipu.runtime.peer_net import Handler, PeerListener
@@ -21,7 +22,7 @@ LOG_CONFIG = LogConfig(flush_messages=1, retention_ms=-1, retention_bytes=-1)
 CLOCK = LoopClock()
 
 
-class Machine:
+class Machine(NoChecks):
     """A state that is the list of its commands."""
 
     def __init__(self) -> None:

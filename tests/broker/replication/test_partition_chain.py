@@ -252,8 +252,8 @@ async def test_a_replica_whose_log_fails_says_so_and_the_others_go_on_without_it
     a, b, c = await a_chain(rig, 3)
     log = b.partition.log
 
-    def broken(stored: memoryview, now_ms: int) -> None:
-        del stored, now_ms
+    def broken(stored: memoryview, now_ms: int, **bounds: int) -> None:
+        del stored, now_ms, bounds
         error = CorruptLog("the device is gone")
         log.fail(error)
         raise error
@@ -278,11 +278,11 @@ async def test_a_full_disk_of_a_replica_is_tried_again(
     a, b = await a_chain(rig, 2)
     log, real, refused = b.partition.log, b.partition.log.append_stored, []
 
-    def full(stored: memoryview, now_ms: int) -> None:
+    def full(stored: memoryview, now_ms: int, **bounds: int) -> None:
         if len(refused) < 3:
             refused.append(len(stored))
             raise QuipuError("no space")
-        real(stored, now_ms)
+        real(stored, now_ms, **bounds)
 
     monkeypatch.setattr(log, "append_stored", full)
     waiting = a.append(b"x")

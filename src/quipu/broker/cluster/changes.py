@@ -25,8 +25,10 @@ from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import BrokerState, Chain, broker_record
 from quipu.controller.records import ClusterCreated, Record
 from quipu.controller.state import ClusterState
+from quipu.model.errors import Code, RequestError
 from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import BrokerSettings
+from quipu.model.topics import is_internal
 from quipu.runtime.rng import Rng
 
 _log = logging.getLogger(__name__)
@@ -141,7 +143,13 @@ class Changes:
         return ReservedProducerIds(start=block.start, end=block.stop)
 
     def _plan_internal(self, wanted: Sequence[topics.NewTopic]) -> Decision[None]:
-        missing = [topic for topic in wanted if topic.name not in self._state.topics]
+        """The cluster's own topics, and no others, whoever asks."""
+        for topic in wanted:
+            if not is_internal(topic.name):
+                raise RequestError(f"{topic.name[:40]!r} is no topic of the cluster's own",
+                                   code=Code.INVALID_TOPIC_EXCEPTION)
+        missing = [topic for topic in {topic.name: topic for topic in wanted}.values()
+                   if topic.name not in self._state.topics]
         return Decision([
             topics.plan_topic(self._state, topic, self._machine.settings, self._rng.uuid,
                               chance=self._rng.random)

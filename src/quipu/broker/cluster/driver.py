@@ -27,7 +27,7 @@ from quipu.broker.cluster.link import ControllerLink
 from quipu.broker.cluster.listing import BrokerListing
 from quipu.broker.cluster.liveness import Liveness, nobody_hangs_up
 from quipu.broker.cluster.machine import Machine
-from quipu.broker.cluster.membership import ENDLESS, Endpoints, Membership
+from quipu.broker.cluster.membership import ENDLESS, Endpoints, Membership, Reader
 from quipu.broker.cluster.requests import (
     BrokerHeartbeat,
     LeaveCluster,
@@ -89,7 +89,8 @@ class Cluster:
         telling = self._machine.telling
         decisions = Decisions(self._quorum, telling)
         self.changes = Changes(settings, self._machine, decisions, rng)
-        self._desk = Desk(self._quorum)
+        self._desk = Desk(
+            self._quorum, is_registered=lambda node_id: node_id in self._machine.state.brokers)
         self._link = ControllerLink(self.node_id, self._quorum, self._desk, telling, net=net)
         self._liveness = Liveness(
             self.node_id, self._machine, decisions, clock, rng,
@@ -150,7 +151,8 @@ class Cluster:
             self._membership.broker_epoch = await self.changes.start_alone(
                 endpoints, self._membership.incarnation)
             return
-        self._machine.telling.add(_AddressBook(self._net, self._static, lambda: self.state))
+        self._machine.telling.add(_AddressBook(
+            self._net, self._static, lambda: self.state, lambda: self.voters))
         self._machine.telling.add(self._listing)
         self._tell_cluster_id()
         await self._membership.join(endpoints)
@@ -175,6 +177,10 @@ class Cluster:
         self._membership.stop()
         self._liveness.end()
         await self._quorum.stop(transfer=True)
+
+    def on_metadata_read(self, reader: Reader) -> None:
+        """Have `reader` called with every heartbeat: see `Reader`."""
+        self._membership.readers.append(reader)
 
     def follow(self, listener: ClusterListener) -> None:
         """Tell `listener` of every topic there is, and of every change from now on."""
@@ -318,6 +324,11 @@ class Cluster:
         return self._quorum.describe()
 
     @property
+    def refused_count(self) -> int:
+        """Messages of the quorum's other nodes that were not taken."""
+        return self._quorum.refused_count
+
+    @property
     def voters(self) -> tuple[NodeId, ...]:
         """Who elects the controller."""
         return self._quorum.voters
@@ -386,11 +397,13 @@ class _AddressBook:
     """Lets the peers know where the brokers are; voters are known by the settings as well."""
 
     def __init__(
-        self, net: PeerNet, settings: BrokerSettings, state: Callable[[], ClusterState]
+        self, net: PeerNet, settings: BrokerSettings, state: Callable[[], ClusterState],
+        voters: Callable[[], Iterable[NodeId]],
     ) -> None:
         self._net = net
         self._node_id = settings.own_id
-        self._voters = {voter.node_id for voter in settings.controller_quorum_voters}
+        self._voters = {NodeId(voter.node_id) for voter in settings.controller_quorum_voters}
+        self._quorum_voters = voters
         self._state = state
         self._known: set[NodeId] = set()
         self.on_brokers_changed()
@@ -401,6 +414,8 @@ class _AddressBook:
             if broker.peer_host and broker.node_id != self._node_id}
         for node_id, broker in found.items():
             self._net.know(node_id, broker.peer_host, broker.peer_port)
+        self._net.members = frozenset({
+            *self._state().brokers, *self._voters, *self._quorum_voters()})
         for node_id in sorted(self._known - found.keys() - self._voters):
             self._net.forget(node_id)
         self._known = set(found)

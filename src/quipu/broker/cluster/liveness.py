@@ -191,7 +191,6 @@ class Liveness:
 
     async def heartbeat(self, sender: NodeId, request: BrokerHeartbeat) -> BrokerHeartbeatAnswer:
         """A broker is alive (L3)."""
-        del sender
         node_id = NodeId(request.node_id)
 
         def decide() -> Decision[BrokerState]:
@@ -206,8 +205,10 @@ class Liveness:
 
         (broker,) = await self._decisions.carry_out(decide)
         for report in request.caught_up_chains:
-            await self._promote(report)
-        arrived = self._arrivals.add(self._state, request.caught_up_partitions)
+            chain = self._state.chains.get(report.chain)
+            if chain is not None and chain.find(sender) is not None:  # else it cannot know
+                await self._promote(report)
+        arrived = self._arrivals.add(self._state, request.caught_up_partitions, sender)
         if arrived:
             await self._decisions.carry_out(
                 lambda: reassignment.advance(self._state, arrived), confirm=False)

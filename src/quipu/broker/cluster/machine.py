@@ -3,6 +3,7 @@
 Invariants
     A1  the state changes by commands of the quorum alone, in their order, the same on every node
     A2  a restored snapshot replaces the whole state; what is different is told (telling.py, N2)
+    A3  what another node says was decided is looked at before it is kept (controller/plausible)
 
 Not here: decisions (decisions.py), the order of commands (broker/quorum).
 """
@@ -13,6 +14,7 @@ from uuid import UUID
 
 from quipu.broker.cluster.telling import Picture, Telling, differences
 from quipu.controller.configs import effective_settings
+from quipu.controller.plausible import check_record
 from quipu.controller.records import (
     ClusterCreated,
     PartitionsAdded,
@@ -20,10 +22,12 @@ from quipu.controller.records import (
     Record,
     TopicCreated,
     TopicDeleted,
+    UnknownRecord,
     decode_record,
     encode_record,
 )
 from quipu.controller.state import ClusterState, records_of
+from quipu.model.errors import MalformedBytes
 from quipu.model.ids import RaftIndex
 from quipu.model.settings import BrokerSettings
 
@@ -43,6 +47,22 @@ class Machine:
         self.settings = static  # with the cluster's dynamic settings on top
         self._static = static
         self.leadership = on_leadership
+
+    def check_commands(self, commands: Sequence[bytes]) -> None:
+        """Raise `MalformedBytes` for what no controller can have decided (A3)."""
+        for command in commands:
+            check_record(_read(command), self.state)
+
+    def check_image(self, items: Sequence[bytes]) -> None:
+        """The same for a snapshot: build it, and see (A3)."""
+        state = ClusterState()
+        for item in items:
+            record = _read(item)
+            check_record(record, state)
+            try:
+                state.apply(record)
+            except (AssertionError, LookupError, ValueError) as error:
+                raise MalformedBytes(f"a snapshot that cannot be built: {error!r}") from error
 
     def apply(self, index: RaftIndex, commands: Sequence[bytes]) -> None:
         """Take in one decision, and tell of it."""
@@ -75,6 +95,13 @@ class Machine:
         if before.broker_configs is not after.broker_configs:
             self.settings = effective_settings(self.state, self._static.own_id, self._static)
         self.telling.tell(differences(before, after))
+
+
+def _read(command: bytes) -> Record:
+    try:
+        return decode_record(command)
+    except UnknownRecord as error:  # of a newer version: it is taken when this program is
+        raise MalformedBytes(str(error)) from error
 
 
 def _touched(records: Iterable[Record]) -> list[UUID] | None:

@@ -58,6 +58,11 @@ class Endpoints(NamedTuple):
     peer_port: int = 0
 
 
+# Called before a heartbeat is sent; what it gives is called when the metadata of a moment after
+# that has come here, and this node is counted on.
+Reader = Callable[[], Callable[[], None]]
+
+
 class Membership:
     """One process's membership."""
 
@@ -77,6 +82,7 @@ class Membership:
         self.is_fenced = True
         self.trouble = ""  # B4: the first
         self.reports = Reports(settings.own_id)
+        self.readers: list[Reader] = []
         self._settings = settings
         self._link = link
         self._clock = clock
@@ -208,6 +214,7 @@ class Membership:
 
     async def _beat(self) -> None:
         state, sent = self._state(), self._clock.monotonic()
+        confirmed = [begin() for begin in self.readers]
         request = BrokerHeartbeat(
             node_id=self._settings.own_id, broker_epoch=self.broker_epoch,
             incarnation=self.incarnation, is_ready=self._is_ready and not self._is_leaving,
@@ -227,6 +234,8 @@ class Membership:
             self.lease_until = sent + LEASE_RATIO * lease_ms / 1000  # B1
             self.in_touch_until = sent + LEASE_RATIO * answer.session_ms / 1000
             self._unfenced.set()
+            for finish in confirmed:
+                finish()
 
     async def _mend(self, error: QuipuError) -> None:
         """A heartbeat that was refused, or not answered."""

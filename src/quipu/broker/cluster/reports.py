@@ -93,14 +93,18 @@ class Arrivals:
     def __init__(self) -> None:
         self._seen: dict[Key, _Seen] = {}
 
-    def add(self, state: ClusterState, told: list[CaughtUpPartition]) -> list[CaughtUp]:
-        """Take in what one node tells; the partitions that can go on."""
+    def add(
+        self, state: ClusterState, told: list[CaughtUpPartition], sender: NodeId
+    ) -> list[CaughtUp]:
+        """Take in what `sender` tells of partitions that it has; those that can go on."""
         arrived = []
         for report in told:
             key = (report.topic_id, report.partition)
             partition = _find(state, key)
             if partition is None or partition.partition_epoch != report.version:
                 continue  # U1
+            if partition.replica_set.state_of(sender) is None:
+                continue  # it cannot know
             seen = self._seen.get(key, _NOTHING).of(report.version) | {NodeId(report.node_id)}
             self._seen[key] = _Seen(report.version, seen)
             if _has_arrived(partition, seen):

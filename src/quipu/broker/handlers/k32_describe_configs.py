@@ -4,6 +4,7 @@ Behaviour
     * tells the settings of topics (resource type 2) and brokers (4), with where each comes from
     * broker "" is the cluster's default: only what was set dynamically for all brokers
     * no list of names, or an empty one, asks for all; names that are unknown are left out
+    * a sensitive setting, such as peer.secret, is marked as one and has no value, as in Kafka
     * answers per resource: one bad resource does not fail the others
 Versions
     v1  the source of a value, and the values that it covers (synonyms)
@@ -73,6 +74,7 @@ def _config(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsRes
         value=entry.value,
         read_only=entry.read_only,
         config_source=entry.source,
+        is_sensitive=entry.row.is_sensitive,
         synonyms=[
             DescribeConfigsSynonym(name=name, value=value, source=source)
             for name, value, source in synonyms

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from quipu.model.errors import Code, Kind, RequestError
 from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.model.settings import BrokerSettings
+from quipu.raft.admission import Checks
 from quipu.runtime.connection import Buffer
 from quipu.runtime.peer_net import Handler, PeerListener
 
@@ -24,7 +25,7 @@ class NotController(RequestError):
     kind = Kind.REFRESH
 
 
-class StateMachine(Protocol):
+class StateMachine(Checks, Protocol):
     """The state that the quorum replicates.  Nothing here may wait."""
 
     def apply(self, index: RaftIndex, commands: Sequence[bytes]) -> None:

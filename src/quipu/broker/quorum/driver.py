@@ -45,6 +45,7 @@ from quipu.raft.messages import Image, Send
 from quipu.raft.settings import COMMANDS_MAX, ENTRY_SIZE_MAX, Timing
 from quipu.runtime.clock import Clock
 from quipu.runtime.disk import DiskFull
+from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.peer_net import PeerKind
 from quipu.runtime.rng import Rng
 from quipu.runtime.spawn import spawn
@@ -85,7 +86,10 @@ class Quorum:
         self._raft = Raft(
             config.node_id, config.voters, loaded.stored, chance=rng.random, now_ms=self._now_ms(),
             timing=Timing(election_timeout_ms=config.election_timeout_ms,
-                          heartbeat_interval_ms=config.heartbeat_interval_ms))
+                          heartbeat_interval_ms=config.heartbeat_interval_ms),
+            checks=machine)
+        self.refused_count = 0  # messages of other nodes that were not taken (R6)
+        self._refusals = LimitedLog(_log, clock.monotonic)
         self._image_size = 0  # bytes of the last image
         self._promises: deque[tuple[int, list[Send]]] = deque()  # Q1
         self._pushed_number = 0  # of the last `ready` that is written
@@ -258,9 +262,15 @@ class Quorum:
             return
         try:
             self._raft.tick(self._now_ms())
-            self._raft.step(sender, decode(body))
+            refused = self._raft.step(sender, decode(body))
+            if refused is not None:
+                self.refused_count += 1
+                self._refusals.warning(
+                    "refused", "a message of node %d is not taken: %s", sender, refused)
         except MalformedBytes as error:
-            _log.warning("node %d sent a message that is none: %s", sender, error)
+            self.refused_count += 1
+            self._refusals.warning(
+                "malformed", "node %d sent a message that is none: %s", sender, error)
         except Exception as error:  # noqa: BLE001 whatever it is (Q4)
             self._fail(error)
         self._schedule()

@@ -29,7 +29,9 @@ from quipu.chain.effects import (
     Advance,
     Append,
     AppendConfiguration,
+    AskEpoch,
     CutTo,
+    Disbelieve,
     Effect,
     Halt,
     ReportInSync,
@@ -243,6 +245,10 @@ class PartitionChain:
                     self.partition.topic_id, self.key[1], node, version=version)
             case Halt(reason):
                 self._halt(reason)
+            case AskEpoch():
+                self._node.doubted(self)
+            case Disbelieve(sender, epoch):
+                self._node.disbelieved(self, sender, epoch)
             case AppendConfiguration() | CutTo() | Restart():
                 self._change_log(effect)
                 return True
@@ -264,7 +270,7 @@ class PartitionChain:
                 self._append(entries, now_ms)
             case Restart(entries):
                 self._fresh.forget()  # M1
-                log.restart(memoryview(entries[0]), now_ms)
+                log.restart(memoryview(entries[0]), now_ms, epoch_max=self._epoch)
                 self._append(entries[1:], now_ms)
             case CutTo(log_end):
                 self._fresh.forget()  # M1
@@ -278,14 +284,21 @@ class PartitionChain:
     def _append(self, entries: tuple[bytes | memoryview, ...], now_ms: int) -> None:
         partition = self.partition
         log = partition.log
-        start = log.log_end
+        start, epoch = log.log_end, self._epoch
         if self._fresh.size:
             self._fresh.forget()
         for entry in entries:
             log.append_stored(
-                entry if isinstance(entry, memoryview) else memoryview(entry), now_ms)  # R2
+                entry if isinstance(entry, memoryview) else memoryview(entry), now_ms,
+                epoch_max=epoch)  # R2
             partition.received(len(entry))
         self._fresh.lend(start, log.log_end, entries)
+
+    @property
+    def _epoch(self) -> int:
+        """Of the chain: nothing that it replicates is of a later one."""
+        assert self.replica is not None
+        return self.replica.epoch
 
     def _send_entries(self, effect: SendEntries) -> None:
         """Send entries on; the answer to the core is the next event."""

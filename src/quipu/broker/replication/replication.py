@@ -25,12 +25,14 @@ from quipu.broker.partition import Partition
 from quipu.broker.replication.fresh import FRESH_SIZE_MAX, Copies
 from quipu.broker.replication.partition_chain import PartitionChain
 from quipu.chain.codec import decode
-from quipu.chain.events import Drained, PeerDown, PeerUp, Received
+from quipu.chain.events import Drained, EpochConfirmed, PeerDown, PeerUp, Received
+from quipu.model.bounds import EPOCH_AHEAD_MAX
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import MalformedBytes
-from quipu.model.ids import NodeId, TimestampMs, TopicPartition
+from quipu.model.ids import NO_EPOCH, Epoch, NodeId, TimestampMs, TopicPartition
 from quipu.runtime.clock import Clock
 from quipu.runtime.connection import Buffer
+from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.peer_net import PeerKind, PeerNet
 from quipu.runtime.spawn import spawn
 
@@ -40,6 +42,7 @@ _CHAIN: Final = int(PeerKind.CHAIN)
 _log = logging.getLogger(__name__)
 
 Key = tuple[bytes, int]  # topic id, partition
+Doubts = list[tuple[PartitionChain, int]]
 
 
 class LeadershipListener(Protocol):
@@ -119,6 +122,9 @@ class Replication:
         self._outboxes: dict[NodeId, _Outbox] = {}
         self._congested: set[NodeId] = set()  # take no entries for now (D5)
         self._refused: dict[NodeId, dict[PartitionChain, None]] = {}  # who has some for them
+        self._doubted: dict[PartitionChain, None] = {}  # were told of a newer epoch
+        self.refused_count = 0  # messages that were none, or of nodes without a part
+        self._refusals = LimitedLog(_log, clock.monotonic)
         self._turn_is_due = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: list[LeadershipListener] = []
@@ -181,6 +187,7 @@ class Replication:
             return
         self._restless.pop(chain, None)
         self._touched.pop(chain, None)
+        self._doubted.pop(chain, None)
         for refused in self._refused.values():
             refused.pop(chain, None)
         if partition.replica_set is not None:
@@ -244,6 +251,39 @@ class Replication:
         if not chain.partition.is_alone and self._chains.get(chain.key) is chain:
             self._restless[chain] = None
 
+    def doubted(self, chain: PartitionChain) -> None:
+        """Another node has spoken of a newer epoch: `chain` rests until the metadata tells."""
+        self._doubted[chain] = None
+
+    def disbelieved(self, chain: PartitionChain, sender: NodeId, epoch: int) -> None:
+        """A node without a part in `chain`, or far ahead, has spoken of a newer epoch."""
+        self.refused_count += 1
+        known = chain.replica_set.epoch if chain.replica_set is not None else NO_EPOCH
+        if epoch > known + EPOCH_AHEAD_MAX:
+            self._refusals.warning(
+                "refused", "%s: node %d speaks of epoch %d, which cannot be: this one is %d",
+                chain.partition.topic_partition, sender, epoch, known)
+        else:  # a new member that was faster than the metadata, mostly
+            self._refusals.info(
+                "early", "%s: node %d, which has no part in it, speaks of epoch %d after %d",
+                chain.partition.topic_partition, sender, epoch, known)
+
+    def doubts(self) -> Doubts:
+        """The partitions that rest, and how often each was told so; see `confirm`."""
+        return [(chain, chain.replica.fence.claim_count) for chain in self._doubted
+                if chain.replica is not None]
+
+    def confirm(
+        self, doubts: Doubts, newest_epoch: Callable[[Partition], Epoch | None]
+    ) -> None:
+        """The metadata was read after `doubts` were noted: wrong claims end no epoch."""
+        for chain, claim_count in doubts:
+            epoch = newest_epoch(chain.partition)
+            if epoch is not None:
+                chain.tell(EpochConfirmed(epoch, claim_count))
+            if chain.replica is None or not chain.replica.fence.is_closed:
+                self._doubted.pop(chain, None)
+
     def stood(self, chain: PartitionChain) -> None:
         """`chain` is something else now: it may lead, or no longer.
 
@@ -303,7 +343,9 @@ class Replication:
                 if chain is not None:
                     chain.tell(Received(sender, message))
         except MalformedBytes as error:
-            _log.error("node %d sent what is no message of chains: %s", sender, error)
+            self.refused_count += 1
+            self._refusals.warning(
+                "malformed", "node %d sent what is no message of chains: %s", sender, error)
 
     def up(self, node_id: NodeId) -> None:
         self._congested.discard(node_id)
