@@ -18,11 +18,13 @@ from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
 from quipu import __version__
+from quipu.broker.metric_limits import GAUGES, NET_BY_REASON, STATS_BY_REASON
+from quipu.broker.metric_limits import Family as _Family
 from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
 from quipu.model.errors import Code
 from quipu.model.ids import TopicPartition
 from quipu.runtime import process
-from quipu.runtime.connection import NetStats
+from quipu.runtime.net_limits import NetStats
 from quipu.runtime.process import Usage
 from quipu.wire.messages import REQUESTS
 
@@ -110,20 +112,15 @@ class Sources:
     stepped_back: Callable[[], bool] = lambda: False
 
 
-class _Family(NamedTuple):
-    name: str
-    kind: str
-    about: str
-    labels: str = ""  # names of labels, for the reference
-
-
 _NET: Final[dict[str, _Family]] = {  # by attribute of NetStats
     "connections": _Family("quipu_connections", "gauge", "Open client connections."),
     "accepted": _Family(
         "quipu_connections_accepted_total", "counter", "Client connections accepted."
     ),
-    "refused": _Family(
-        "quipu_connections_refused_total", "counter", "Connections over `max.connections`."
+    "delayed": _Family(
+        "quipu_connections_delayed_total",
+        "counter",
+        "Connections served later, for they came faster than `max.connection.creation.rate`.",
     ),
     "malformed": _Family(
         "quipu_frames_malformed_total", "counter", "Connections closed for an impossible length."
@@ -303,6 +300,8 @@ def exposition(sources: Sources) -> Iterator[str]:
     """The metrics as text, in pieces of at most `PIECE_LINES_MAX` samples."""
     yield _process(sources)
     yield _scalars(sources.net, _NET) + _scalars(sources.stats, _STATS)
+    yield _scalars(sources.stats, GAUGES)
+    yield _by_reason(sources.net, NET_BY_REASON) + _by_reason(sources.stats, STATS_BY_REASON)
     yield _requests(sources.stats, sources.api_names)
     yield from _partitions(sources.partitions())
     yield from _chains(list(sources.chains()))
@@ -316,7 +315,8 @@ def exposition(sources: Sources) -> Iterator[str]:
 
 def reference() -> str:
     """A table of all metrics, in Markdown, for the documentation."""
-    rows = sorted((*_NET.values(), *_STATS.values(), *_FAMILIES))
+    limits = (*GAUGES.values(), *NET_BY_REASON.values(), *STATS_BY_REASON.values())
+    rows = sorted((*_NET.values(), *_STATS.values(), *limits, *_FAMILIES))
     lines = [f"| `{row.name}` | {row.kind} | {row.labels} | {row.about} |\n" for row in rows]
     return "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n" + "".join(lines)
 
@@ -340,6 +340,15 @@ def _process(sources: Sources) -> str:
 
 def _scalars(numbers: NetStats | Stats, families: Mapping[str, _Family]) -> str:
     return "".join(_single(family, getattr(numbers, name)) for name, family in families.items())
+
+
+def _by_reason(numbers: NetStats | Stats, families: Mapping[str, _Family]) -> str:
+    """Counters with one label each."""
+    return "".join(
+        piece for name, family in families.items()
+        for piece in _family(family, (
+            (_labels(**{family.labels: reason}), count)
+            for reason, count in sorted(getattr(numbers, name).items()))))
 
 
 def _requests(stats: Stats, names: Mapping[int, str]) -> str:

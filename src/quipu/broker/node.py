@@ -35,9 +35,9 @@ from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
-from quipu.runtime.connection import NetLimits
 from quipu.runtime.discovery import Discovery
 from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
+from quipu.runtime.net_limits import NetLimits
 from quipu.runtime.network import FrameListener, Net, RealNet
 from quipu.runtime.peer_net import Identity, PeerNet
 from quipu.runtime.rng import Rng, SystemRng
@@ -152,7 +152,9 @@ class Node:
             stats=self.stats, cluster=cluster, partitions=partitions,
             groups=None,  # type: ignore[arg-type]  # the next line
             fetch_sessions=FetchSessions(
-                clock, settings.max_incremental_fetch_session_cache_slots))
+                clock, self._rng, self.stats,
+                slots=settings.max_incremental_fetch_session_cache_slots,
+                partitions_max=settings.max_incremental_fetch_session_cache_partitions))
         self.broker.groups = groups = Groups(self.broker)
         envelopes.serve(self.broker)
         await partitions.recover(list(cluster.state.topics.values()))
@@ -215,6 +217,13 @@ class Node:
             partial_size_max=settings.queued_max_request_bytes,
             connections_max=settings.max_connections,
             idle_seconds_max=idle_ms / 1000 if idle_ms >= 0 else NEVER_IDLE_SECONDS,
+            per_address_max=_or_half(
+                settings.max_connections, settings.max_connections_per_ip),
+            per_address_overrides=dict(settings.max_connections_per_ip_overrides),
+            rate_max=settings.max_connection_creation_rate,
+            rate_per_address_max=_or_half(
+                settings.max_connection_creation_rate,
+                settings.max_connection_creation_rate_per_ip),
         )
 
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
@@ -303,6 +312,11 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
             await work()
         except Exception:  # noqa: BLE001 the next time may go well
             _log.exception("background work failed")
+
+
+def _or_half(all_max: int, given: int | None) -> int:
+    """What one address may have: so much that it cannot take everything."""
+    return max(1, all_max // 2) if given is None else given
 
 
 async def run(settings: BrokerSettings, announce: Callable[[str, int], None]) -> None:
