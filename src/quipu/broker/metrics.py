@@ -14,8 +14,8 @@ Not here: counting (stats), HTTP (http), what the operating system knows (runtim
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Final, NamedTuple, Protocol
+from itertools import accumulate, islice
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from quipu import __version__
 from quipu.broker.metric_limits import GAUGES, NET_BY_REASON, STATS_BY_REASON
@@ -32,6 +32,10 @@ __all__ = ["GroupSample", "LagSample", "Sources", "Stats", "exposition", "refere
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PIECE_LINES_MAX: Final = 500  # about 40 KB, and about 0.3 ms of the loop
+LAG_LINES_MAX: Final = 100_000  # clients decide how many offsets there are
+
+
+T = TypeVar("T")
 
 
 class LogView(Protocol):
@@ -253,7 +257,7 @@ _MEMBERS: Final = _Family("quipu_group_members", "gauge", "Members of a group.",
 _LAG: Final = _Family(
     "quipu_group_lag_records",
     "gauge",
-    "Records between a group's committed offset and the high watermark.",
+    "Records between a group's committed offset and the high watermark; of 100,000 offsets at most.",
     "group, topic, partition",
 )
 _CPU: Final = _Family("process_cpu_seconds_total", "counter", "User and system CPU time.")
@@ -304,11 +308,15 @@ def exposition(sources: Sources) -> Iterator[str]:
     yield _by_reason(sources.net, NET_BY_REASON) + _by_reason(sources.stats, STATS_BY_REASON)
     yield _requests(sources.stats, sources.api_names)
     yield from _partitions(sources.partitions())
-    yield from _chains(list(sources.chains()))
-    yield from _groups(list(sources.groups()))
+    chains: list[ChainSample] = []
+    yield from _gathered(sources.chains(), chains)
+    yield from _chains(chains)
+    groups: list[GroupSample] = []
+    yield from _gathered(sources.groups(), groups)
+    yield from _groups(groups)
     lags = (
         (_labels(group=lag.group, topic=lag.topic, partition=lag.partition), lag.lag)
-        for lag in sources.lags()
+        for lag in islice(sources.lags(), LAG_LINES_MAX)
     )
     yield from _family(_LAG, lags)
 
@@ -319,6 +327,14 @@ def reference() -> str:
     rows = sorted((*_NET.values(), *_STATS.values(), *limits, *_FAMILIES))
     lines = [f"| `{row.name}` | {row.kind} | {row.labels} | {row.about} |\n" for row in rows]
     return "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n" + "".join(lines)
+
+
+def _gathered(samples: Iterable[T], into: list[T]) -> Iterator[str]:
+    """Take all samples, and let the loop turn as often as if they were lines."""
+    for sample in samples:
+        into.append(sample)
+        if len(into) % PIECE_LINES_MAX == 0:
+            yield ""
 
 
 def _process(sources: Sources) -> str:

@@ -241,7 +241,9 @@ class Node:
             stepped_back=lambda: (self._cluster is not None
                                   and self._cluster.why_stepped_back is not None),
         )
-        self._http = http.HttpServer(http.routes(self.health, sources))
+        self._http = http.HttpServer(
+            http.routes(self.health, sources), stats=self.stats,
+            connections_max=self.settings.metrics_max_connections)
         host, port = await self._http.start(
             listener.host, listener.port, or_any="metrics.listener" not in self.settings.explicit)
         _log.info("metrics and health", extra={"http": f"{host}:{port}"})

@@ -95,6 +95,9 @@ class BrokerSettings:
         Address("127.0.0.1", 9464),
         "Address of the HTTP server for /metrics and /health; port 0 takes any that is free, and "
         "so does a node that was not told a port and finds this one taken.")
+    metrics_max_connections: int = int32(
+        256, "Connections to metrics.listener that have not asked yet; a further one takes the "
+        "place of the oldest.", low=128, high=10_000)
     log_dirs: str = text("quipu-data", "Directory that holds everything a node keeps.")
 
     # The cluster: who elects the controller, and who is taken for dead.
