@@ -24,7 +24,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from quipu.broker import metrics
 from quipu.broker.health import Health
@@ -202,8 +202,7 @@ class _Client(asyncio.Protocol):
         self.since = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
         self._server.asking[self] = None
         self._server.make_room()
 

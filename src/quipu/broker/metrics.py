@@ -257,7 +257,7 @@ _MEMBERS: Final = _Family("quipu_group_members", "gauge", "Members of a group.",
 _LAG: Final = _Family(
     "quipu_group_lag_records",
     "gauge",
-    "Records between a group's committed offset and the high watermark; of 100,000 offsets at most.",
+    "Records between a group's committed offset and the high watermark; 100,000 lines at most.",
     "group, topic, partition",
 )
 _CPU: Final = _Family("process_cpu_seconds_total", "counter", "User and system CPU time.")
