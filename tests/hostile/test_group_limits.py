@@ -1,4 +1,4 @@
-"""Groups, members and offsets without end: what is refused, what is kept, how long a start takes."""
+"""Groups, members and offsets without end: what is refused and kept, how long a start takes."""
 
 import time
 from collections.abc import Iterator

@@ -11,6 +11,7 @@ Nothing here decides anything: see the parts.
 """
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -264,6 +265,7 @@ class Node:
 
     async def _remember(self) -> None:
         assert self._directory is not None
+        self.broker.limited.report()
         try:
             self._directory.remember()
         except QuipuError as error:
@@ -338,6 +340,7 @@ async def run(settings: BrokerSettings, announce: Callable[[str, int], None]) ->
         _log.info("told to stop while starting")
         return
     _on_signals(lambda: _stop_or_die(stopping))
+    gc.freeze()  # what was loaded stays: a collection that looks at it all stalls every client
     announce(host, port)
     await stopping.wait()
     await node.stop()

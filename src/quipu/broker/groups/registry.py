@@ -94,6 +94,7 @@ class Registry:
         self.usage = usage
         self.limits = usage.limits()
         self.entries: dict[str, Entry] = {}
+        self._topic_ids: dict[UUID, UUID] = {}  # one object for each, however many offsets name it
 
     def create(self, group_id: str, now_ms: TimestampMs) -> Entry | None:
         """A new group; None if there are too many."""
@@ -156,7 +157,10 @@ class Registry:
                     self.forget(self.entries[record.group_id])
             case OffsetsCommitted():
                 entry = self._entry(record.group_id, NO_TIMESTAMP)
-                self.keep_offsets(entry, dict(map(_committed, record.offsets)))
+                same = self._topic_ids.setdefault
+                self.keep_offsets(entry, {
+                    (same(each.topic_id, each.topic_id), each.partition): _committed(each)
+                    for each in record.offsets})
             case OffsetsDeleted():
                 entry = self._entry(record.group_id, NO_TIMESTAMP)
                 self.drop_offsets(entry, [(each.topic_id, each.partition)
@@ -198,8 +202,7 @@ def offset_record(key: OffsetKey, kept: Committed) -> OffsetRecord:
         metadata=kept.metadata, committed_ms=kept.committed_ms, expires_ms=kept.expires_ms)
 
 
-def _committed(record: OffsetRecord) -> tuple[OffsetKey, Committed]:
-    kept = Committed(
+def _committed(record: OffsetRecord) -> Committed:
+    return Committed(
         record.offset, record.leader_epoch, record.metadata, TimestampMs(record.committed_ms),
         TimestampMs(record.expires_ms))
-    return (record.topic_id, record.partition), kept
