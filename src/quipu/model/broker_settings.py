@@ -171,7 +171,7 @@ class BrokerSettings:
         "What counts instead of max.connections.per.ip for some addresses, such as a proxy's: "
         "IP:COUNT,IP:COUNT.")
     max_connection_creation_rate: int = int32(
-        1000, "New connections a second, averaged over ten; further ones wait for a second at most "
+        2000, "New connections a second, averaged over ten; further ones wait for a second at most "
         "before they are served, or are closed (Kafka sets no bound).", low=1, high=INT_MAX)
     max_connection_creation_rate_per_ip: int | None = optional_int32(
         "The same of one address; if not set, half of max.connection.creation.rate.",
