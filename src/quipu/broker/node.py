@@ -334,13 +334,15 @@ async def run(settings: BrokerSettings, announce: Callable[[str, int], None]) ->
     assert starting is not None
     _on_signals(starting.cancel)
     node = Node(settings)
+    gc.disable()  # a start makes much and drops little
     try:
         host, port = await node.start()
     except asyncio.CancelledError:
         _log.info("told to stop while starting")
         return
     _on_signals(lambda: _stop_or_die(stopping))
-    gc.freeze()  # what was loaded stays: a collection that looks at it all stalls every client
+    gc.freeze()  # what was loaded stays: a collection that looks at all of it stalls every client
+    gc.enable()
     announce(host, port)
     await stopping.wait()
     await node.stop()
