@@ -50,9 +50,10 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if len(frame) > REQUEST_SIZE_MAX:
         raise MalformedBytes(f"a fetch of {len(frame)} bytes; at most {REQUEST_SIZE_MAX} are taken")
     call = parse_fetch(frame, -1, version)
+    client = reply.fetch_client
     try:
         session = broker.fetch_sessions.open(
-            reply.fetch_client, call.session_id, call.session_epoch,
+            client, call.session_id, call.session_epoch,
             ([FetchTarget(*target) for target in call.targets], call.forgotten))
     except QuipuError as error:
         reply.send(encode_fetch_response(
@@ -62,7 +63,7 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
     found = read(broker, session, reader)
     answer = _Answer(broker, reply, (correlation_id, reader), call, session)
     if (found.size >= call.min_bytes or found.failed or call.max_wait <= 0
-            or not broker.fetch_sessions.hold(reply.fetch_client, session)):
+            or not broker.fetch_sessions.hold(client, session)):
         answer.send(found)
     else:
         answer.wait(call.min_bytes - found.size)
