@@ -14,7 +14,6 @@ Invariants
 No I/O: time is passed in.
 """
 
-import ipaddress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -119,6 +118,8 @@ def address_key(host: str) -> str:
     """What connections of `host` are counted under (A1)."""
     if ":" not in host:
         return host
+    import ipaddress  # noqa: PLC0415 it takes milliseconds of a start, and most have no IPv6
+
     try:
         address = ipaddress.IPv6Address(host)
     except ValueError:

@@ -104,6 +104,7 @@ class StateLog:
         self._clock = clock
         self._keeper = LogKeeper(log) if keeper is None else keeper
         self._pending = 0  # appends that are not durable yet
+        self._in_snapshot = False  # one is being written
         self.commands_size = 0  # of commands since the last snapshot: what replaying them costs
 
     def replay(self, apply: Apply) -> None:
@@ -160,6 +161,7 @@ class StateLog:
     async def append(self, commands: Sequence[bytes]) -> None:
         """Append commands as one batch; returns when they are durable (L2)."""
         assert commands, "nothing to append"
+        assert not self._in_snapshot, f"{self._log.name}: commands appended during a snapshot"
         size = self._append(self._batch_type, [(None, command) for command in commands])
         self.commands_size += size + COMMAND_SIZE * len(commands)
         self._pending += 1
@@ -178,7 +180,11 @@ class StateLog:
         assert self._pending == 0, f"{self._log.name}: snapshot while commands are appended"
         self._keeper.roll(self._clock.now_ms())
         start = self._log.log_end
-        await self._write_snapshot(commands)
+        self._in_snapshot = True
+        try:
+            await self._write_snapshot(commands)
+        finally:
+            self._in_snapshot = False
         self.commands_size = 0
         await self._keeper.kept()
         removed = self._log.drop_segments_before(start)  # L3
