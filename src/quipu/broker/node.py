@@ -213,18 +213,17 @@ class Node:
     def _limits(self) -> NetLimits:
         settings = self.settings
         idle_ms = settings.connections_max_idle_ms
+        connections_max, rate_max = settings.max_connections, settings.max_connection_creation_rate
         return NetLimits(
             frame_size_max=settings.socket_request_max_bytes,
             partial_size_max=settings.queued_max_request_bytes,
-            connections_max=settings.max_connections,
+            connections_max=connections_max,
             idle_seconds_max=idle_ms / 1000 if idle_ms >= 0 else NEVER_IDLE_SECONDS,
-            per_address_max=_or_half(
-                settings.max_connections, settings.max_connections_per_ip),
+            per_address_max=_or_half(connections_max, settings.max_connections_per_ip),
             per_address_overrides=dict(settings.max_connections_per_ip_overrides),
-            rate_max=settings.max_connection_creation_rate,
+            rate_max=rate_max,
             rate_per_address_max=_or_half(
-                settings.max_connection_creation_rate,
-                settings.max_connection_creation_rate_per_ip),
+                rate_max, settings.max_connection_creation_rate_per_ip),
         )
 
     def _advertised(self, host: str, port: int) -> tuple[str, int]:

@@ -193,8 +193,8 @@ class BrokerSettings:
         60_000, "How long a fetch waits for records, at most, whatever its client asks for.",
         low=1, high=_DAY_MS)
     request_max_wait_ms: int = int32(
-        120_000, "How long a produce or delete-records request waits for the other nodes, at most, "
-        "whatever its client asks for.", low=1000, high=_DAY_MS)
+        120_000, "How long any other request waits for other nodes, at most, whatever its client "
+        "asks for.", low=1000, high=_DAY_MS)
     max_incremental_fetch_session_cache_slots: int = int32(
         1000, "Incremental fetch sessions at a time; 0: none are given.", low=0, high=100_000)
     max_incremental_fetch_session_cache_partitions: int = int32(

@@ -77,7 +77,6 @@ class GroupBroker(ABroker):
     host: str = "kafka.test"
     port: int = 9092
     stats: Stats = field(default_factory=Stats)
-    limited: LimitedLog = field(default_factory=lambda: LimitedLog(logging.getLogger(__name__)))
     groups: Groups = field(init=False)
 
     @property
