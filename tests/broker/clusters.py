@@ -5,6 +5,7 @@ client of that version sees.
 """
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
@@ -20,6 +21,7 @@ from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import ManualClock
 from quipu.runtime.disk import RealDisk
+from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.rng import SeededRng
 from quipu.wire.messages import RESPONSES
 from quipu.wire.schema import Request
@@ -88,6 +90,7 @@ class ABroker:
 
     cluster: Cluster
     partitions: FollowedPartitions = field(default_factory=FollowedPartitions)
+    limited: LimitedLog = field(default_factory=lambda: LimitedLog(logging.getLogger(__name__)))
 
     @property
     def settings(self) -> BrokerSettings:

@@ -1,4 +1,6 @@
-"""Incremental fetch sessions: what is remembered, in which order, and what is refused."""
+"""Incremental fetch sessions: what is remembered, in which order, whose it is, what is refused."""
+
+from itertools import pairwise
 
 import pytest
 
@@ -7,50 +9,80 @@ from quipu.broker.fetch_sessions import (
     EPOCH_FIRST,
     IDLE_SECONDS,
     NO_SESSION,
+    PARTITIONS,
+    SESSIONS_PER_CLIENT_MAX,
+    SLOTS,
+    FetchClient,
+    FetchSession,
     FetchSessions,
     FetchTarget,
 )
+from quipu.broker.stats import Stats
 from quipu.model.errors import Code, RequestError
 from quipu.runtime.clock import ManualClock
+from quipu.runtime.rng import SeededRng
+
+
+class Rig:
+    """Sessions, and a client that has some."""
+
+    def __init__(self, slots: int = 10, partitions_max: int = 1000) -> None:
+        self.clock = ManualClock()
+        self.stats = Stats()
+        self.sessions = FetchSessions(
+            self.clock, SeededRng(1), self.stats, slots=slots, partitions_max=partitions_max)
+        self.client = FetchClient("10.0.0.1")
+
+    def open(
+        self, session_id: int, epoch: int, changed: list[FetchTarget] | None = None,
+        forgotten: list[tuple[str | bytes, int]] | None = None, *,
+        client: FetchClient | None = None,
+    ) -> FetchSession:
+        return self.sessions.open(
+            client or self.client, session_id, epoch, (changed or [], forgotten or []))
+
+    def begin(self, count: int = 1, *, client: FetchClient | None = None) -> FetchSession:
+        return self.open(
+            0, EPOCH_FIRST, [target(index) for index in range(count)], client=client)
 
 
 def target(partition: int, offset: int = 0) -> FetchTarget:
     return FetchTarget("orders", partition, offset, 1000)
 
 
-def offsets(session: object) -> list[tuple[int, int]]:
-    return [(each.partition, each.offset) for each in session]  # type: ignore[attr-defined]
+def offsets(session: FetchSession) -> list[tuple[int, int]]:
+    return [(each.partition, each.offset) for each in session]
 
 
 def test_a_session_remembers_and_takes_changes() -> None:
     """K2: later requests name only what changes; changed partitions go to the end."""
-    sessions = FetchSessions(ManualClock(), slots=10)
-    first = sessions.open(0, EPOCH_FIRST, [target(0), target(1), target(2)], [])
+    rig = Rig()
+    first = rig.begin(3)
     assert first.id != NO_SESSION
     assert not first.incremental
 
-    second = sessions.open(first.id, 1, [target(0, offset=5), target(3)], [("orders", 1)])
+    second = rig.open(first.id, 1, [target(0, offset=5), target(3)], [("orders", 1)])
 
     assert second is first
     assert second.incremental
     assert offsets(second) == [(2, 0), (0, 5), (3, 0)]
+    assert rig.stats.fetch_partitions == 3
 
 
 def test_partitions_that_had_records_go_to_the_end() -> None:
     """K2: a busy partition does not starve the others of a limited answer."""
-    sessions = FetchSessions(ManualClock(), slots=10)
-    session = sessions.open(0, EPOCH_FIRST, [target(0), target(1)], [])
+    session = Rig().begin(2)
     session.served(("orders", 0))
     assert offsets(session) == [(1, 0), (0, 0)]
 
 
 def test_a_final_request_ends_its_session_and_makes_none() -> None:
     """K2: epoch -1."""
-    sessions = FetchSessions(ManualClock(), slots=10)
-    session = sessions.open(0, EPOCH_FIRST, [target(0)], [])
-    last = sessions.open(session.id, EPOCH_FINAL, [target(0)], [])
+    rig = Rig()
+    session = rig.begin()
+    last = rig.open(session.id, EPOCH_FINAL, [target(0)])
     assert last.id == NO_SESSION
-    assert len(sessions) == 0
+    assert len(rig.sessions) == 0
 
 
 @pytest.mark.parametrize(
@@ -64,28 +96,116 @@ def test_a_final_request_ends_its_session_and_makes_none() -> None:
 )
 def test_requests_out_of_turn_are_refused(session_offset: int, epoch: int, code: Code) -> None:
     """K2: F1; the client starts a new session."""
-    sessions = FetchSessions(ManualClock(), slots=10)
-    session = sessions.open(0, EPOCH_FIRST, [target(0)], [])
+    rig = Rig()
+    session = rig.begin()
     with pytest.raises(RequestError) as caught:
-        sessions.open(session.id + session_offset, epoch, [], [])
+        rig.open(session.id + session_offset, epoch)
     assert caught.value.code == code
 
 
 def test_sessions_are_bounded_and_idle_ones_make_room() -> None:
     """K8: F2; a client without a session is served all the same."""
-    clock = ManualClock()
-    sessions = FetchSessions(clock, slots=2)
-    first = sessions.open(0, EPOCH_FIRST, [target(0)], [])
-    clock.advance_ms(1000)
-    second = sessions.open(0, EPOCH_FIRST, [target(0)], [])
-    assert sessions.open(0, EPOCH_FIRST, [target(0)], []).id == NO_SESSION
+    rig = Rig(slots=2)
+    others = [FetchClient(f"10.0.1.{number}") for number in range(3)]
+    first = rig.begin(client=others[0])
+    rig.clock.advance_ms(1000)
+    second = rig.begin(client=others[1])
+    assert rig.begin(client=others[2]).id == NO_SESSION
+    assert rig.stats.refusals[SLOTS] == 1
 
-    sessions.open(first.id, 1, [], [])  # now the second is the one unused longest
-    clock.advance_ms(int(IDLE_SECONDS * 1000))
-    third = sessions.open(0, EPOCH_FIRST, [target(0)], [])
+    rig.open(first.id, 1, client=others[0])  # now the second is the one unused longest
+    rig.clock.advance_ms(int(IDLE_SECONDS * 1000))
+    third = rig.begin(client=others[2])
 
     assert third.id != NO_SESSION
-    assert len(sessions) == 2
-    sessions.open(first.id, 2, [], [])
+    assert len(rig.sessions) == 2
+    rig.open(first.id, 2, client=others[0])
     with pytest.raises(RequestError):
-        sessions.open(second.id, 1, [], [])
+        rig.open(second.id, 1, client=others[1])
+
+
+def test_nobody_uses_or_ends_the_session_of_another() -> None:
+    """K8: F3; an id that was guessed or seen is worth nothing on another connection."""
+    rig = Rig()
+    session = rig.begin(2)
+    stranger = FetchClient("10.0.0.1")  # of the same address, even
+
+    for epoch in (1, 2, 77):
+        with pytest.raises(RequestError) as caught:
+            rig.open(session.id, epoch, client=stranger)
+        assert caught.value.code == Code.FETCH_SESSION_ID_NOT_FOUND
+    rig.open(session.id, EPOCH_FINAL, client=stranger)
+    rig.open(session.id, EPOCH_FIRST, client=stranger)
+
+    assert offsets(rig.open(session.id, 1)) == [(0, 0), (1, 0)]
+
+
+def test_ids_do_not_follow_from_each_other() -> None:
+    """K8: F3."""
+    rig = Rig(slots=1000)
+    ids = {rig.begin(client=FetchClient(f"10.0.0.{number}")).id for number in range(100)}
+
+    assert len(ids) == 100
+    assert all(0 < each < 1 << 31 for each in ids)
+    gaps = sorted(ids)
+    assert min(b - a for a, b in pairwise(gaps)) > 1
+
+
+def test_a_connection_takes_its_sessions_with_it() -> None:
+    """K8: F3, F4; what a client held is free when it is gone."""
+    rig = Rig()
+    for _ in range(SESSIONS_PER_CLIENT_MAX + 3):
+        rig.begin(5)
+    assert len(rig.sessions) == SESSIONS_PER_CLIENT_MAX
+
+    rig.sessions.close(rig.client)
+
+    assert len(rig.sessions) == 0
+    assert rig.stats.fetch_partitions == 0
+    assert rig.stats.fetch_sessions == 0
+
+
+def test_one_address_leaves_half_of_the_sessions_to_others() -> None:
+    """K8: F5."""
+    rig = Rig(slots=10)
+    crowd = [FetchClient("10.0.0.9") for _ in range(20)]
+    given = [rig.begin(client=client).id != NO_SESSION for client in crowd]
+
+    assert sum(given) == 5
+    assert rig.begin().id != NO_SESSION
+
+
+def test_partitions_are_bounded_over_all_sessions() -> None:
+    """K8: F4; who would hold more names everything each time."""
+    rig = Rig(slots=100, partitions_max=100)
+    session = rig.begin(40)
+    with pytest.raises(RequestError) as caught:
+        rig.open(session.id, 1, [target(index) for index in range(40, 60)])
+
+    assert caught.value.code == Code.FETCH_SESSION_ID_NOT_FOUND
+    assert rig.begin(60).id == NO_SESSION
+    assert rig.stats.refusals[PARTITIONS] == 2
+    assert rig.stats.fetch_partitions == 0
+    assert rig.begin(50).id != NO_SESSION
+
+
+def test_long_names_count_for_more() -> None:
+    """K8: F4; memory is what is bounded, and names may have 32 KiB."""
+    rig = Rig(partitions_max=200)
+    names = [FetchTarget("x" * 32_000, index, 0, 1) for index in range(2)]
+    assert rig.open(0, EPOCH_FIRST, names).id == NO_SESSION
+
+
+def test_waiting_fetches_hold_partitions_too() -> None:
+    """K8: F4; a fetch that has no session and would hold too much does not wait."""
+    rig = Rig(slots=0, partitions_max=100)
+    first, second = rig.begin(50), rig.begin(1)
+    other = FetchClient("10.0.0.2")
+
+    assert rig.sessions.hold(rig.client, first)
+    assert not rig.sessions.hold(rig.client, second)
+    assert rig.sessions.hold(other, second)
+    rig.sessions.release(rig.client, first)
+    rig.sessions.release(other, second)
+
+    assert rig.stats.fetch_partitions == 0

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
 
@@ -11,6 +12,7 @@ import pytest
 from quipu.broker import http
 from quipu.broker.health import Health, Phase
 from quipu.broker.http import Answer, HttpServer
+from quipu.broker.stats import Stats
 from quipu.model.errors import CorruptLog
 from quipu.model.ids import TopicPartition
 from quipu.runtime.net import CannotListen
@@ -184,22 +186,64 @@ def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatc
     asyncio.run(run())
 
 
-def test_connections_beyond_the_limit_are_told_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """K8: idle connections cannot take all the places without end."""
-    monkeypatch.setattr(http, "CONNECTIONS_MAX", 2)
+def test_a_crowd_of_slow_clients_makes_room_for_a_probe() -> None:
+    """K8: whoever has waited longest without a request goes; the probe is answered."""
 
     async def run() -> None:
-        server = node_server(Health())
+        stats = Stats()
+        server = HttpServer(
+            http.routes(Health(), make_sources()), connections_max=4, stats=stats)
         address = await server.start("127.0.0.1", 0)
-        idle = [await asyncio.open_connection(*address) for _ in range(2)]
-        await asyncio.sleep(0.05)
-        reader, writer = await asyncio.open_connection(*address)
-        assert b" 503 " in await asyncio.wait_for(reader.read(), 10)
-        for _, each in [*idle, (reader, writer)]:
-            each.close()
+        slow = [await asyncio.open_connection(*address) for _ in range(20)]
+        for _, writer in slow:
+            writer.write(b"GET /hea")
+        for _ in range(10):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(get("/health/live"))
+            assert b" 200 " in await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+        assert stats.refusals[http.LIMIT] >= 16
+        assert len(server.asking) <= 4
+        for _, writer in slow:
+            writer.close()
         await server.close()
 
     asyncio.run(run())
+
+
+def test_scrapers_that_take_nothing_keep_nobody_from_scraping() -> None:
+    """K8: the page is made once for all of them, and each holds a piece of it, not the whole."""
+    made = 0
+
+    def page() -> Answer:
+        nonlocal made
+        made += 1
+        return Answer(HTTPStatus.OK, "text/plain", ("x" * 40_000 for _ in range(200)))
+
+    async def run() -> None:
+        server = HttpServer({"/metrics": page, "/ok": lambda: Answer(HTTPStatus.OK, "a/b", ["y"])})
+        address = await server.start("127.0.0.1", 0)
+        slow = []
+        for _ in range(http.SCRAPES_MAX * 2):
+            sock = socket.create_connection(address)
+            sock.sendall(get("/metrics"))
+            slow.append(sock)
+            await asyncio.sleep(0)
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(get("/metrics"))
+        assert len(await asyncio.wait_for(reader.read(), 20)) > 8_000_000
+        writer.close()
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(get("/ok"))
+        assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"y")
+        writer.close()
+        assert len(server.taking) <= http.SCRAPES_MAX
+        for sock in slow:
+            sock.close()
+        await server.close()
+
+    asyncio.run(run())
+    assert made <= 5
 
 
 def test_a_bug_in_a_route_is_an_error_and_not_half_an_answer() -> None:

@@ -12,11 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from quipu.broker import metrics
+from quipu.broker.metric_limits import GAUGES, NET_BY_REASON
 from quipu.broker.metrics import ChainSample, GroupSample, LagSample, Sources
 from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
 from quipu.model.errors import CorruptLog, QuipuError
 from quipu.model.ids import TopicPartition
-from quipu.runtime.connection import NetStats
+from quipu.runtime.net_limits import NetStats
 from quipu.runtime.process import Usage, started_at, usage
 
 DOCUMENT = Path(__file__).parents[2] / "docs/operating/metrics.md"
@@ -74,14 +75,21 @@ def test_every_counter_has_a_name_and_shows_its_value() -> None:
                 setattr(numbers, each.name, wanted)
                 wanted += 1
 
+    net.refused["max.connections"] = 3
+    net.closed["idle"] = 4
+    stats.refusals["group.max.count"] = 5
+
     found = samples(make_sources(stats=stats, net=net))
 
-    for table, numbers in ((metrics._NET, net), (metrics._STATS, stats)):
+    for table, numbers in ((metrics._NET, net), (metrics._STATS | GAUGES, stats)):
         for attribute, family in table.items():
             assert found[family.name, ()] == getattr(numbers, attribute), attribute
     plain = [f.name for f in dataclasses.fields(stats) if isinstance(getattr(stats, f.name), int)]
-    assert set(plain) <= set(metrics._STATS)
-    assert {f.name for f in dataclasses.fields(net)} == set(metrics._NET)
+    assert set(plain) <= set(metrics._STATS | GAUGES)
+    assert {f.name for f in dataclasses.fields(net)} == set(metrics._NET | NET_BY_REASON)
+    assert found["quipu_connections_refused_total", (("limit", "max.connections"),)] == 3
+    assert found["quipu_connections_closed_total", (("reason", "idle"),)] == 4
+    assert found["quipu_limit_refusals_total", (("limit", "group.max.count"),)] == 5
 
 
 def test_request_latencies_are_cumulative_buckets_by_api() -> None:

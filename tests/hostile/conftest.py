@@ -37,6 +37,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
         "queued.max.request.bytes": str(PARTIAL_SIZE_MAX),
         "socket.request.max.bytes": str(REQUEST_SIZE_MAX),
         "group.initial.rebalance.delay.ms": "0",
+        "max.connections.per.ip": "9000",  # attackers and bystanders share an address here
+        "max.connection.creation.rate": "1000000",
     }
     directory = tmp_path_factory.mktemp("hostile") / "data"
     with RunningNode(directory, settings=settings) as running:

@@ -7,6 +7,7 @@ from quipu.model.settings import BROKER, TOPIC
 from quipu.model.settings_types import (
     ADDRESS,
     Address,
+    AddressLimit,
     Setting,
     SettingType,
     Value,
@@ -26,6 +27,8 @@ ACCEPTED: list[tuple[str, str, Value]] = [
     ("broker.rack", "eu-1a", "eu-1a"),
     ("listeners", "PLAINTEXT://[::1]:0", Address("::1", 0)),
     ("controller.quorum.voters", "1@a:1,2", (Voter(1, Address("a", 1)), Voter(2))),
+    ("max.connections.per.ip.overrides", "10.0.0.1:5,::1:0",
+     (AddressLimit("10.0.0.1", 5), AddressLimit("::1", 0))),
 ]
 REFUSED = [
     ("more than 32 bits", "log.segment.bytes", "2147483648"),
@@ -46,6 +49,10 @@ REFUSED = [
     ("recompression, which this broker does not do", "compression.type", "zstd"),
     ("an empty rack", "broker.rack", ""),
     ("a voter without a place after its @", "controller.quorum.voters", "1@"),
+    ("an address without a limit", "max.connections.per.ip.overrides", "10.0.0.1"),
+    ("an address twice", "max.connections.per.ip.overrides", "10.0.0.1:1,10.0.0.1:2"),
+    ("a limit without an address", "max.connections.per.ip.overrides", ":5"),
+    ("fewer connections than none", "max.connections.per.ip.overrides", "10.0.0.1:-1"),
     ("a voter of eleven digits", "controller.quorum.voters", "12345678901"),
     ("a voter twice", "controller.quorum.voters", "1,1@a:1"),
     ("a voter without a number", "controller.quorum.voters", "1,,2"),

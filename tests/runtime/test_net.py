@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quipu.runtime.connection import RECEIVE_SIZE, Connection, NetLimits
+from quipu.runtime.connection import RECEIVE_SIZE, Connection
 from quipu.runtime.net import CannotListen, FrameServer
+from quipu.runtime.net_limits import NetLimits
 
 
 class Echo:
@@ -40,13 +41,14 @@ class World:
 
     def __init__(self, limits: NetLimits | None = None) -> None:
         self.handlers: list[Echo] = []
+        self.make = Echo
         self._writers: list[asyncio.StreamWriter] = []
         self.server = FrameServer(accept=self._accept, limits=limits or NetLimits())
         self.address = self.server.bind("127.0.0.1", 0)
         self.server.serve()
 
     def _accept(self, connection: Connection) -> Echo:
-        handler = Echo(connection)
+        handler = self.make(connection)
         self.handlers.append(handler)
         return handler
 
@@ -246,7 +248,7 @@ def test_connections_over_the_limit_are_refused() -> None:
         await until(lambda: len(world.handlers) == 3)
         reader, _ = await world.connect()
         assert await reader.read() == b""
-        assert world.server.stats.refused == 1
+        assert world.server.stats.refused == {"max.connections": 1}
         kept[0][1].write(frame(b"x"))
         assert await kept[0][0].readexactly(5) == frame(b"x")
 

@@ -9,7 +9,7 @@ import pytest
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.settings_sources import broker_settings, from_assignments
-from quipu.runtime.connection import NetLimits
+from quipu.runtime.net_limits import NetLimits
 from quipu.runtime.peer_net import Identity, PeerError, PeerKind, PeerUnavailable
 from quipu.sim.dice import Dice
 from quipu.sim.frames import ClientLink, Disconnected

@@ -78,6 +78,42 @@ async def test_a_snapshot_replaces_what_was_before(tmp_path: Path) -> None:
 
 
 @looped
+async def test_a_large_snapshot_lets_the_loop_turn(tmp_path: Path) -> None:
+    """T7, K8: L5; others have their turn while it is written and while it is read."""
+    state = open_state(tmp_path / "a")
+    many = [bytes([index % 256]) * 1000 for index in range(2000)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.get_running_loop().create_task(count())
+    await state.snapshot(many)
+    counting.cancel()
+
+    assert turns > len(many) * 1000 // state_log.BATCH_SIZE_MAX
+    assert replayed(tmp_path / "a") == many
+    steps = sum(1 for _ in open_state(tmp_path / "a").replaying(lambda _: None))
+    assert steps >= len(many) // state_log.RECORDS_PER_STEP
+
+
+@looped
+async def test_small_commands_count_for_more_than_their_bytes(tmp_path: Path) -> None:
+    """K8: what is bounded is the time to replay them; the same is counted after a restart."""
+    state = open_state(tmp_path / "a")
+    for _ in range(10):
+        await state.append(commands("a", "b"))
+
+    assert state.commands_size == 20 * (state_log.COMMAND_SIZE + 1)
+    again = open_state(killed(tmp_path / "a", tmp_path / "b"))
+    again.replay(lambda _: None)
+    assert again.commands_size == state.commands_size
+
+
+@looped
 async def test_an_empty_state_is_a_snapshot_too(tmp_path: Path) -> None:
     state = open_state(tmp_path / "a")
     await write(state, [commands("x")])

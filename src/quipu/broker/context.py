@@ -7,11 +7,13 @@ A handler is a module of handlers/ with one function:
 It may be a coroutine.  It raises a QuipuError only when the whole request fails.
 """
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from quipu.model.ids import NodeId
 from quipu.runtime.clock import Clock
+from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.rng import Rng
 from quipu.storage.data_directory import DataDirectory
 
@@ -51,3 +53,5 @@ class Broker:
     partitions: "Partitions"
     groups: "Groups"
     fetch_sessions: "FetchSessions"
+    limited: LimitedLog = field(  # for whatever a client can bring about
+        default_factory=lambda: LimitedLog(logging.getLogger(__name__)))

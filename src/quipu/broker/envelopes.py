@@ -19,7 +19,6 @@ from quipu.wire.messages import REQUESTS, RESPONSES
 from quipu.wire.schema import Request, Response
 
 TIMEOUT_SECONDS: Final = 20.0  # where the client does not say; it may wait 30
-TIMEOUT_SECONDS_MAX: Final = 300.0
 
 
 class Asked(NamedTuple):
@@ -52,7 +51,7 @@ async def _answered(broker: Broker, asked: Asked) -> Response:
     answer = await broker.cluster.ask(
         Envelope(api_key=key, api_version=version, client_id=asked.context.client_id,
                  client_host=asked.context.client_host, body=asked.body),
-        EnvelopeAnswer, timeout_seconds=_timeout_seconds(asked.request))
+        EnvelopeAnswer, timeout_seconds=_timeout_seconds(broker, asked.request))
     return RESPONSES[key].decode(answer.body, version)
 
 
@@ -62,11 +61,11 @@ async def _handled(broker: Broker, request: Request, context: Context) -> Respon
     return answer
 
 
-def _timeout_seconds(request: Request) -> float:
+def _timeout_seconds(broker: Broker, request: Request) -> float:
     timeout_ms = getattr(request, "timeout", 0)
     if timeout_ms <= 0:
         return TIMEOUT_SECONDS
-    return min(timeout_ms / 1000, TIMEOUT_SECONDS_MAX)
+    return min(timeout_ms, broker.settings.request_max_wait_ms) / 1000
 
 
 def serve(broker: Broker) -> None:

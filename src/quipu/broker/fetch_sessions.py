@@ -7,6 +7,11 @@ Invariants
     F1  a session is used by requests with epochs 1, 2, 3, ... in turn; any other is refused
     F2  at most `slots` sessions are kept; a new one takes the place of one that has been idle for
         IDLE_SECONDS, or is not given: the client then names everything each time
+    F3  a session belongs to the connection that made it, and ends with it: on any other its id is
+        not known, so nobody uses, reads or ends another's; ids are random as well
+    F4  what sessions and waiting fetches hold is at most `partitions_max` partitions; names that
+        are longer than any topic's count for more
+    F5  one address has at most half of either, so that others get theirs
 
 Not here: reading records (handlers/k01_fetch.py).
 """
@@ -15,14 +20,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from quipu.broker.stats import Stats
 from quipu.model.errors import Code, RequestError
 from quipu.runtime.clock import Clock
+from quipu.runtime.rng import Rng
 
 IDLE_SECONDS: Final = 120.0
+SESSIONS_PER_CLIENT_MAX: Final = 4  # clients have one; the oldest makes room for a fifth
 NO_SESSION: Final = 0
 EPOCH_FIRST: Final = 0  # make a session
 EPOCH_FINAL: Final = -1  # fetch once, and end the session if there is one
+SLOTS: Final = "max.incremental.fetch.session.cache.slots"
+PARTITIONS: Final = "max.incremental.fetch.session.cache.partitions"
 _EPOCH_MAX: Final = (1 << 31) - 1
+_NAME_SHIFT: Final = 8  # each 256 characters of a topic's name count as one partition more
 
 Key = tuple[str | bytes, int]  # topic name, or id as 16 bytes, and partition
 
@@ -51,6 +62,7 @@ class FetchSession:
     id: int
     epoch: int = EPOCH_FIRST
     last_used: float = 0.0
+    size: int = 0  # what its partitions count for (F4)
     targets: dict[Key, FetchTarget] = field(default_factory=dict)
 
     @property
@@ -60,14 +72,18 @@ class FetchSession:
 
     def update(self, changed: Iterable[FetchTarget], forgotten: Iterable[Key]) -> None:
         """Take over what a request says; new and changed partitions go to the end."""
+        targets = self.targets
         for key in forgotten:
-            self.targets.pop(key, None)
+            if targets.pop(key, None) is not None:
+                self.size -= _size_of(key)
         for target in changed:
             key = target.topic, target.partition
-            old = self.targets.pop(key, None)
+            old = targets.pop(key, None)
             if old is not None:
                 target.told = old.told
-            self.targets[key] = target
+            else:
+                self.size += _size_of(key)
+            targets[key] = target
 
     def served(self, key: Key) -> None:
         """The partition had records: others come first next time."""
@@ -77,51 +93,120 @@ class FetchSession:
         return iter(self.targets.values())
 
 
+@dataclass(slots=True, eq=False)
+class FetchClient:
+    """One connection that fetches, and its sessions by id (F3)."""
+
+    host: str
+    sessions: dict[int, FetchSession] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one address has (F5)."""
+
+    sessions: int = 0
+    partitions: int = 0
+
+
 class FetchSessions:
     """All sessions of a node."""
 
-    def __init__(self, clock: Clock, slots: int) -> None:
+    def __init__(
+        self, clock: Clock, rng: Rng, stats: Stats, *, slots: int, partitions_max: int
+    ) -> None:
         self._clock = clock
+        self._rng = rng
+        self._stats = stats
         self._slots = slots
-        self._next_id = 1
-        self._sessions: dict[int, FetchSession] = {}  # the longest unused first
+        self._partitions_max = partitions_max
+        self._owners: dict[FetchSession, FetchClient] = {}  # the longest unused first
+        self._shares: dict[str, _Share] = {}
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._owners)
 
     def open(
-        self, session_id: int, epoch: int, changed: list[FetchTarget], forgotten: list[Key]
+        self, client: FetchClient, session_id: int, epoch: int,
+        changes: tuple[list[FetchTarget], list[Key]],
     ) -> FetchSession:
         """The session for a request, new or known; raises if it cannot be (F1)."""
-        if epoch == EPOCH_FINAL:
-            self._sessions.pop(session_id, None)
-            return FetchSession(NO_SESSION, targets={each.key: each for each in changed})
-        if epoch == EPOCH_FIRST:
-            self._sessions.pop(session_id, None)
-            session = self._new()
+        changed, forgotten = changes
+        if epoch in (EPOCH_FINAL, EPOCH_FIRST):
+            if session_id != NO_SESSION and (old := client.sessions.get(session_id)) is not None:
+                self._end(old)
+            if epoch == EPOCH_FINAL or not self._has_slot(client):
+                return FetchSession(NO_SESSION, targets={each.key: each for each in changed})
+            session = self._new(client)
         else:
-            session = self._known(session_id, epoch)
+            session = self._known(client, session_id, epoch)
+        before = session.size
         session.update(changed, forgotten)
+        self._hold(client.host, session.size - before)
+        if session.size > before and not self._has_room(client.host):
+            self._stats.refusals[PARTITIONS] += 1
+            self._end(session)
+            if epoch != EPOCH_FIRST:  # it starts anew, and is given none then
+                raise RequestError(f"fetch session {session_id} has grown too large ({PARTITIONS})",
+                                   code=Code.FETCH_SESSION_ID_NOT_FOUND)
+            session.id = NO_SESSION
         return session
 
-    def _new(self) -> FetchSession:
-        now = self._clock.monotonic()
-        if len(self._sessions) >= self._slots:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now - oldest.last_used < IDLE_SECONDS:
-                return FetchSession(NO_SESSION)  # F2
-            del self._sessions[oldest.id]
-        session = FetchSession(self._next_id, last_used=now)
-        self._next_id = self._next_id % _EPOCH_MAX + 1
-        self._sessions[session.id] = session
+    def hold(self, client: FetchClient, session: FetchSession) -> bool:
+        """Let a fetch wait that has no session of its own; False if there is no room (F4)."""
+        if session.id != NO_SESSION:
+            return True  # it is counted
+        self._hold(client.host, len(session.targets))
+        if self._has_room(client.host):
+            return True
+        self._stats.refusals[PARTITIONS] += 1
+        self.release(client, session)
+        return False
+
+    def release(self, client: FetchClient, session: FetchSession) -> None:
+        """The wait that `hold` allowed has ended."""
+        if session.id == NO_SESSION:
+            self._hold(client.host, -len(session.targets))
+
+    def close(self, client: FetchClient) -> None:
+        """The connection is gone, and its sessions with it (F3)."""
+        for session in list(client.sessions.values()):
+            self._end(session)
+
+    # -- sessions
+
+    def _has_slot(self, client: FetchClient) -> bool:
+        """Whether the client may have one more session, after what can make room has (F2, F5)."""
+        if len(client.sessions) >= SESSIONS_PER_CLIENT_MAX:
+            self._end(next(iter(client.sessions.values())))
+        if len(self._owners) >= self._slots:
+            oldest = next(iter(self._owners), None)
+            if oldest is not None and self._clock.monotonic() - oldest.last_used >= IDLE_SECONDS:
+                self._end(oldest)
+        share = self._shares.get(client.host)
+        own_count = share.sessions if share is not None else 0
+        if len(self._owners) < self._slots and own_count < max(1, self._slots // 2):
+            return True
+        self._stats.refusals[SLOTS] += 1
+        return False
+
+    def _new(self, client: FetchClient) -> FetchSession:
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in client.sessions:
+            session_id = int.from_bytes(self._rng.token(4)) & _EPOCH_MAX
+        session = FetchSession(session_id, last_used=self._clock.monotonic())
+        client.sessions[session_id] = session
+        self._owners[session] = client
+        self._shares.setdefault(client.host, _Share()).sessions += 1
+        self._stats.fetch_sessions = len(self._owners)
         return session
 
-    def _known(self, session_id: int, epoch: int) -> FetchSession:
-        session = self._sessions.pop(session_id, None)
+    def _known(self, client: FetchClient, session_id: int, epoch: int) -> FetchSession:
+        session = client.sessions.get(session_id)
         if session is None:
             raise RequestError(f"fetch session {session_id} is not known; start a new one",
                                code=Code.FETCH_SESSION_ID_NOT_FOUND)
-        self._sessions[session_id] = session  # now the one used last
+        self._owners[session] = self._owners.pop(session)  # now the one used last
         expected = session.epoch % _EPOCH_MAX + 1
         if epoch != expected:
             raise RequestError(f"fetch session {session_id}: epoch {epoch} instead of {expected}",
@@ -129,3 +214,30 @@ class FetchSessions:
         session.epoch = epoch
         session.last_used = self._clock.monotonic()
         return session
+
+    def _end(self, session: FetchSession) -> None:
+        client = self._owners.pop(session)
+        del client.sessions[session.id]
+        self._shares[client.host].sessions -= 1
+        self._hold(client.host, -session.size)
+        self._stats.fetch_sessions = len(self._owners)
+
+    # -- partitions
+
+    def _hold(self, host: str, size: int) -> None:
+        share = self._shares.setdefault(host, _Share())
+        share.partitions += size
+        self._stats.fetch_partitions += size
+        assert share.partitions >= 0, host
+        if not share.partitions and not share.sessions:
+            del self._shares[host]
+
+    def _has_room(self, host: str) -> bool:
+        share = self._shares.get(host)
+        return share is None or (
+            self._stats.fetch_partitions <= self._partitions_max
+            and share.partitions <= max(1, self._partitions_max // 2))
+
+
+def _size_of(key: Key) -> int:
+    return 1 + (len(key[0]) >> _NAME_SHIFT)

@@ -5,9 +5,15 @@ refused connection, and it must cost a node nothing: hence three GET routes stra
 A web framework and its server would add a quarter of a second of imports to every start and 8 MiB
 to every idle node, for three pages without parameters.
 
-Every request is bounded: one per connection, a head of at most `HEAD_SIZE_MAX` bytes within
-`HEAD_SECONDS_MAX`, no body, an answer taken within `ANSWER_SECONDS_MAX`, and at most
-`CONNECTIONS_MAX` at a time.  A body is rendered piece by piece, and the loop turns in between.
+Invariants
+    O1  a request has a head of at most HEAD_SIZE_MAX bytes within HEAD_SECONDS_MAX, and no body;
+        its answer is taken within ANSWER_SECONDS_MAX; a connection carries one
+    O2  at most `connections_max` connections wait for a request, and SCRAPES_MAX take an answer; a
+        new one takes the place of the oldest: a crowd of slow clients makes room for a probe,
+        which asks as soon as it is connected
+    O3  a short answer, as those to probes, needs nothing that a slow client can hold
+    O4  a long answer is made piece by piece, and the loop turns in between; whoever asks soon
+        gets the same one, so that a crowd of scrapers takes a tenth of the time, or less
 """
 
 import asyncio
@@ -15,26 +21,37 @@ import errno
 import json
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from quipu.broker import metrics
 from quipu.broker.health import Health
+from quipu.broker.stats import Stats
+from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.net import CannotListen
+from quipu.runtime.spawn import spawn
 
 HEAD_SIZE_MAX: Final = 8 * 1024
 HEAD_SECONDS_MAX: Final = 5.0
 ANSWER_SECONDS_MAX: Final = 10.0
-CONNECTIONS_MAX: Final = 32
+CONNECTIONS_MAX: Final = 256
+ACCEPT_MAX: Final = 64  # in one turn of the loop: who is connected is heard before it makes room
+SCRAPES_MAX: Final = 32
+PAGE_AGE_RATIO: Final = 10  # a page serves for so many times the time that it took to make
+PAGE_SECONDS_MAX: Final = 5.0
+SWEEP_SECONDS: Final = 0.25
 WARNINGS_MAX: Final = 20
+LIMIT: Final = "metrics.max.connections"
 
+_HEAD_END: Final = b"\r\n\r\n"
 _JSON: Final = "application/json"
 _log = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
-    """What a route answers; the body comes in pieces so that a long one blocks nobody."""
+    """What a route answers; a body that is no list is long, and made piece by piece (O4)."""
 
     status: HTTPStatus
     content_type: str
@@ -44,13 +61,29 @@ class Answer(NamedTuple):
 Route = Callable[[], Answer]
 
 
+class _Page(NamedTuple):
+    """A whole answer as bytes: the head, and the body in pieces."""
+
+    head: bytes
+    body: tuple[bytes, ...]
+
+
 class HttpServer:
     """Serves GET and HEAD of a few routes on the running loop."""
 
-    def __init__(self, routes: dict[str, Route]) -> None:
+    def __init__(
+        self, routes: dict[str, Route], *, connections_max: int = CONNECTIONS_MAX,
+        stats: Stats | None = None,
+    ) -> None:
+        self.limited = LimitedLog(_log)
+        self.asking: dict[_Client, None] = {}  # wait for a request; the oldest first
+        self.taking: dict[_Client, None] = {}  # take their answer; the oldest first
         self._routes = routes
+        self._connections_max = connections_max
+        self._stats = stats if stats is not None else Stats()
+        self._pages: dict[str, asyncio.Task[_Page]] = {}
         self._server: asyncio.Server | None = None
-        self._open_count = 0
+        self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int, *, or_any: bool = False) -> tuple[str, int]:
         """Listen, and return the address taken; port 0 takes a free one.
@@ -68,53 +101,183 @@ class HttpServer:
                 ) from None
             _log.warning("port %d of metrics.listener is taken; taking a free one", port)
             self._server = await self._listen(host, 0)
+        self._sweep()
         address: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return address
 
     async def _listen(self, host: str, port: int) -> asyncio.Server:
-        return await asyncio.start_server(self._serve, host, port, limit=HEAD_SIZE_MAX)
+        return await asyncio.get_running_loop().create_server(
+            lambda: _Client(self), host, port, backlog=ACCEPT_MAX)
 
     async def close(self) -> None:
-        """Stop listening; answers under way have their own time limits."""
+        """Stop listening; answers under way are cut off."""
         if self._server is not None:
             self._server.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for client in [*self.asking, *self.taking]:
+            client.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open_count += 1
-        try:
-            answer, with_body = await self._answer(reader)
-            async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                await _write(writer, answer, with_body=with_body)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            writer.transport.abort()  # gone or too slow: nothing to tell, and nobody to tell it to
-        finally:
-            self._open_count -= 1
-            writer.close()
+    # -- for clients
 
-    async def _answer(self, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
-        """The answer to one request, and whether its body is wanted."""
-        if self._open_count > CONNECTIONS_MAX:
-            return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; retry"), True
-        try:
-            async with asyncio.timeout(HEAD_SECONDS_MAX):
-                head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
-            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            return _problem(status, f"a request head has at most {HEAD_SIZE_MAX} bytes"), True
+    def make_room(self) -> None:
+        """Drop whoever is the oldest of too many (O2)."""
+        for crowd, count_max in (
+                (self.asking, self._connections_max), (self.taking, SCRAPES_MAX)):
+            if len(crowd) > count_max:
+                self._stats.refusals[LIMIT] += 1
+                next(iter(crowd)).abort()
+
+    def _sweep(self) -> None:
+        """Close who takes too long (O1)."""
+        now = asyncio.get_running_loop().time()
+        for crowd, seconds_max in (
+                (self.asking, HEAD_SECONDS_MAX), (self.taking, ANSWER_SECONDS_MAX)):
+            for client in [each for each in crowd if now - each.since > seconds_max]:
+                client.abort()
+        self.limited.report()
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+
+    def answer(self, head: bytes) -> tuple["_Page | asyncio.Task[_Page]", bool]:
+        """The answer to a request, now or soon, and whether its body is wanted."""
         words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return _problem(HTTPStatus.BAD_REQUEST, "not an HTTP/1 request"), True
+            return problem(HTTPStatus.BAD_REQUEST, "not an HTTP/1 request"), True
         method, target, _ = words
         if method not in ("GET", "HEAD"):
-            return _problem(HTTPStatus.METHOD_NOT_ALLOWED, "use GET or HEAD"), True
+            return problem(HTTPStatus.METHOD_NOT_ALLOWED, "use GET or HEAD"), True
         return self._find(target.partition("?")[0]), method == "GET"
 
-    def _find(self, path: str) -> Answer:
+    def _find(self, path: str) -> "_Page | asyncio.Task[_Page]":
         route = self._routes.get(path)
         if route is None:
             paths = ", ".join(sorted(self._routes))
-            return _problem(HTTPStatus.NOT_FOUND, f"there are {paths}")
-        return route()
+            return problem(HTTPStatus.NOT_FOUND, f"there are {paths}")
+        page = self._pages.get(path)
+        if page is not None:
+            return page
+        try:
+            answer = route()
+        except Exception:  # noqa: BLE001 a bug in a route must not look like success
+            return self._bug()
+        if isinstance(answer.body, list):
+            return _page(answer, [text.encode() for text in answer.body])
+        page = self._pages[path] = spawn(self._make(path, answer), f"page {path}")
+        return page
+
+    async def _make(self, path: str, answer: Answer) -> _Page:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        page = await self._rendered(answer)
+        age_max = min(PAGE_AGE_RATIO * (loop.time() - started), PAGE_SECONDS_MAX)
+        loop.call_later(age_max, self._pages.pop, path, None)
+        return page
+
+    async def _rendered(self, answer: Answer) -> _Page:
+        pieces: list[bytes] = []
+        try:
+            for text in answer.body:
+                pieces.append(text.encode())
+                await asyncio.sleep(0)  # let produce and fetch have their turn (O4)
+        except Exception:  # noqa: BLE001 as above
+            return self._bug()
+        return _page(answer, pieces)
+
+    def _bug(self) -> _Page:
+        self.limited.exception("bug", "an HTTP answer could not be made")
+        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug; the log has the details")
+
+
+class _Client(asyncio.Protocol):
+    """One connection: a request, an answer, the end."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._data = bytearray()
+        self._with_body = True
+        self._out: deque[bytes] | None = None  # what has not been given to the transport
+        self._is_paused = False
+        self.since = self._loop.time()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
+        self._server.asking[self] = None
+        self._server.make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._forget()
+
+    def abort(self) -> None:
+        """Close at once: it is too slow, or others want its place."""
+        self._forget()
+        self._transport.abort()
+
+    def _forget(self) -> None:
+        self._server.asking.pop(self, None)
+        self._server.taking.pop(self, None)
+
+    # -- the request
+
+    def data_received(self, data: bytes) -> None:
+        if self not in self._server.asking:
+            return  # one request, and no body: the rest is of no interest
+        self._data += data
+        end = self._data.find(_HEAD_END)
+        if not -1 < end <= HEAD_SIZE_MAX:
+            if len(self._data) > HEAD_SIZE_MAX:
+                self._answered(problem(
+                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                    f"a request head has at most {HEAD_SIZE_MAX} bytes"))
+            return
+        page, self._with_body = self._server.answer(bytes(self._data[:end]))
+        self._data.clear()
+        if isinstance(page, _Page):
+            self._answered(page)
+            return
+        self._take()
+        page.add_done_callback(self._made)
+
+    def eof_received(self) -> bool:
+        return self not in self._server.asking  # a client may close its side, and read on
+
+    # -- the answer
+
+    def _take(self) -> None:
+        """The request is there: from now on it is the answer that takes time."""
+        self._server.asking.pop(self, None)
+        self.since = self._loop.time()
+        self._server.taking[self] = None
+        self._server.make_room()
+
+    def _made(self, page: "asyncio.Task[_Page]") -> None:
+        if not page.cancelled():
+            self._answered(page.result())
+
+    def _answered(self, page: _Page) -> None:
+        if self._transport.is_closing():
+            return
+        self._take()
+        self._out = deque((page.head, *page.body) if self._with_body else (page.head,))
+        self._send()
+
+    def _send(self) -> None:
+        """Give the transport as much as it takes; it closes when all has left."""
+        assert self._out is not None
+        while self._out and not self._is_paused:
+            self._transport.write(self._out.popleft())
+        if not self._out:
+            self._transport.close()
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        if self._out:
+            self._send()
 
 
 def routes(health: Health, sources: metrics.Sources) -> dict[str, Route]:
@@ -146,28 +309,16 @@ def _json(status: HTTPStatus, value: dict[str, object]) -> Answer:
     return Answer(status, _JSON, [json.dumps(value) + "\n"])
 
 
-def _problem(status: HTTPStatus, why: str) -> Answer:
-    return _json(status, {"error": why})
+def problem(status: HTTPStatus, why: str) -> _Page:
+    """An answer that says what is wrong."""
+    answer = _json(status, {"error": why})
+    return _page(answer, [text.encode() for text in answer.body])
 
 
-async def _write(writer: asyncio.StreamWriter, answer: Answer, *, with_body: bool) -> None:
-    pieces: list[bytes] = []
-    try:
-        for text in answer.body:
-            pieces.append(text.encode())
-            await asyncio.sleep(0)  # let produce and fetch have their turn
-    except Exception:  # noqa: BLE001 a bug in a route must not look like success
-        _log.exception("an HTTP answer could not be made")
-        answer = _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug; the log has the details")
-        pieces = [text.encode() for text in answer.body]
-    size = sum(map(len, pieces))
+def _page(answer: Answer, pieces: Sequence[bytes]) -> _Page:
     head = (
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\n"
-        f"Content-Type: {answer.content_type}\r\nContent-Length: {size}\r\n"
+        f"Content-Type: {answer.content_type}\r\nContent-Length: {sum(map(len, pieces))}\r\n"
         "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
     )
-    writer.write(head.encode())
-    for piece in pieces if with_body else ():
-        writer.write(piece)
-        await writer.drain()
-    await writer.drain()
+    return _Page(head.encode(), tuple(pieces))

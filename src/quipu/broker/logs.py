@@ -8,7 +8,8 @@ Code logs through the standard library and gives fields in `extra`:
     _log.info("segment rolled", extra={"log": name, "base_offset": base})
 
 `logging.format` chooses between the two forms, `logging.level` what is worth a line.  What is
-logged stays one line: line breaks are escaped, and so is everything a terminal would obey.
+logged stays one line: line breaks are escaped, and so is everything a terminal would obey.  The
+lines of a traceback are indented, so that no text of an error passes for a line of its own.
 """
 
 import json
@@ -47,7 +48,10 @@ class TextFormatter(logging.Formatter):
         words = [_time(record), f"{record.levelname:<7}", _room(record), message]
         words += [f"{name}={_quoted(value)}" for name, value in _fields(record).items()]
         line = " ".join(words)
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        trace = self.formatException(record.exc_info).splitlines()
+        return "\n".join((line, *(f"    {_one_line(text)}" for text in trace)))
 
 
 class JsonFormatter(logging.Formatter):

@@ -14,15 +14,17 @@ Not here: counting (stats), HTTP (http), what the operating system knows (runtim
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Final, NamedTuple, Protocol
+from itertools import accumulate, islice
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from quipu import __version__
+from quipu.broker.metric_limits import GAUGES, NET_BY_REASON, STATS_BY_REASON
+from quipu.broker.metric_limits import Family as _Family
 from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
 from quipu.model.errors import Code
 from quipu.model.ids import TopicPartition
 from quipu.runtime import process
-from quipu.runtime.connection import NetStats
+from quipu.runtime.net_limits import NetStats
 from quipu.runtime.peer_net import PeerStats
 from quipu.runtime.process import Usage
 from quipu.wire.messages import REQUESTS
@@ -31,6 +33,10 @@ __all__ = ["GroupSample", "LagSample", "Sources", "Stats", "exposition", "refere
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PIECE_LINES_MAX: Final = 500  # about 40 KB, and about 0.3 ms of the loop
+LAG_LINES_MAX: Final = 100_000  # clients decide how many offsets there are
+
+
+T = TypeVar("T")
 
 
 class LogView(Protocol):
@@ -112,20 +118,15 @@ class Sources:
     stepped_back: Callable[[], bool] = lambda: False
 
 
-class _Family(NamedTuple):
-    name: str
-    kind: str
-    about: str
-    labels: str = ""  # names of labels, for the reference
-
-
 _NET: Final[dict[str, _Family]] = {  # by attribute of NetStats
     "connections": _Family("quipu_connections", "gauge", "Open client connections."),
     "accepted": _Family(
         "quipu_connections_accepted_total", "counter", "Client connections accepted."
     ),
-    "refused": _Family(
-        "quipu_connections_refused_total", "counter", "Connections over `max.connections`."
+    "delayed": _Family(
+        "quipu_connections_delayed_total",
+        "counter",
+        "Connections served later, for they came faster than `max.connection.creation.rate`.",
     ),
     "malformed": _Family(
         "quipu_frames_malformed_total", "counter", "Connections closed for an impossible length."
@@ -273,7 +274,7 @@ _MEMBERS: Final = _Family("quipu_group_members", "gauge", "Members of a group.",
 _LAG: Final = _Family(
     "quipu_group_lag_records",
     "gauge",
-    "Records between a group's committed offset and the high watermark.",
+    "Records between a group's committed offset and the high watermark; 100,000 lines at most.",
     "group, topic, partition",
 )
 _CPU: Final = _Family("process_cpu_seconds_total", "counter", "User and system CPU time.")
@@ -320,23 +321,37 @@ def exposition(sources: Sources) -> Iterator[str]:
     """The metrics as text, in pieces of at most `PIECE_LINES_MAX` samples."""
     yield _process(sources)
     yield _scalars(sources.net, _NET) + _scalars(sources.stats, _STATS)
-    yield _scalars(sources.peers(), _PEERS)
+    yield _scalars(sources.peers(), _PEERS) + _scalars(sources.stats, GAUGES)
+    yield _by_reason(sources.net, NET_BY_REASON) + _by_reason(sources.stats, STATS_BY_REASON)
     yield _requests(sources.stats, sources.api_names)
     yield from _partitions(sources.partitions())
-    yield from _chains(list(sources.chains()))
-    yield from _groups(list(sources.groups()))
+    chains: list[ChainSample] = []
+    yield from _gathered(sources.chains(), chains)
+    yield from _chains(chains)
+    groups: list[GroupSample] = []
+    yield from _gathered(sources.groups(), groups)
+    yield from _groups(groups)
     lags = (
         (_labels(group=lag.group, topic=lag.topic, partition=lag.partition), lag.lag)
-        for lag in sources.lags()
+        for lag in islice(sources.lags(), LAG_LINES_MAX)
     )
     yield from _family(_LAG, lags)
 
 
 def reference() -> str:
     """A table of all metrics, in Markdown, for the documentation."""
-    rows = sorted((*_NET.values(), *_STATS.values(), *_PEERS.values(), *_FAMILIES))
+    limits = (*GAUGES.values(), *NET_BY_REASON.values(), *STATS_BY_REASON.values())
+    rows = sorted((*_NET.values(), *_STATS.values(), *_PEERS.values(), *limits, *_FAMILIES))
     lines = [f"| `{row.name}` | {row.kind} | {row.labels} | {row.about} |\n" for row in rows]
     return "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n" + "".join(lines)
+
+
+def _gathered(samples: Iterable[T], into: list[T]) -> Iterator[str]:
+    """Take all samples, and let the loop turn as often as if they were lines."""
+    for sample in samples:
+        into.append(sample)
+        if len(into) % PIECE_LINES_MAX == 0:
+            yield ""
 
 
 def _process(sources: Sources) -> str:
@@ -358,6 +373,15 @@ def _process(sources: Sources) -> str:
 
 def _scalars(numbers: NetStats | Stats | PeerStats, families: Mapping[str, _Family]) -> str:
     return "".join(_single(family, getattr(numbers, name)) for name, family in families.items())
+
+
+def _by_reason(numbers: NetStats | Stats, families: Mapping[str, _Family]) -> str:
+    """Counters with one label each."""
+    return "".join(
+        piece for name, family in families.items()
+        for piece in _family(family, (
+            (_labels(**{family.labels: reason}), count)
+            for reason, count in sorted(getattr(numbers, name).items()))))
 
 
 def _requests(stats: Stats, names: Mapping[int, str]) -> str:

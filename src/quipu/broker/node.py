@@ -12,6 +12,7 @@ Nothing here decides anything: see the parts.
 
 import asyncio
 import dataclasses
+import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -38,9 +39,9 @@ from quipu.model.errors import QuipuError
 from quipu.model.ids import Epoch, NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
-from quipu.runtime.connection import NetLimits
 from quipu.runtime.discovery import Discovery
 from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
+from quipu.runtime.net_limits import NetLimits
 from quipu.runtime.network import FrameListener, Net, RealNet
 from quipu.runtime.peer_net import Identity, PeerNet, PeerStats
 from quipu.runtime.rng import Rng, SystemRng
@@ -157,7 +158,9 @@ class Node:
             stats=self.stats, cluster=cluster, partitions=partitions,
             groups=None,  # type: ignore[arg-type]  # the next line
             fetch_sessions=FetchSessions(
-                clock, settings.max_incremental_fetch_session_cache_slots))
+                clock, self._rng, self.stats,
+                slots=settings.max_incremental_fetch_session_cache_slots,
+                partitions_max=settings.max_incremental_fetch_session_cache_partitions))
         self.broker.groups = groups = Groups(self.broker)
         envelopes.serve(self.broker)
         await partitions.recover(list(cluster.state.topics.values()))
@@ -225,11 +228,17 @@ class Node:
     def _limits(self) -> NetLimits:
         settings = self.settings
         idle_ms = settings.connections_max_idle_ms
+        connections_max, rate_max = settings.max_connections, settings.max_connection_creation_rate
         return NetLimits(
             frame_size_max=settings.socket_request_max_bytes,
             partial_size_max=settings.queued_max_request_bytes,
-            connections_max=settings.max_connections,
+            connections_max=connections_max,
             idle_seconds_max=idle_ms / 1000 if idle_ms >= 0 else NEVER_IDLE_SECONDS,
+            per_address_max=_or_half(connections_max, settings.max_connections_per_ip),
+            per_address_overrides=dict(settings.max_connections_per_ip_overrides),
+            rate_max=rate_max,
+            rate_per_address_max=_or_half(
+                rate_max, settings.max_connection_creation_rate_per_ip),
         )
 
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
@@ -247,7 +256,9 @@ class Node:
             stepped_back=lambda: (self._cluster is not None
                                   and self._cluster.why_stepped_back is not None),
         )
-        self._http = http.HttpServer(http.routes(self.health, sources))
+        self._http = http.HttpServer(
+            http.routes(self.health, sources), stats=self.stats,
+            connections_max=self.settings.metrics_max_connections)
         host, port = await self._http.start(
             listener.host, listener.port, or_any="metrics.listener" not in self.settings.explicit)
         _log.info("metrics and health", extra={"http": f"{host}:{port}"})
@@ -274,6 +285,7 @@ class Node:
 
     async def _remember(self) -> None:
         assert self._directory is not None
+        self.broker.limited.report()
         try:
             self._directory.remember()
         except QuipuError as error:
@@ -326,6 +338,11 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
             _log.exception("background work failed")
 
 
+def _or_half(all_max: int, given: int | None) -> int:
+    """What one address may have: so much that it cannot take everything."""
+    return max(1, all_max // 2) if given is None else given
+
+
 async def run(settings: BrokerSettings, announce: Callable[[str, int], None]) -> None:
     """Run a node until SIGTERM or SIGINT; `announce` hears the address once it serves.
 
@@ -337,12 +354,15 @@ async def run(settings: BrokerSettings, announce: Callable[[str, int], None]) ->
     assert starting is not None
     _on_signals(starting.cancel)
     node = Node(settings)
+    gc.disable()  # a start makes much and drops little
     try:
         host, port = await node.start()
     except asyncio.CancelledError:
         _log.info("told to stop while starting")
         return
     _on_signals(lambda: _stop_or_die(stopping))
+    gc.freeze()  # what was loaded stays: a collection that looks at all of it stalls every client
+    gc.enable()
     announce(host, port)
     await stopping.wait()
     await node.stop()

@@ -1,7 +1,9 @@
 """The seam between a connection and the handlers that answer with bytes of their own."""
 
+from collections.abc import Callable
 from typing import Protocol
 
+from quipu.broker.fetch_sessions import FetchClient
 from quipu.model.ids import NodeId
 from quipu.runtime.connection import Buffer
 
@@ -17,10 +19,19 @@ class Reply(Protocol):
         """Of the connection; whoever sends its reader elsewhere notes it."""
         ...
 
+    @property
+    def fetch_client(self) -> FetchClient:
+        """The connection, as the one who fetches."""
+        ...
+
     def send(self, buffers: list[Buffer]) -> None:
         """Answer; an empty list is for requests that want no answer."""
         ...
 
     def close(self, why: str) -> None:
         """Close the connection instead, for a failure that the client must notice."""
+        ...
+
+    def when_lost(self, release: Callable[[], object]) -> None:
+        """Call `release` if the connection is gone before the answer: nobody waits for it."""
         ...

@@ -11,30 +11,32 @@ Invariants
         answers gets no more of its requests read: one connection holds bounded memory
     Q4  a node that is out of touch with the controller answers Metadata, and then closes the
         connection: a client that has no other would ask here again and again for who leads
+    Q5  a client that goes while its request waits for something (records, other members of a
+        group) ends that wait at once; what it asked to be changed is changed all the same
 
 A request that cannot be decoded closes its connection, with a line in the log; it harms no other.
 """
 
 import inspect
-import logging
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import Any, Final
 
 from quipu.broker import envelopes, handlers
 from quipu.broker.context import Broker, Context
+from quipu.broker.fetch_sessions import FetchClient
 from quipu.broker.handlers import k00_produce, k01_fetch
 from quipu.broker.handlers.k18_api_versions import unsupported_version_response
 from quipu.broker.reply import Referrals
 from quipu.model.errors import Code, MalformedBytes, QuipuError
+from quipu.runtime.admission import address_key
 from quipu.runtime.connection import Buffer
+from quipu.runtime.net_limits import BAD_REQUEST
 from quipu.runtime.network import FrameConnection
 from quipu.runtime.spawn import spawn
 from quipu.wire.frame import decode_request_header, encode_response
 from quipu.wire.messages import REQUESTS, RESPONSES
-
-_log = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX: Final = 100  # requests of one connection whose answers are not ready
 BACKLOG_MAX: Final = 1000  # buffers of one connection that wait for the peer
@@ -45,8 +47,12 @@ SYNC_GROUP_SIZE_MAX: Final = 32 << 20  # ... but this one carries the members' b
 PRODUCE: Final = 0
 FETCH: Final = 1
 METADATA: Final = 3
+JOIN_GROUP: Final = 11
 SYNC_GROUP: Final = 14
 API_VERSIONS: Final = 18
+# These wait for others, for as long as the client says.  What comes behind one of them, from a
+# client that has gone, is dropped.
+LONG_WAITS: Final = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP})
 
 _HEAD: Final = Struct(">hhi")  # api key, api version, correlation id
 
@@ -54,18 +60,24 @@ _HEAD: Final = Struct(">hhi")  # api key, api version, correlation id
 class TurnReply:
     """The answer to one request; sent in its turn (Q1)."""
 
-    __slots__ = ("_session", "api_key", "buffers", "started")
+    __slots__ = ("_session", "api_key", "buffers", "release", "started")
 
     def __init__(self, session: "Session", api_key: int, started: float) -> None:
         self._session = session
         self.api_key = api_key
         self.started = started
         self.buffers: list[Buffer] | None = None
+        self.release: Callable[[], object] | None = None
 
     @property
     def referrals(self) -> Referrals:
         """Where readers of this connection were sent."""
         return self._session.referrals
+
+    @property
+    def fetch_client(self) -> FetchClient:
+        """The connection, as the one who fetches."""
+        return self._session.fetch_client()
 
     def send(self, buffers: list[Buffer]) -> None:
         """Answer; an empty list answers nothing, for requests that want no answer."""
@@ -77,13 +89,17 @@ class TurnReply:
         """Close the connection instead."""
         self._session.refuse(why)
 
+    def when_lost(self, release: Callable[[], object]) -> None:
+        """Call `release` if the connection is gone before the answer (Q5)."""
+        self.release = release
+
 
 class Session:
     """One client's connection."""
 
     __slots__ = (
-        "_broker", "_connection", "_held", "_loop_time", "_observe", "_replies", "_waits",
-        "referrals",
+        "_broker", "_connection", "_fetch_client", "_held", "_loop_time", "_observe", "_replies",
+        "_waits", "referrals",
     )
 
     def __init__(self, broker: Broker, connection: FrameConnection) -> None:
@@ -92,6 +108,7 @@ class Session:
         self._loop_time = broker.clock.monotonic
         self._observe = broker.stats.observe_request
         self.referrals: Referrals = {}
+        self._fetch_client: FetchClient | None = None  # until it fetches
         self._replies: deque[TurnReply] = deque()
         self._held = False  # frames are held back (Q2, Q3)
         self._waits: TurnReply | None = None  # the request that holds them back (Q2)
@@ -99,6 +116,12 @@ class Session:
     @property
     def peer(self) -> str:
         return f"{self._connection.peer_host}:{self._connection.peer_port}"
+
+    def fetch_client(self) -> FetchClient:
+        client = self._fetch_client
+        if client is None:
+            client = self._fetch_client = FetchClient(address_key(self._connection.peer_host))
+        return client
 
     # -- from the connection
 
@@ -120,7 +143,8 @@ class Session:
             self.refuse(f"api {api_key} v{version}: {error}")
             return
         except Exception:  # noqa: BLE001 a bug in one request must not end the node
-            _log.exception("request api %d v%d of %s failed", api_key, version, self.peer)
+            self._broker.limited.exception(
+                "request failed", "request api %d v%d of %s failed", api_key, version, self.peer)
             self._connection.close()
             return
         if self._connection.closed:
@@ -136,6 +160,11 @@ class Session:
 
     def connection_lost(self) -> None:
         self._replies.clear()
+        waits, self._waits = self._waits, None
+        if waits is not None and waits.release is not None:
+            waits.release()  # Q5
+        if self._fetch_client is not None:
+            self._broker.fetch_sessions.close(self._fetch_client)
 
     # -- answers
 
@@ -164,7 +193,9 @@ class Session:
     def _hold(self) -> None:
         if not self._held:
             self._held = True
-            self._connection.pause()
+            waits = self._waits
+            self._connection.pause(
+                read_rest=waits is not None and waits.api_key not in LONG_WAITS)
 
     def _go_on(self) -> None:
         if (
@@ -179,8 +210,9 @@ class Session:
     def refuse(self, why: str) -> None:
         """Close the connection for what the client sent."""
         self._broker.stats.malformed_requests += 1
-        _log.warning("closing connection of %s: %s", self.peer, why)
-        self._connection.close()
+        self._broker.limited.warning(
+            "bad request", "closing connection of %s: %s", self.peer, why)
+        self._connection.close(why=BAD_REQUEST)
 
     # -- requests that are decoded
 
@@ -214,7 +246,9 @@ class Session:
             self._failed(reply, context, error)
             return
         if inspect.isawaitable(response):
-            spawn(self._finish(reply, context, response), f"api {api_key}")
+            task = spawn(self._finish(reply, context, response), f"api {api_key}")
+            if api_key in LONG_WAITS:
+                reply.when_lost(task.cancel)
         else:
             reply.send([encode_response(correlation_id, response, version)])
             if self._connection.backlog > DECODED_TURN_MAX:
@@ -226,7 +260,8 @@ class Session:
         except QuipuError as error:
             self._failed(reply, context, error)
         except Exception as error:  # noqa: BLE001 as above
-            _log.exception("request api %d of %s failed", reply.api_key, self.peer)
+            self._broker.limited.exception(
+                "request failed", "request api %d of %s failed", reply.api_key, self.peer)
             self._failed(reply, context, QuipuError(str(error)))
         else:
             if message is None or self._connection.closed:
@@ -238,7 +273,9 @@ class Session:
         self._broker.stats.request_errors[reply.api_key, error.code] += 1
         response = RESPONSES[reply.api_key]()
         if not hasattr(response, "error_code") or error.code == Code.NONE:
-            _log.warning("closing connection of %s: api %d: %s", self.peer, reply.api_key, error)
+            self._broker.limited.warning(
+                "request failed", "closing connection of %s: api %d: %s", self.peer, reply.api_key,
+                error)
             self._connection.close()
             return
         response.error_code = error.code

@@ -5,7 +5,7 @@ names; all of it happens on the node's loop.  `metrics` gives them names when so
 
 A counter only grows.  A gauge says how things are now; whoever raises one lowers it again.
 
-Not here: what connections count by themselves (NetStats in runtime/connection.py).
+Not here: what connections count by themselves (NetStats in runtime/net_limits.py).
 """
 
 from bisect import bisect_left
@@ -50,6 +50,14 @@ class Stats:
     request_errors: Counter[tuple[int, int]] = field(default_factory=Counter)  # API key, code
     malformed_requests: int = 0  # or of an API or a version that is not advertised
     fetch_waiters: int = 0  # gauge: fetches that wait for records
+
+    # limits
+    refusals: Counter[str] = field(default_factory=Counter)  # by the setting that forbids it
+    fetch_sessions: int = 0  # gauge
+    fetch_partitions: int = 0  # gauge: that sessions and waiting fetches hold
+    group_bytes: int = 0  # gauge: as the limits count them
+    offsets: int = 0  # gauge
+    offset_bytes: int = 0  # gauge
 
     # records
     produced_batches: int = 0

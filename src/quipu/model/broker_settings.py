@@ -17,8 +17,10 @@ from quipu.model.settings_types import (
     INT_MAX,
     LONG_MAX,
     Address,
+    AddressLimit,
     Voter,
     address,
+    address_limits,
     boolean,
     choice,
     choices,
@@ -102,6 +104,9 @@ class BrokerSettings:
         Address("127.0.0.1", 9464),
         "Address of the HTTP server for /metrics and /health; port 0 takes any that is free, and "
         "so does a node that was not told a port and finds this one taken.")
+    metrics_max_connections: int = int32(
+        256, "Connections to metrics.listener that have not asked yet; a further one takes the "
+        "place of the oldest.", low=128, high=10_000)
     log_dirs: str = text("quipu-data", "Directory that holds everything a node keeps.")
 
     # The cluster: who elects the controller, and who is taken for dead.
@@ -168,6 +173,18 @@ class BrokerSettings:
     max_connections: int = int32(
         10_000, "Connections at a time; further ones are closed.",
         low=1, high=1_000_000)
+    max_connections_per_ip: int | None = optional_int32(
+        "Connections of one address at a time, of a /64 network with IPv6; further ones are "
+        "closed. If not set, half of max.connections (Kafka sets no bound).", low=0, high=1_000_000)
+    max_connections_per_ip_overrides: tuple[AddressLimit, ...] = address_limits(
+        "What counts instead of max.connections.per.ip for some addresses, such as a proxy's: "
+        "IP:COUNT,IP:COUNT.")
+    max_connection_creation_rate: int = int32(
+        2000, "New connections a second, averaged over ten; further ones wait for a second at most "
+        "before they are served, or are closed (Kafka sets no bound).", low=1, high=INT_MAX)
+    max_connection_creation_rate_per_ip: int | None = optional_int32(
+        "The same of one address; if not set, half of max.connection.creation.rate.",
+        low=1, high=INT_MAX)
     connections_max_idle_ms: int = int64(
         600_000, "A connection that is silent for this long is closed; -1: never.",
         low=-1, high=_YEAR_MS)
@@ -181,8 +198,17 @@ class BrokerSettings:
     fetch_max_bytes: int = int32(
         55 * _MIB, "Size of one fetch's answer, about.",
         low=1024, high=_GIB)
+    fetch_max_wait_ms: int = int32(
+        60_000, "How long a fetch waits for records, at most, whatever its client asks for.",
+        low=1, high=_DAY_MS)
+    request_max_wait_ms: int = int32(
+        120_000, "How long any other request waits for other nodes, at most, whatever its client "
+        "asks for.", low=1000, high=_DAY_MS)
     max_incremental_fetch_session_cache_slots: int = int32(
         1000, "Incremental fetch sessions at a time; 0: none are given.", low=0, high=100_000)
+    max_incremental_fetch_session_cache_partitions: int = int32(
+        200_000, "Partitions that fetch sessions and waiting fetches hold, all together; beyond "
+        "it no session is given and no fetch waits.", low=0, high=10_000_000)
 
     # What producers may send.
     message_max_bytes: int = int32(
@@ -265,6 +291,24 @@ class BrokerSettings:
         "3000). Consumers that start together share one rebalance.", low=0, high=5 * _MINUTE_MS)
     group_max_size: int = int32(
         1000, "Members of one group, at most (Kafka sets no bound).", low=1, high=10_000)
+    group_max_rebalance_timeout_ms: int = int32(
+        60 * _MINUTE_MS, "How long a rebalance waits for a member, at most, whatever it asks for.",
+        low=1000, high=_DAY_MS)
+    group_max_count: int = int32(
+        10_000, "Groups that this node coordinates, at most.", low=1, high=1_000_000)
+    group_max_bytes: int = int32(
+        4 * _MIB, "Memory for one group: its members, their metadata and their assignments.",
+        low=64 << 10, high=64 * _MIB)
+    group_max_total_bytes: int = int64(
+        128 * _MIB, "Memory for the members of all groups. A group that takes no more than its "
+        "share, this over group.max.count, is never refused for it.", low=_MIB, high=16 * _GIB)
+    group_max_offsets: int = int32(
+        100_000, "Committed offsets of one group, at most.", low=1, high=10_000_000)
+    offsets_max_count: int = int32(
+        500_000, "Committed offsets that this node keeps, at most.", low=1, high=100_000_000)
+    offsets_max_bytes: int = int64(
+        128 * _MIB, "Memory for committed offsets and the metadata that goes with them.",
+        low=_MIB, high=16 * _GIB)
 
     explicit: frozenset[str] = field(default=frozenset(), compare=False)  # names that were given
 

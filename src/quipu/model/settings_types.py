@@ -19,6 +19,7 @@ INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 PORT_MAX: Final = 2**16 - 1
 VOTERS_MAX: Final = 9
+ADDRESS_LIMITS_MAX: Final = 1000
 _MEMBER_NAME_SIZE_MAX: Final = 63  # a label of DNS
 _MEMBER_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?-(?:0|[1-9][0-9]{0,8})")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")  # of an int64; int() of more takes long
@@ -61,13 +62,24 @@ class Voter(NamedTuple):
         return str(self.node_id) if self.address is None else f"{self.node_id}@{self.address}"
 
 
+class AddressLimit(NamedTuple):
+    """How many connections one address may have."""
+
+    host: str
+    count_max: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.count_max}"
+
+
 _RANGES: Final = {
     SettingType.SHORT: (-(2**15), SHORT_MAX),
     SettingType.INT: (-(2**31), INT_MAX),
     SettingType.LONG: (-(2**63), LONG_MAX),
 }
 
-Value = int | float | bool | str | tuple[str, ...] | tuple[Voter, ...] | Address | None
+Value = (int | float | bool | str | tuple[str, ...] | tuple[Voter, ...]
+         | tuple[AddressLimit, ...] | Address | None)
 T = TypeVar("T", bound=Value)
 
 
@@ -235,6 +247,10 @@ def voters(about: str, **traits: Unpack[Traits]) -> tuple[Voter, ...]:
     return _setting(_NO_VOTERS, VOTERS, about, traits)
 
 
+def address_limits(about: str, **traits: Unpack[Traits]) -> tuple[AddressLimit, ...]:
+    return _setting(_NO_LIMITS, ADDRESS_LIMITS, about, traits)
+
+
 def optional_address(about: str, **traits: Unpack[Traits]) -> Address | None:
     return _setting(_NO_ADDRESS, ADDRESS, about, traits)
 
@@ -243,6 +259,7 @@ _NONE: int | None = None
 _NO_TEXT: str | None = None
 _NO_ADDRESS: Address | None = None
 _NO_VOTERS: tuple[Voter, ...] = ()
+_NO_LIMITS: tuple[AddressLimit, ...] = ()
 
 
 def _setting(default: T, kind: Kind, about: str, traits: Traits) -> T:
@@ -335,6 +352,20 @@ def _parse_voters(value: str) -> tuple[Voter, ...]:
     return tuple(found)
 
 
+def _parse_address_limits(value: str) -> tuple[AddressLimit, ...]:
+    """`10.0.0.1:100,::1:20`, as Kafka writes it: what is after the last colon is the number."""
+    found = []
+    for item in value.split(",") if value else []:
+        host, _, count = item.strip().rpartition(":")
+        limit = AddressLimit(host.strip("[]"), _parse_digits(count, INT_MAX))
+        if not limit.host or any(character in limit.host for character in "/[] "):
+            raise ValueError
+        found.append(limit)
+    if len({limit.host for limit in found}) < len(found) or len(found) > ADDRESS_LIMITS_MAX:
+        raise ValueError
+    return tuple(found)
+
+
 def is_member_name(value: str) -> bool:
     """`orders-0`: the name of a chain, and a node's number in it."""
     return len(value) <= _MEMBER_NAME_SIZE_MAX and _MEMBER_NAME.fullmatch(value) is not None
@@ -356,6 +387,9 @@ ADDRESS: Final = Kind(
 VOTERS: Final = Kind(
     SettingType.LIST, _parse_voters,
     f"a comma list of ID@HOST:PORT, or of IDs alone, each id once, {VOTERS_MAX} at most")
+ADDRESS_LIMITS: Final = Kind(
+    SettingType.LIST, _parse_address_limits,
+    f"a comma list of IP:COUNT, each address once, {ADDRESS_LIMITS_MAX} at most")
 MEMBER_NAME: Final = Kind(
     SettingType.STRING, _parse_member_name,
     "CHAIN-N: lower-case letters, digits and dashes, then a dash and a number, such as a-0")

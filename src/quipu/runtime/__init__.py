@@ -6,7 +6,10 @@ test can put a twin in its place.  Nothing in this room knows about Kafka.
     clock rng disk spawn    time, chance, files, tasks
     network                 the door to everything that is a socket
     connection outgoing net framed connections, and a server of them
+    admission net_limits    who may connect: how many, of which address, how fast
+    hangups                 notices peers that go while nobody reads what they sent
     peer_net                how nodes talk to each other: the words (`PeerNet`)
     peers peer_link peer_hello peer_calls    ... and the real thing
+    log_limits              log lines that a remote party can cause: few, short, never forged
     discovery               finds the first other nodes
 """

@@ -11,26 +11,34 @@ Invariants
     N4  what is sent leaves in the order in which it was given, at the end of the loop's turn: the
         answers to all that came in one turn leave together, and wake their peers together;
         what is only lent leaves at once, and what the socket does not take of it is copied
+    N5  a peer that closes or resets is noticed at once, also while its frames are held back
 
 Not here: accepting connections and the memory they share (net.py); which buffers leave together
 (outgoing.py); what a frame means, or in which order requests are answered (broker/server.py).
 """
 
-import logging
 import socket
 from collections import deque
 from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
+from quipu.runtime.net_limits import (
+    BY_NODE,
+    HUNG_UP,
+    IDLE,
+    MALFORMED,
+    NO_MEMORY,
+    PEER_CLOSED,
+    TOO_SLOW,
+    NetLimits,
+)
 from quipu.runtime.outgoing import Buffer, drop_sent, keep_own, next_buffers
 
 if TYPE_CHECKING:  # the server makes connections; a connection only points back to it
     from quipu.runtime.net import FrameServer
 
-__all__ = ["Buffer", "Connection", "FrameHandler", "NetLimits", "NetStats"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["Buffer", "Connection", "FrameHandler", "NetLimits"]
 
 RECEIVE_SIZE: Final = 512 * 1024  # one read: a smaller one costs rate, a larger one misses cache
 BEGIN_SIZE: Final = 64 * 1024  # a read where a larger frame may begin: it is copied
@@ -62,31 +70,6 @@ class FrameHandler(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
-class NetLimits:
-    """Bounds on what peers may cost."""
-
-    frame_size_max: int = 100 * 1024 * 1024
-    partial_size_max: int = 256 * 1024 * 1024
-    connections_max: int = 20_000
-    idle_seconds_max: float = 600.0
-
-
-@dataclass(slots=True)
-class NetStats:
-    """Plain counters, read by whoever shows metrics."""
-
-    connections: int = 0
-    accepted: int = 0
-    refused: int = 0  # over connections_max
-    malformed: int = 0  # closed for a length that cannot be
-    timed_out: int = 0  # closed for being idle, stalled or too slow
-    evicted: int = 0  # closed to make room (N3)
-    received_size: int = 0
-    sent_size: int = 0
-    partial_size: int = 0  # memory held for frames that have arrived in part
-
-
 @dataclass(slots=True)
 class _Partial:
     """Bytes that wait: a frame that has arrived in part, or frames held back by a pause."""
@@ -101,8 +84,8 @@ class Connection:
 
     __slots__ = (
         "_closed", "_flushing", "_handler", "_is_bulk", "_last_active", "_last_sent", "_out",
-        "_partial", "_paused", "_reading", "_server", "_socket", "_spare", "_view", "_writing",
-        "frame_size_max", "peer_host", "peer_port", "sent_size",
+        "_partial", "_paused", "_read_rest", "_reading", "_server", "_socket", "_spare", "_view",
+        "_writing", "frame_size_max", "peer_host", "peer_port", "sent_size",
     )
 
     def __init__(self, server: "FrameServer", sock: socket.socket, peer: tuple[str, int]) -> None:
@@ -111,7 +94,7 @@ class Connection:
         self.peer_host, self.peer_port = peer
         self.frame_size_max = server.limits.frame_size_max  # lower it for a peer nobody trusts yet
         self.sent_size = 0  # bytes that the kernel has taken
-        self._handler: FrameHandler
+        self._handler: FrameHandler = _LastBytes(self)  # until `start`
         self._out: deque[Buffer] = deque()
         self._partial: _Partial | None = None
         self._view: memoryview | None = None  # of the partial's data, so that reads need no copy
@@ -121,6 +104,7 @@ class Connection:
         self._writing = False
         self._reading = False
         self._paused = False
+        self._read_rest = False  # frames that came before the peer closed are wanted all the same
         self._closed = False
         self._last_active = self._last_sent = server.loop.time()
 
@@ -150,9 +134,14 @@ class Connection:
         if out:
             keep_own(out, len(buffers))
 
-    def pause(self) -> None:
-        """Hand over no more frames until `resume`; at most one read's worth is kept meanwhile."""
+    def pause(self, *, read_rest: bool = False) -> None:
+        """Hand over no more frames until `resume`; at most one read's worth is kept meanwhile.
+
+        If the peer closes meanwhile, so does the connection: nobody waits for answers any more.
+        With `read_rest` the frames that it sent before are handed over first, after `resume`.
+        """
         self._paused = True  # the reader goes when the peer sends more: most pauses end before
+        self._read_rest = read_rest
 
     def resume(self) -> None:
         """Go on after `pause`."""
@@ -161,8 +150,8 @@ class Connection:
             if self._partial is not None or not self._reading:
                 self._server.loop.call_soon(self._go_on)
 
-    def close(self, *, after_sending: bool = False) -> None:
-        """Close, at once or as soon as everything given to `send` has left."""
+    def close(self, *, after_sending: bool = False, why: str = BY_NODE) -> None:
+        """Close, at once or as soon as everything given to `send` has left; `why` is counted."""
         if self._closed:
             return
         if after_sending and self._out:
@@ -172,18 +161,25 @@ class Connection:
             if not self._writing:
                 self._flush()
             return
-        self._close()
+        self._close(why)
 
     # -- receiving
 
     def start(self, handler: FrameHandler) -> None:
         """Begin to hand frames to `handler`."""
         self._handler = handler
+        self._paused = False
         self._start_reading()
+
+    def hold(self) -> None:
+        """Read nothing before `start`, but notice if the peer goes (N5)."""
+        self.pause()
+        self._server.hang_ups.watch(self._socket.fileno(), self._hung_up)
 
     def _start_reading(self) -> None:
         if not self._reading and not self._closed:
             self._reading = True
+            self._server.hang_ups.forget(self._socket.fileno())
             self._server.loop.add_reader(self._socket.fileno(), self._on_readable)
 
     def _stop_reading(self) -> None:
@@ -211,7 +207,8 @@ class Connection:
     def _read(self) -> bool:
         """Read once and hand over what is whole; true if that was the end of one frame alone."""
         if self._paused:
-            self._stop_reading()
+            self._stop_reading()  # the end of the stream lies behind what is not read (N5)
+            self._server.hang_ups.watch(self._socket.fileno(), self._hung_up)
             return False
         server = self._server
         view = self._view
@@ -227,10 +224,10 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
-            self._close()
+            self._close(PEER_CLOSED)
             return False
         if size == 0:
-            self._close()
+            self._close(PEER_CLOSED)
             return False
         server.stats.received_size += size
         self._last_active = server.loop.time()
@@ -239,6 +236,18 @@ class Connection:
             return False
         self._continue_partial(size)
         return self._partial is None and not self._closed
+
+    def _hung_up(self, is_reset: bool) -> None:  # noqa: FBT001 see `hangups.OnHangUp`
+        """The peer is gone while its frames are held back (N5)."""
+        if is_reset or not (self._read_rest and self._has_rest()):
+            self._close(HUNG_UP)
+
+    def _has_rest(self) -> bool:
+        """Did the peer send anything that has not been handed over?"""
+        try:
+            return self._partial is not None or bool(self._socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
 
     def _consume(self, view: memoryview, filled: int) -> None:
         """Hand over every whole frame in view[:filled]; keep the rest."""
@@ -261,11 +270,10 @@ class Connection:
 
     def _refuse(self, size: int) -> None:
         self._server.stats.malformed += 1
-        _log.warning(
-            "closing connection of %s:%d: frame of %d bytes, allowed are 0 to %d",
-            self.peer_host, self.peer_port, size, self.frame_size_max,
-        )
-        self._close()
+        self._server.limited.warning(
+            "bad frame", "closing connection of %s:%d: frame of %d bytes, allowed are 0 to %d",
+            self.peer_host, self.peer_port, size, self.frame_size_max)
+        self._close(MALFORMED)
 
     # -- frames that arrive in parts
 
@@ -388,7 +396,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
-            self._close()
+            self._close(PEER_CLOSED)
             return
         if out:
             self._watch_room()
@@ -418,19 +426,20 @@ class Connection:
         if partial is not None and partial.size >= 4 and self._view is not None:
             frame_size: int = _SIZE.unpack_from(partial.data)[0]
             if now - partial.since > FRAME_GRACE_SECONDS + frame_size / FRAME_RATE_MIN:
-                self._time_out("a frame took too long to arrive")
+                self._time_out(TOO_SLOW, "a frame took too long to arrive")
                 return
         if self._writing and now - self._last_sent > SEND_STALL_SECONDS:
-            self._time_out("the peer takes no bytes")
+            self._time_out(TOO_SLOW, "the peer takes no bytes")
         elif now - max(self._last_active, self._last_sent) > self._server.limits.idle_seconds_max:
-            self._time_out("idle")
+            self._time_out(IDLE, "idle")
         elif self._spare is not None and now - self._last_active > SWEEP_SECONDS:
             self._release_spare()
 
-    def _time_out(self, why: str) -> None:
+    def _time_out(self, reason: str, why: str) -> None:
         self._server.stats.timed_out += 1
-        _log.info("closing connection of %s:%d: %s", self.peer_host, self.peer_port, why)
-        self._close()
+        self._server.limited.info(
+            "timed out", "closing connection of %s:%d: %s", self.peer_host, self.peer_port, why)
+        self._close(reason)
 
     def partial_rate(self, now: float) -> float | None:
         """Bytes per second of the frame that is arriving, if it may be closed to make room."""
@@ -441,21 +450,22 @@ class Connection:
     def evict(self) -> None:
         """Close to make room for others (N3)."""
         self._server.stats.evicted += 1
-        _log.warning(
-            "closing connection of %s:%d: memory for partial requests is used up "
+        self._server.limited.warning(
+            "evicted", "closing connection of %s:%d: memory for partial requests is used up "
             "and its request arrives slowest (queued.max.request.bytes)",
-            self.peer_host, self.peer_port,
-        )
-        self._close()
+            self.peer_host, self.peer_port)
+        self._close(NO_MEMORY)
 
     def _handler_lost(self) -> None:
         self._handler.connection_lost()
 
-    def _close(self) -> None:
+    def _close(self, why: str) -> None:
         if self._closed:
             return
         self._closed = True
+        self._server.stats.closed[why] += 1
         self._stop_reading()
+        self._server.hang_ups.forget(self._socket.fileno())
         if self._writing:
             self._server.loop.remove_writer(self._socket.fileno())
         self._out.clear()

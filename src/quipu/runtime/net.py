@@ -15,14 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from quipu.model.errors import Kind, QuipuError
-from quipu.runtime.connection import (
-    RECEIVE_SIZE,
-    SWEEP_SECONDS,
-    Connection,
-    FrameHandler,
-    NetLimits,
-    NetStats,
-)
+from quipu.runtime.admission import Admission
+from quipu.runtime.connection import RECEIVE_SIZE, SWEEP_SECONDS, Connection, FrameHandler
+from quipu.runtime.hangups import HangUps
+from quipu.runtime.log_limits import LimitedLog
+from quipu.runtime.net_limits import NetLimits, NetStats
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +46,12 @@ class FrameServer:
     loop: asyncio.AbstractEventLoop = field(init=False)
     buffer: bytearray = field(init=False)
     view: memoryview = field(init=False)
+    limited: LimitedLog = field(init=False)  # for what peers bring about
+    hang_ups: HangUps = field(init=False)
+    _admission: Admission = field(init=False)
     _to_flush: list[Connection] = field(init=False, default_factory=list)
     _connections: set[Connection] = field(init=False, default_factory=set)
+    _admitted: set[Connection] = field(init=False, default_factory=set)  # accepted, not dialled
     _listener: socket.socket | None = field(init=False, default=None)
     _sweeper: asyncio.TimerHandle | None = field(init=False, default=None)
 
@@ -58,6 +59,9 @@ class FrameServer:
         self.loop = asyncio.get_running_loop()
         self.buffer = bytearray(RECEIVE_SIZE)
         self.view = memoryview(self.buffer)
+        self.limited = LimitedLog(_log, self.loop.time)
+        self.hang_ups = HangUps(self.loop)
+        self._admission = Admission(self.limits)
 
     def bind(self, host: str, port: int, *, option: str = "--listen") -> tuple[str, int]:
         """Take the address, and a free port if `port` is 0; peers wait until `serve`."""
@@ -120,17 +124,29 @@ class FrameServer:
             self._accepted(sock, peer)
 
     def _accepted(self, sock: socket.socket, peer: tuple[str, int]) -> None:
-        if len(self._connections) >= self.limits.connections_max:
-            self.stats.refused += 1
+        refused, delay_seconds = self._admission.admit(
+            peer[0], len(self._connections), self.loop.time())
+        if refused:
+            self.stats.refused[refused] += 1
             sock.close()
-            if self.stats.refused & (self.stats.refused - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
-                _log.warning("refused connection of %s: %d are open (max.connections); refused %d",
-                             peer[0], len(self._connections), self.stats.refused)
+            self.limited.warning(
+                "connection refused", "refused connection of %s: as many as %s allows; %d are open",
+                peer[0], refused, len(self._connections))
             return
         sock.setblocking(False)  # noqa: FBT003 the standard library's own signature
         self.stats.accepted += 1
         connection = self._adopt(sock, (peer[0], peer[1]))
-        connection.start(self.accept(connection))
+        self._admitted.add(connection)
+        if delay_seconds:
+            self.stats.delayed += 1
+            connection.hold()
+            self.loop.call_later(delay_seconds, self._start, connection)
+        else:
+            self._start(connection)
+
+    def _start(self, connection: Connection) -> None:
+        if not connection.closed:
+            connection.start(self.accept(connection))
 
     def _adopt(self, sock: socket.socket, peer: tuple[str, int]) -> Connection:
         with suppress(OSError):
@@ -199,12 +215,16 @@ class FrameServer:
     def forget(self, connection: Connection) -> None:
         """A connection has closed."""
         self._connections.discard(connection)
+        if connection in self._admitted:
+            self._admitted.remove(connection)
+            self._admission.leave(connection.peer_host, self.loop.time())
         self.stats.connections = len(self._connections)
 
     def _sweep(self) -> None:
         now = self.loop.time()
         for connection in list(self._connections):
             connection.sweep(now)
+        self.limited.report()
         self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def stop_accepting(self) -> None:
@@ -224,6 +244,7 @@ class FrameServer:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.close()
+        self.hang_ups.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
 

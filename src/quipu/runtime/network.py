@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from quipu.model.settings import BrokerSettings
-from quipu.runtime.connection import Buffer, FrameHandler, NetLimits, NetStats
+from quipu.runtime.connection import Buffer, FrameHandler
 from quipu.runtime.net import FrameServer
+from quipu.runtime.net_limits import BY_NODE, NetLimits, NetStats
 from quipu.runtime.peer_net import Identity, PeerNet
 from quipu.runtime.peers import Peers
 from quipu.runtime.rng import Rng
@@ -28,11 +29,11 @@ class FrameConnection(Protocol):
 
     def send(self, buffers: list[Buffer]) -> None: ...
 
-    def pause(self) -> None: ...
+    def pause(self, *, read_rest: bool = False) -> None: ...
 
     def resume(self) -> None: ...
 
-    def close(self, *, after_sending: bool = False) -> None: ...
+    def close(self, *, after_sending: bool = False, why: str = BY_NODE) -> None: ...
 
 
 Accept = Callable[[FrameConnection], FrameHandler]

@@ -29,9 +29,10 @@ from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_types import Address
-from quipu.runtime.connection import Buffer, Connection, NetLimits
+from quipu.runtime.connection import Buffer, Connection
 from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.net import FrameServer
+from quipu.runtime.net_limits import NetLimits
 from quipu.runtime.peer_book import PEERS_MAX, AddressBook, Peer, Troubles
 from quipu.runtime.peer_calls import Calls
 from quipu.runtime.peer_hello import NONCE_SIZE, Hello, MetBefore, Refused, RefusedThere

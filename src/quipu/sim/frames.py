@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from quipu.model.errors import Kind, QuipuError
-from quipu.runtime.connection import Buffer, FrameHandler, NetLimits, NetStats
+from quipu.runtime.connection import Buffer, FrameHandler
 from quipu.runtime.net import CannotListen
+from quipu.runtime.net_limits import BY_NODE, NetLimits, NetStats
 from quipu.runtime.network import Accept
 from quipu.sim.loop import Life
 
@@ -90,7 +91,8 @@ class SimConnection:
         while self._frames and not self._paused and not self.closed:
             lend(self._frames.popleft(), self._handler.frame_received)
 
-    def pause(self) -> None:
+    def pause(self, *, read_rest: bool = False) -> None:
+        del read_rest  # what the client sent before it closed is dropped: it asked for no answer
         self._paused = True
 
     def resume(self) -> None:
@@ -98,10 +100,11 @@ class SimConnection:
             self._paused = False
             self._server.soon(self._hand_over)
 
-    def close(self, *, after_sending: bool = False) -> None:
+    def close(self, *, after_sending: bool = False, why: str = BY_NODE) -> None:
         """Close, at once or after what was sent has left."""
         if self.closed:
             return
+        self._server.stats.closed[why] += 1
         if after_sending and self._out:
             self._flush()
         self.closed = True

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from quipu.model.settings import BrokerSettings
-from quipu.runtime.connection import NetLimits
+from quipu.runtime.net_limits import NetLimits
 from quipu.runtime.network import Accept
 from quipu.runtime.peer_net import Identity
 from quipu.runtime.rng import Rng

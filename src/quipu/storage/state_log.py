@@ -17,10 +17,12 @@ Invariants
         replicas); commands of one call are one batch, so a crash keeps all of them or none
     L3  segments before a snapshot go only after the whole snapshot is kept
     L4  a snapshot counts only if its end agrees with its items in number and checksum
+    L5  nothing here takes long in one go: reading and writing a snapshot go in steps
 
 Not here: what the commands mean (controller, groups), the log itself (log).
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
@@ -39,7 +41,9 @@ _log = logging.getLogger(__name__)
 
 Apply = Callable[[bytes], None]
 
-BATCH_SIZE_MAX: Final = 512 << 10  # of a snapshot's batches, about
+COMMAND_SIZE: Final = 256  # what a command counts for besides its bytes: small ones take time, too
+BATCH_SIZE_MAX: Final = 128 << 10  # of a snapshot's batches, about; the loop turns between two
+RECORDS_PER_STEP: Final = 50  # that are replayed before others get their turn
 RECORDS_SIZE_MAX: Final = 1 << 30  # of one batch; they are written uncompressed, by ourselves
 
 # What a record of a SNAPSHOT batch is, by its key.
@@ -100,7 +104,8 @@ class StateLog:
         self._clock = clock
         self._keeper = LogKeeper(log) if keeper is None else keeper
         self._pending = 0  # appends that are not durable yet
-        self.commands_size = 0  # bytes of commands since the last snapshot: when to make the next
+        self._in_snapshot = False  # one is being written
+        self.commands_size = 0  # of commands since the last snapshot: what replaying them costs
 
     def replay(self, apply: Apply) -> None:
         """Give every command to `apply` (L1)."""
@@ -122,15 +127,19 @@ class StateLog:
         for batch in self._log.read_stored(start or LogOffset(0)):
             if batch.header.batch_type == self._batch_type:
                 in_snapshot = False
-                for record in _records(batch):
+                for number, record in enumerate(_records(batch), 1):
                     apply(_value(record))
-                self.commands_size += batch.header.size
+                    self.commands_size += COMMAND_SIZE + len(_value(record))
+                    if number % RECORDS_PER_STEP == 0:
+                        yield  # L5
             elif batch.header.batch_type == SNAPSHOT and in_snapshot:
-                for record in _records(batch):
+                for number, record in enumerate(_records(batch), 1):
                     if record.key == ITEM:
                         apply(_value(record))
                     elif record.key == END:
                         in_snapshot = False  # a later snapshot is not complete
+                    if number % RECORDS_PER_STEP == 0:
+                        yield  # L5
             yield
 
     def _begins_late(self) -> bool:
@@ -152,8 +161,9 @@ class StateLog:
     async def append(self, commands: Sequence[bytes]) -> None:
         """Append commands as one batch; returns when they are durable (L2)."""
         assert commands, "nothing to append"
+        assert not self._in_snapshot, f"{self._log.name}: commands appended during a snapshot"
         size = self._append(self._batch_type, [(None, command) for command in commands])
-        self.commands_size += size
+        self.commands_size += size + COMMAND_SIZE * len(commands)
         self._pending += 1
         try:
             await self._keeper.kept()
@@ -163,19 +173,25 @@ class StateLog:
     async def snapshot(self, commands: Iterable[bytes]) -> None:
         """Replace everything before by `commands`, which build the state as it is now.
 
-        The state must be that of all commands appended so far: no append may be under way.
+        The state must be that of all commands appended so far: no append may be under way.  It is
+        written in steps (L5), so the state may change meanwhile: what changes it must be appended
+        after this returns, and say no less when it is replayed on top of the newer state.
         """
         assert self._pending == 0, f"{self._log.name}: snapshot while commands are appended"
         self._keeper.roll(self._clock.now_ms())
         start = self._log.log_end
-        self._write_snapshot(commands)
+        self._in_snapshot = True
+        try:
+            await self._write_snapshot(commands)
+        finally:
+            self._in_snapshot = False
         self.commands_size = 0
         await self._keeper.kept()
         removed = self._log.drop_segments_before(start)  # L3
         _log.info("%s: snapshot at log offset %d, %d segments removed",
                   self._log.name, start, removed)
 
-    def _write_snapshot(self, commands: Iterable[bytes]) -> None:
+    async def _write_snapshot(self, commands: Iterable[bytes]) -> None:
         """Begin, items in batches of bounded size, end; all in the log when this returns."""
         self._append(SNAPSHOT, [(BEGIN, bytes([self._batch_type]))])
         tally, size = _Tally(), 0
@@ -186,6 +202,7 @@ class StateLog:
             if size >= BATCH_SIZE_MAX:
                 self._append(SNAPSHOT, items)
                 items, size = [], 0
+                await asyncio.sleep(0)
         items.append((END, _END_VALUE.pack(*tally)))
         self._append(SNAPSHOT, items)
 

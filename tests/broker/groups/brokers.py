@@ -1,6 +1,7 @@
 """A broker's group side on a log in memory, in virtual time, and clients that ask it in bytes."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any, cast
 from quipu.broker.context import Broker
 from quipu.broker.groups import Groups
 from quipu.broker.groups.group_log import CommandLog
+from quipu.broker.groups.limits import GroupUsage
 from quipu.broker.groups.registry import Registry
 from quipu.broker.groups.shard import Shard
 from quipu.broker.groups.shard_log import LedPartition
@@ -20,11 +22,13 @@ from quipu.broker.handlers import (
     k13_leave_group,
     k14_sync_group,
 )
+from quipu.broker.stats import Stats
 from quipu.controller.topics import NewTopic
 from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import BrokerSettings
 from quipu.model.topics import CONSUMER_OFFSETS
 from quipu.runtime.clock import ManualClock
+from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.rng import SeededRng
 from quipu.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -72,6 +76,7 @@ class GroupBroker(ABroker):
     rng: SeededRng = field(default_factory=lambda: SeededRng(1))
     host: str = "kafka.test"
     port: int = 9092
+    stats: Stats = field(default_factory=Stats)
     groups: Groups = field(init=False)
 
     @property
@@ -86,6 +91,7 @@ class GroupBroker(ABroker):
     async def start(self) -> None:
         """Start, or start again after a crash, with what the log holds."""
         await self.cluster.ensure_internal_topic(CONSUMER_OFFSETS, 1)
+        self.stats = Stats()
         self.groups = Groups(cast("Broker", self), lambda _: self.log)
         self.groups.leading_began(cast("LedPartition", SimpleNamespace(
             topic_partition=TopicPartition(CONSUMER_OFFSETS, 0), is_current=True)))
@@ -230,6 +236,11 @@ async def two_members(broker: GroupBroker, group_id: str = "g") -> tuple[Client,
     await first.sync()
     assert (await syncing).assignment == second.member_id.encode()
     return first, second
+
+
+def a_usage(settings: BrokerSettings = SETTINGS) -> GroupUsage:
+    """Of a node that has no groups yet."""
+    return GroupUsage(settings, Stats(), LimitedLog(logging.getLogger(__name__)))
 
 
 def kept(registry: Registry) -> dict[str, tuple[Any, Any]]:

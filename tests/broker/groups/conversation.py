@@ -36,7 +36,8 @@ from quipu.broker.groups.events import (
     Tick,
     Ticket,
 )
-from quipu.broker.groups.group import CONSUMER, Group, GroupLimits
+from quipu.broker.groups.group import CONSUMER, Group
+from quipu.broker.groups.limits import GroupLimits
 from quipu.broker.groups.restore import restore
 
 SESSION_MS = 10_000

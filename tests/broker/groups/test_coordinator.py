@@ -1,10 +1,10 @@
 """The driver of groups: durable before told, nobody forgotten, all there after a crash."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +28,7 @@ from tests.broker.groups.brokers import (
     GroupBroker,
     GroupMemoryLog,
     a_group_broker,
+    a_usage,
     begun,
     kept,
     settle,
@@ -222,13 +223,12 @@ def test_a_group_that_nobody_came_to_is_forgotten() -> None:
     asyncio.run(run())
 
 
-def test_groups_and_offsets_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_and_offsets_have_a_limit() -> None:
     """K8: whatever clients make up, a node keeps so many groups and offsets, and says so."""
-    monkeypatch.setattr(registry, "GROUP_COUNT_MAX", 2)
-    monkeypatch.setattr(registry, "OFFSET_COUNT_MAX", 3)
+    limits = dataclasses.replace(SETTINGS, group_max_count=2, offsets_max_count=3)
 
     async def run() -> None:
-        broker = await a_group_broker("t", "u")
+        broker = await a_group_broker("t", "u", settings=limits)
         one, two, three = (Client(broker, name) for name in ("one", "two", "three"))
         await one.enter()
         assert await two.commit(5) == Code.NONE
@@ -252,7 +252,7 @@ def test_snapshots_keep_the_log_bounded_and_lose_nothing() -> None:
         client, _ = await two_members(broker)
         for offset in range(100):
             assert await client.commit(offset) == Code.NONE
-            replayed = registry.Registry(broker.shard.registry.limits)
+            replayed = registry.Registry(a_usage())
             log.replay(lambda data, into=replayed: into.apply(
                 decode_record(data), broker.shard.now()))
             assert kept(replayed) == kept(broker.shard.registry)

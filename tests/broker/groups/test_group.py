@@ -30,7 +30,8 @@ from quipu.broker.groups.events import (
     Tick,
     Ticket,
 )
-from quipu.broker.groups.group import NEWCOMER_TIMEOUT_MS, Group, GroupLimits
+from quipu.broker.groups.group import NEWCOMER_TIMEOUT_MS, Group
+from quipu.broker.groups.limits import GroupLimits
 from quipu.broker.groups.restore import restore
 from quipu.broker.groups.states import State
 from quipu.model.errors import Code

@@ -6,12 +6,12 @@ from uuid import UUID
 import pytest
 
 from quipu.broker.groups.events import GroupImage, MemberImage, MonotonicMs, Protocol
-from quipu.broker.groups.group import GroupLimits
+from quipu.broker.groups.limits import GroupLimits
 from quipu.broker.groups.records import decode_record, encode_record, record_of
 from quipu.broker.groups.registry import Committed, Entry, Registry
 from quipu.broker.groups.restore import restore
 from quipu.model.ids import TimestampMs
-from tests.broker.groups.brokers import kept
+from tests.broker.groups.brokers import a_usage, kept
 from tests.broker.groups.conversation import subscription
 
 T, U, GONE = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -70,14 +70,14 @@ def test_a_commit_may_say_itself_how_long_it_is_kept() -> None:
 
 def test_a_snapshot_builds_the_same_registry() -> None:
     """T7: groups with and without members, and offsets without a group."""
-    registry = Registry(GroupLimits())
+    registry = Registry(a_usage())
     registry.apply(record_of(image("Stable", "consumer", READS_T), 7), NOW)
     registry.apply(record_of(image("Empty", "consumer")._replace(group_id="e"), 8), NOW)
     simple = registry.create("simple", TimestampMs(9))
     assert simple is not None
     for index in range(3):
         simple.offsets[T, index] = Committed(index, 4, "m", TimestampMs(5), TimestampMs(6))
-    again = Registry(GroupLimits())
+    again = Registry(a_usage())
     for record in registry.records():
         again.apply(decode_record(encode_record(record)), NOW)
 
@@ -87,7 +87,7 @@ def test_a_snapshot_builds_the_same_registry() -> None:
 
 def test_a_deleted_topic_takes_its_offsets_along() -> None:
     """K3: in every group, and no other topic's."""
-    registry = Registry(GroupLimits())
+    registry = Registry(a_usage())
     for name in ("a", "b"):
         entry = registry.create(name, TimestampMs(0))
         assert entry is not None

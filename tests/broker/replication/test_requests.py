@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quipu.broker.context import Context
-from quipu.broker.fetch_sessions import FetchSessions
+from quipu.broker.fetch_sessions import FetchClient, FetchSessions
 from quipu.broker.fetching import REFER_SECONDS
 from quipu.broker.handlers import k02_list_offsets, k21_delete_records, k23_offset_for_leader_epoch
 from quipu.broker.handlers.k00_produce import produce
@@ -22,6 +22,7 @@ from quipu.model.errors import Code
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import ManualClock
+from quipu.runtime.rng import SeededRng
 from quipu.wire.frame import decode_response, encode_request
 from quipu.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from quipu.wire.messages.k02_list_offsets import (
@@ -68,8 +69,9 @@ class OnePartition:
 class Answer:
     """A `Reply` that a test can wait for."""
 
-    def __init__(self, referrals: Referrals) -> None:
+    def __init__(self, referrals: Referrals, fetch_client: FetchClient) -> None:
         self.referrals = referrals
+        self.fetch_client = fetch_client
         self.frame: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def send(self, buffers: Sequence[Any]) -> None:
@@ -77,6 +79,9 @@ class Answer:
 
     def close(self, why: str) -> None:
         self.frame.set_exception(ConnectionError(why))
+
+    def when_lost(self, release: Callable[[], object]) -> None:
+        """These connections stay."""
 
 
 class Client:
@@ -94,14 +99,17 @@ class Client:
         state = SimpleNamespace(
             topics={"t": topic}, topics_by_id={TOPIC_ID: topic}, brokers=brokers)
         self.referrals: Referrals = {}  # one connection
+        self.fetch_client = FetchClient("::1")
+        stats = Stats()
         self.broker: Any = SimpleNamespace(
-            settings=BrokerSettings(), clock=rig.clock, stats=Stats(), node_id=node.node_id,
+            settings=BrokerSettings(), clock=rig.clock, stats=stats, node_id=node.node_id,
             partitions=OnePartition(node),
             cluster=SimpleNamespace(state=state, is_settled=lambda _: True),
-            fetch_sessions=FetchSessions(rig.clock, 10))
+            fetch_sessions=FetchSessions(
+                rig.clock, SeededRng(1), stats, slots=10, partitions_max=1000))
 
     def send(self, request: Request, version: int) -> "asyncio.Task[Any]":
-        reply = Answer(self.referrals)
+        reply = Answer(self.referrals, self.fetch_client)
         frame = encode_request(request, version, correlation_id=7)
         handle = produce if request.KEY == 0 else fetch
         handle(self.broker, reply, memoryview(bytearray(frame[4:])))

@@ -8,6 +8,7 @@
     shard_log     its log, while this node leads the partition
     coordinator   all shards of this node, and who has the others
     offsets       committed offsets
+    limits        what groups may hold, and what all of them do;  admission: who may join
 
 Start with `group`.  Not here: the messages (handlers/), the log (storage/state_log).
 """

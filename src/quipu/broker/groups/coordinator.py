@@ -22,9 +22,10 @@ from quipu.broker.groups import offsets
 from quipu.broker.groups.events import Heartbeat, Join, Joined, Leaver, Sync, Synced, Ticket
 from quipu.broker.groups.group import Group
 from quipu.broker.groups.group_log import CommandLog
+from quipu.broker.groups.limits import GroupUsage
 from quipu.broker.groups.registry import Committed, Entry, OffsetKey
 from quipu.broker.groups.shard import Shard
-from quipu.broker.groups.shard_log import BATCHES_PER_TURN, LedPartition, ShardLog
+from quipu.broker.groups.shard_log import LedPartition, ShardLog, in_turns
 from quipu.model.batch_types import GROUP
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import NO_NODE, NodeId
@@ -39,6 +40,7 @@ if TYPE_CHECKING:  # it holds the groups too
 
 _log = logging.getLogger(__name__)
 
+RECLAIM_SECONDS: Final = 10.0  # between two searches for groups that can go
 LOAD_SECONDS_MAX: Final = 1.0  # that someone who looks for a coordinator, or joins, is kept waiting
 # Nothing of the group log is deleted by age or size: snapshots keep it bounded.  It is written for
 # as long as anybody serves: who reads what is left of a chain needs a group for that.
@@ -77,6 +79,8 @@ class Groups:
 
     def __init__(self, broker: "Broker", open_log: OpenLog | None = None) -> None:
         self._broker = broker
+        self.usage = GroupUsage(broker.settings, broker.stats, broker.limited)
+        self._reclaimed_at = -RECLAIM_SECONDS
         self._open_log = open_log or (lambda partition: ShardLog(partition, broker.clock))
         self._led: dict[int, _Led] = {}  # by partition
         self._tickets = count(1)
@@ -111,7 +115,7 @@ class Groups:
             return
         assert number not in self._led, partition.topic_partition
         try:
-            shard = Shard(self._broker, self._open_log(partition), self.ticket)
+            shard = Shard(self._broker, self._open_log(partition), self)
         except QuipuError as error:
             _log.error("%s: groups cannot be read: %s", partition.topic_partition, error)
             return
@@ -256,6 +260,14 @@ class Groups:
             return code
         return await offsets.commit(shard, sender, wanted, no_group=no_group)
 
+    def reclaim(self) -> None:
+        """Forget groups that nothing is known of; not again and again, for it looks at all."""
+        now = self._broker.clock.monotonic()
+        if now - self._reclaimed_at >= RECLAIM_SECONDS:
+            self._reclaimed_at = now
+            for shard in self.shards():
+                shard.forget_blank()
+
     # -- from time to time
 
     def _sweep_later(self) -> None:
@@ -283,7 +295,4 @@ class Groups:
         if partition.failed is not None or len(partition.log.segments) < 2:
             return
         state_log = StateLog(partition.log, GROUP, self._broker.clock)
-        steps = state_log.trimming(partition.commits.committed_log)
-        for step, _ in enumerate(steps):
-            if step % BATCHES_PER_TURN == 0:
-                await asyncio.sleep(0)
+        await in_turns(state_log.trimming(partition.commits.committed_log))

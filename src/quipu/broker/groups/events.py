@@ -76,6 +76,12 @@ class Leave(NamedTuple):
     leavers: tuple[Leaver, ...]
 
 
+class Gone(NamedTuple):
+    """Who sent a request that waits is gone: nobody is there to be answered."""
+
+    ticket: Ticket
+
+
 class Tick(NamedTuple):
     """Time has passed."""
 
@@ -84,7 +90,7 @@ class PersistFailed(NamedTuple):
     """What the group asked to persist is not on disk."""
 
 
-Event: TypeAlias = Join | Sync | Heartbeat | Leave | Tick | PersistFailed
+Event: TypeAlias = Join | Sync | Heartbeat | Leave | Gone | Tick | PersistFailed
 
 
 # -- answers

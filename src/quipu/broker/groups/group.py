@@ -14,17 +14,19 @@ Invariants
     G5  a reply that tells of a new generation or assignment comes after the Persist that keeps it
 
 Time is passed in; `deadline` says when the group wants the next Tick at the latest.
-Not here: who the members are (members.py), offsets (offsets.py), futures and timers
-(coordinator.py).
+Not here: who the members are (members.py), who may join (admission.py), offsets (offsets.py),
+futures and timers (coordinator.py).
 """
 
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+from quipu.broker.groups.admission import has_room, why_not_join
 from quipu.broker.groups.events import (
     NO_GENERATION,
     Effect,
     Event,
+    Gone,
     GroupImage,
     Heard,
     Heartbeat,
@@ -41,7 +43,8 @@ from quipu.broker.groups.events import (
     Synced,
     Tick,
 )
-from quipu.broker.groups.members import Member, Members, metadata_size, newcomer
+from quipu.broker.groups.limits import GROUP_SIZE, PENDING_SIZE, GroupLimits, text_size
+from quipu.broker.groups.members import Member, Members, newcomer
 from quipu.broker.groups.states import State, advance
 from quipu.model.errors import Code
 
@@ -50,16 +53,6 @@ NEWCOMER_TIMEOUT_MS: Final = 300_000  # a parked newcomer whose client may have 
 
 _DESERTED: Final = frozenset({State.EMPTY, State.DEAD})
 _REBALANCED: Final = frozenset({State.COMPLETING_REBALANCE, State.STABLE})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLimits:
-    """What a group may grow to, and how long its first rebalance waits for more members."""
-
-    initial_delay_ms: int = 0
-    member_count_max: int = 1000
-    member_size_max: int = 1 << 20  # bytes of metadata of one member
-    group_size_max: int = 16 << 20  # bytes of metadata of all members, and of their assignments
 
 
 @dataclass(slots=True)
@@ -96,6 +89,8 @@ class Group:
                 self._sync(event, now)
             case Leave():
                 self._leave(event, now)
+            case Gone():
+                self._gone(event, now)
             case Tick():
                 self._tick(now)
             case PersistFailed():
@@ -115,6 +110,12 @@ class Group:
         times += self.pending.values()
         times += [t for t in (self.join_deadline, self.sync_deadline) if t is not None]
         return min(times, default=None)
+
+    @property
+    def size(self) -> int:
+        """What it takes up, as limits.py counts it."""
+        return (GROUP_SIZE + text_size(self.group_id) + self.members.size
+                + PENDING_SIZE * len(self.pending))
 
     def image(self) -> GroupImage:
         """What has to outlive the process; restore.py makes a group of it again."""
@@ -136,7 +137,7 @@ class Group:
             return Code.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.state is State.EMPTY:
             return Code.NONE  # from outside: a tool, or a consumer that assigns by itself
-        found = self._member(member_id, instance_id)
+        found = self.find_member(member_id, instance_id)
         if isinstance(found, Code):
             return found
         if generation != self.generation:
@@ -159,7 +160,7 @@ class Group:
     def _join(self, event: Join, now: MonotonicMs) -> None:
         known = self.members.find(event.member_id) or (
             self.members.find_static(event.instance_id) if not event.member_id else None)
-        refusal = self._refusal(event, known)
+        refusal = why_not_join(self, event, known)
         if refusal is not Code.NONE:
             self._effects.append(Reply(event.ticket, Joined(refusal, event.member_id)))
         elif event.member_id in self.pending:
@@ -175,29 +176,6 @@ class Group:
             self._effects.append(Reply(event.ticket, answer))
         else:
             self._admit(event, event.new_member_id, now)
-
-    def _refusal(self, event: Join, known: Member | None) -> Code:
-        """Why this join cannot be; NONE if it can."""
-        if self.state is State.DEAD:
-            return Code.COORDINATOR_NOT_AVAILABLE
-        is_pending = event.member_id in self.pending
-        if event.member_id and not is_pending:
-            found = self._member(event.member_id, event.instance_id)
-            if isinstance(found, Code):
-                return found
-        if is_pending and event.instance_id is not None:
-            return Code.INVALID_REQUEST  # static members are never sent away for an id
-        places = self.limits.member_count_max - len(self.members)
-        if known is None and places <= (0 if is_pending else len(self.pending)):
-            return Code.GROUP_MAX_SIZE_REACHED  # the pending have been promised theirs
-        size = metadata_size(event.protocols)
-        others_size = self.members.metadata_size - (metadata_size(known.protocols) if known else 0)
-        if size > self.limits.member_size_max or size + others_size > self.limits.group_size_max:
-            return Code.INVALID_REQUEST
-        same_type = event.protocol_type == self.protocol_type or not len(self.members)
-        if event.protocol_type and same_type and self.members.can_agree(event.protocols, known):
-            return Code.NONE
-        return Code.INCONSISTENT_GROUP_PROTOCOL
 
     def _admit(self, event: Join, member_id: str, now: MonotonicMs) -> None:
         """Somebody new; everybody has to join anew."""
@@ -316,8 +294,7 @@ class Group:
         else:
             self.protocol = None
             self._advance(State.EMPTY)
-        for member in self.members:
-            member.assignment = b""
+        self.members.assign({})
         self._effects.append(Persist(self.image()))
         if len(self.members):
             self.await_syncs(now)
@@ -367,7 +344,7 @@ class Group:
 
     def _current(self, event: Sync) -> Member | Code:
         """The member that syncs in its group's current generation, or why it cannot."""
-        found = self._member(event.member_id, event.instance_id)
+        found = self.find_member(event.member_id, event.instance_id)
         if isinstance(found, Code):
             return found
         if event.generation != self.generation:
@@ -378,8 +355,9 @@ class Group:
             return Code.INCONSISTENT_GROUP_PROTOCOL
         if self.state is State.PREPARING_REBALANCE:
             return Code.REBALANCE_IN_PROGRESS
-        if sum(len(mine) for _, mine in event.assignments) > self.limits.group_size_max:
-            return Code.INVALID_REQUEST
+        size = sum(len(mine) for _, mine in event.assignments)
+        if not has_room(self, size - self.members.assignments_size):
+            return Code.GROUP_MAX_SIZE_REACHED
         return found
 
     def _synced(self, member: Member) -> None:
@@ -389,8 +367,7 @@ class Group:
 
     def _assign(self, assignments: dict[str, bytes], now: MonotonicMs) -> None:
         """The leader has decided; a member that it left out owns nothing."""
-        for member in self.members:
-            member.assignment = assignments.get(member.member_id, b"")
+        self.members.assign(assignments)
         self._advance(State.STABLE)
         self._effects.append(Persist(self.image()))
         for member in self.members:
@@ -404,7 +381,7 @@ class Group:
     # -- heartbeat, leave, time
 
     def _heartbeat(self, event: Heartbeat, now: MonotonicMs) -> None:
-        found = self._member(event.member_id, event.instance_id)
+        found = self.find_member(event.member_id, event.instance_id)
         if isinstance(found, Code):
             code = found
         elif event.generation != self.generation:
@@ -429,11 +406,29 @@ class Group:
             del self.pending[leaver.member_id]
             return Code.NONE
         else:
-            found = self._member(leaver.member_id, leaver.instance_id)
+            found = self.find_member(leaver.member_id, leaver.instance_id)
         if isinstance(found, Code):
             return found
         self._remove(found)
         return Code.NONE
+
+    def _gone(self, event: Gone, now: MonotonicMs) -> None:
+        """A parked request has nobody to answer.
+
+        A newcomer has been in no generation, and is forgotten.  Others have their session's time
+        to come back, and a rebalance waits for them as for anybody who has not joined yet.
+        """
+        before = (len(self.members), len(self.pending))
+        for member in list(self.members):
+            if member.join_ticket == event.ticket:
+                member.join_ticket = None
+                member.heard(now)
+                if member.is_new:
+                    self._remove(member)
+            elif member.sync_ticket == event.ticket:
+                member.sync_ticket = None
+                member.heard(now)
+        self._after_removal(before, now)
 
     def _tick(self, now: MonotonicMs) -> None:
         before = (len(self.members), len(self.pending))
@@ -467,7 +462,7 @@ class Group:
     def _advance(self, target: State) -> None:
         self.state = advance(self.state, target)
 
-    def _member(self, member_id: str, instance_id: str | None) -> Member | Code:
+    def find_member(self, member_id: str, instance_id: str | None) -> Member | Code:
         """The member that a request names, or what is wrong with the name."""
         if self.state is State.DEAD:
             return Code.COORDINATOR_NOT_AVAILABLE

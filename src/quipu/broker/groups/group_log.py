@@ -4,7 +4,8 @@ Invariants
     W1  commands are in the log in the order in which they were given to `append`
     W2  `done` is called in that order too, after the commands are durable, or with why they are
         not; exactly once
-    W3  a snapshot is taken when no append is under way
+    W3  a snapshot is taken when no append is under way; what is given meanwhile waits for it
+    W4  what waits is bounded: who gives more is asked to look at `is_full` first
 """
 
 import asyncio
@@ -14,11 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from quipu.model.errors import QuipuError
+from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.spawn import spawn
+from quipu.storage.state_log import COMMAND_SIZE
 
 _log = logging.getLogger(__name__)
 
-SNAPSHOT_SIZE: Final = 16 << 20  # bytes of commands after which a snapshot is worth its while
+SNAPSHOT_SIZE: Final = 8 << 20  # of commands, as StateLog counts, that make a snapshot worthwhile
+QUEUE_SIZE_MAX: Final = 64 << 20  # bytes that wait to be written, about
 BATCH_SIZE_MAX: Final = 1 << 20  # bytes that are written together, about
 
 Done = Callable[[Exception | None], None]
@@ -54,7 +58,10 @@ class GroupLog:
         self._image = image  # commands that build the state from nothing
         self._snapshot_size = snapshot_size
         self._image_size = 0
+        self._failed_size = 0  # of the commands when a snapshot last failed
         self._queue: deque[_Entry] = deque()
+        self._queue_size = 0
+        self._limited = LimitedLog(_log)
         self._writer: asyncio.Task[None] | None = None
 
     async def load(self, apply: Callable[[bytes], None]) -> None:
@@ -65,10 +72,16 @@ class GroupLog:
         """Write nothing more; who waits is told."""
         self._log.close()
 
+    @property
+    def is_full(self) -> bool:
+        """Does more wait than should (W4)?"""
+        return self._queue_size > QUEUE_SIZE_MAX
+
     def append(self, commands: Sequence[bytes], done: Done) -> None:
         """Write `commands`, then call `done` (W1, W2)."""
         assert commands
         self._queue.append(_Entry(commands, done))
+        self._queue_size += sum(map(len, commands))
         if self._writer is None:
             self._writer = spawn(self._write(), "group log")
 
@@ -80,47 +93,54 @@ class GroupLog:
     async def _write(self) -> None:
         try:
             while self._queue:
-                batch = self._take()
+                batch, size = self._take()
                 error = await self._write_together(batch)
+                self._queue_size -= size
                 for entry in batch:
                     entry.done(error)
                 await self._snapshot_if_due()
         finally:
             self._writer = None
 
-    def _take(self) -> list[_Entry]:
-        """What is written next: all that waits, up to a size."""
-        batch, size = [self._queue.popleft()], 0
+    def _take(self) -> tuple[list[_Entry], int]:
+        """What is written next: all that waits, up to a size; and that size."""
+        batch: list[_Entry] = []
+        size = 0
         while self._queue and size < BATCH_SIZE_MAX:
-            size += sum(map(len, batch[-1].commands))
             batch.append(self._queue.popleft())
-        return batch
+            size += sum(map(len, batch[-1].commands))
+        return batch, size
 
     async def _write_together(self, batch: list[_Entry]) -> Exception | None:
         try:
             await self._log.append([command for entry in batch for command in entry.commands])
         except QuipuError as error:
-            _log.warning("groups: %d changes could not be kept: %s", len(batch), error)
+            self._limited.warning(
+                "not kept", "groups: %d changes could not be kept: %s", len(batch), error)
             return error
         except Exception as error:  # noqa: BLE001 whatever it is, who waits must hear of it (W2)
-            _log.exception("groups: %d changes could not be written", len(batch))
+            self._limited.exception(
+                "not written", "groups: %d changes could not be written", len(batch))
             return error
         return None
 
     async def _snapshot_if_due(self) -> None:
         """Keep the log bounded: by the image's own size or SNAPSHOT_SIZE, whichever is more."""
         log = self._log
-        if log.commands_size < max(self._snapshot_size, self._image_size):
+        due_size = max(self._snapshot_size, self._image_size)
+        if log.commands_size < self._failed_size + due_size:
             return
+        self._failed_size = log.commands_size  # if this fails, not again for every append
         try:
             await log.snapshot(self._measured())
+            self._failed_size = 0
         except QuipuError as error:
             _log.warning("groups: no snapshot could be kept: %s", error)
-        except Exception:  # noqa: BLE001 the commands are still there; the next append tries again
+        except Exception:  # noqa: BLE001 the commands are still there; a later append tries again
             _log.exception("groups: no snapshot could be written")
 
     def _measured(self) -> Iterator[bytes]:
         self._image_size = 0
         for command in self._image():
-            self._image_size += len(command)
+            self._image_size += COMMAND_SIZE + len(command)
             yield command

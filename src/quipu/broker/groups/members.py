@@ -22,6 +22,7 @@ from quipu.broker.groups.events import (
     Protocol,
     Ticket,
 )
+from quipu.broker.groups.limits import MEMBER_SIZE, protocols_size, text_size
 from quipu.broker.groups.subscription import find_topics
 
 BEGINNING: Final = MonotonicMs(0)
@@ -44,6 +45,7 @@ class Member:
     is_new: bool = True  # it has been in no generation yet
     join_ticket: Ticket | None = None  # its join is parked
     sync_ticket: Ticket | None = None  # its sync is parked
+    size: int = 0  # what it counts for in its group, without its assignment
 
     @property
     def can_expire(self) -> bool:
@@ -86,9 +88,10 @@ def newcomer(event: Join, member_id: str) -> Member:
         rebalance_timeout_ms=event.rebalance_timeout_ms, protocols=event.protocols)
 
 
-def metadata_size(protocols: tuple[Protocol, ...]) -> int:
-    """Bytes that a member's own words take up."""
-    return sum(len(protocol.name) + len(protocol.metadata) for protocol in protocols)
+def member_size(member: Member | Join) -> int:
+    """What a member, or one who wants to be, counts for in its group, without its assignment."""
+    names = member.member_id, member.instance_id, member.client_id, member.client_host
+    return MEMBER_SIZE + sum(map(text_size, names)) + protocols_size(member.protocols)
 
 
 @dataclass(slots=True)
@@ -96,7 +99,8 @@ class Members:
     """The members of a group, by id and by instance id."""
 
     leader: str | None = None
-    metadata_size: int = 0  # of all members together
+    size: int = 0  # of all members together, and of their assignments
+    assignments_size: int = 0
     _by_id: dict[str, Member] = field(default_factory=dict)
     _by_instance: dict[str, str] = field(default_factory=dict)
     _knowing: Counter[str] = field(default_factory=Counter)  # how many members know a protocol
@@ -125,12 +129,14 @@ class Members:
             self._by_instance[member.instance_id] = member.member_id
         self._by_id[member.member_id] = member
         self._count(member, 1)
+        self._weigh(len(member.assignment))
         if self.leader is None:
             self.leader = member.member_id
 
     def remove(self, member: Member) -> None:
         del self._by_id[member.member_id]
         self._count(member, -1)
+        self._give(member, b"")
         if member.instance_id is not None:
             del self._by_instance[member.instance_id]
         if self.leader == member.member_id:
@@ -149,11 +155,26 @@ class Members:
     def rename(self, member: Member, member_id: str) -> None:
         """Give a static member that came back its new id; its place in the order stays (P3)."""
         assert member.instance_id is not None
+        self.size += text_size(member_id) - text_size(member.member_id)
+        member.size += text_size(member_id) - text_size(member.member_id)
         old_id, member.member_id = member.member_id, member_id
         self._by_id = {m.member_id: m for m in self._by_id.values()}
         self._by_instance[member.instance_id] = member_id
         if self.leader == old_id:
             self.leader = member_id
+
+    def assign(self, assignments: dict[str, bytes]) -> None:
+        """Give every member its own; one that is left out owns nothing."""
+        for member in self:
+            self._give(member, assignments.get(member.member_id, b""))
+
+    def _give(self, member: Member, assignment: bytes) -> None:
+        self._weigh(len(assignment) - len(member.assignment))
+        member.assignment = assignment
+
+    def _weigh(self, growth: int) -> None:
+        self.assignments_size += growth
+        self.size += growth
 
     def elect(self) -> bool:
         """Make sure that the leader is one who has joined; False if nobody has."""
@@ -196,7 +217,9 @@ class Members:
         return frozenset().union(*known) if len(known) == len(subscriptions) else None
 
     def _count(self, member: Member, sign: int) -> None:
-        self.metadata_size += sign * metadata_size(member.protocols)
+        if sign > 0:
+            member.size = member_size(member)
+        self.size += sign * member.size
         for name in {p.name for p in member.protocols}:  # any order: these are sums
             self._knowing[name] += sign
             if not self._knowing[name]:

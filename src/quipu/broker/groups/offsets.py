@@ -6,12 +6,12 @@ consumer is told to go on from survives a crash.
 Not here: topics by name and the limits on metadata (handlers/k08_offset_commit).
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from quipu.broker.groups.group import CONSUMER
+from quipu.broker.groups.limits import GROUP_ID_SIZE_MAX, offsets_size
 from quipu.broker.groups.records import (
     GroupDeleted,
     OffsetsCommitted,
@@ -22,12 +22,11 @@ from quipu.broker.groups.records import (
 from quipu.broker.groups.registry import Committed, Entry, OffsetKey, offset_record
 from quipu.broker.groups.states import State
 from quipu.model.errors import Code
+from quipu.runtime.log_limits import LimitedLog
 
 if TYPE_CHECKING:  # it holds them
     from quipu.broker.groups.shard import Shard
     from quipu.controller.state import ClusterState
-
-_log = logging.getLogger(__name__)
 
 
 class Sender(NamedTuple):
@@ -46,6 +45,8 @@ async def commit(
     entry = shard.registry.entries.get(sender.group_id)
     if entry is None and sender.generation >= 0:
         return no_group
+    if len(sender.group_id) > GROUP_ID_SIZE_MAX:
+        return Code.INVALID_GROUP_ID
     if entry is None and offsets:
         entry = shard.create(sender.group_id)
         if entry is None:
@@ -56,32 +57,34 @@ async def commit(
         sender.member_id, sender.instance_id, sender.generation, shard.now())
     if code is not Code.NONE or not offsets:
         return code
-    if not shard.registry.has_room(entry, offsets):
-        _log.warning("group %r: offsets refused: its partition keeps as many as it can",
-                     sender.group_id[:100])
+    registry, usage = shard.registry, shard.registry.usage
+    limit = usage.why_no_room(entry.offsets, offsets)
+    if limit:
+        usage.refused(limit, sender.group_id)
+        if entry.is_blank and entry.group.generation == 0:
+            shard.forget(entry)
         return Code.INVALID_COMMIT_OFFSET_SIZE
     records = [offset_record(key, kept) for key, kept in offsets.items()]
+    count, size = len(offsets), offsets_size(offsets.values())
+    usage.reserve(count, size)
     entry.commits_under_way += 1
     try:
         return await shard.keep(
             OffsetsCommitted(group_id=sender.group_id, offsets=records),
-            lambda: entry.offsets.update(offsets))
+            lambda: registry.keep_offsets(entry, offsets))
     finally:
         entry.commits_under_way -= 1
+        usage.reserve(-count, -size)
 
 
 async def delete(shard: "Shard", group_id: str, keys: Sequence[OffsetKey]) -> Code:
     """Forget offsets of a group; those that are not there are forgotten already."""
-    kept = shard.registry.entries[group_id].offsets
-    found = [key for key in keys if key in kept]
+    entry = shard.registry.entries[group_id]
+    found = [key for key in keys if key in entry.offsets]
     if not found:
         return Code.NONE
-
-    def forget() -> None:
-        for key in found:
-            kept.pop(key, None)
-
-    return await shard.keep(_deleted(group_id, found), forget)
+    return await shard.keep(
+        _deleted(group_id, found), lambda: shard.registry.drop_offsets(entry, found))
 
 
 def check_delete(shard: "Shard", group_id: str) -> Code:
@@ -94,16 +97,17 @@ def check_delete(shard: "Shard", group_id: str) -> Code:
     return Code.NONE
 
 
-def expire(shard: "Shard", cluster: "ClusterState", *, now_ms: int, retention_ms: int) -> None:
+def expire(
+    shard: "Shard", cluster: "ClusterState", limited: LimitedLog, *, now_ms: int, retention_ms: int
+) -> None:
     """Forget offsets that are past their time, and groups that nothing is known of any more."""
     for group_id, entry in list(shard.registry.entries.items()):
         if entry.commits_under_way:
             continue  # what would be deleted may be what is being committed
         keys = entry.expired(now_ms, retention_ms, lambda topic: _name(cluster, topic))
-        for key in keys:
-            del entry.offsets[key]
+        shard.registry.drop_offsets(entry, keys)
         if keys:
-            _log.info("group %r: %d offsets expired", group_id, len(keys))
+            limited.info("offsets expired", "group %r: %d offsets expired", group_id, len(keys))
         if entry.is_blank:
             shard.forget(entry)
             shard.log.append([encode_record(GroupDeleted(group_id=group_id))], _ignore)

@@ -2,19 +2,21 @@
 
 Invariants
     E1  applying `records()` to an empty registry gives the same registry: a snapshot
-    E2  at most GROUP_COUNT_MAX groups and OFFSET_COUNT_MAX offsets are held, whatever clients do
+    E2  what is held counts in the node's `GroupUsage`, from when it comes to when it goes
     E3  an offset is here only after it is kept
+    E4  a record of a snapshot is small: offsets come in several, so that none takes long to read
 
 Not here: writing records (group_log.py), deciding about members (group.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias, assert_never
 from uuid import UUID
 
 from quipu.broker.groups.events import MonotonicMs
-from quipu.broker.groups.group import Group, GroupLimits
+from quipu.broker.groups.group import Group
+from quipu.broker.groups.limits import GROUP_MAX_COUNT, GroupUsage, offsets_size
 from quipu.broker.groups.records import (
     GroupChanged,
     GroupDeleted,
@@ -29,8 +31,7 @@ from quipu.broker.groups.restore import restore
 from quipu.broker.groups.states import State
 from quipu.model.ids import NO_TIMESTAMP, TimestampMs
 
-GROUP_COUNT_MAX: Final = 10_000
-OFFSET_COUNT_MAX: Final = 500_000
+OFFSETS_PER_RECORD: Final = 500  # of a snapshot (E4)
 
 OffsetKey: TypeAlias = tuple[UUID, int]  # topic id, partition
 
@@ -53,6 +54,7 @@ class Entry:
     empty_since_ms: TimestampMs
     offsets: dict[OffsetKey, Committed] = field(default_factory=dict)
     commits_under_way: int = 0  # that are not durable yet
+    size: int = 0  # of the group, as it was last counted (E2)
 
     @property
     def is_blank(self) -> bool:
@@ -88,31 +90,57 @@ class Entry:
 class Registry:
     """The groups by id."""
 
-    def __init__(self, limits: GroupLimits) -> None:
-        self.limits = limits
+    def __init__(self, usage: GroupUsage) -> None:
+        self.usage = usage
+        self.limits = usage.limits()
         self.entries: dict[str, Entry] = {}
+        self._topic_ids: dict[UUID, UUID] = {}  # one object for each, however many offsets name it
 
     def create(self, group_id: str, now_ms: TimestampMs) -> Entry | None:
-        """A new group; None if there are too many (E2)."""
+        """A new group; None if there are too many."""
         assert group_id not in self.entries
-        if len(self.entries) >= GROUP_COUNT_MAX:
+        if self.usage.is_full:
+            self.usage.refused(GROUP_MAX_COUNT, group_id)
             return None
-        entry = self.entries[group_id] = Entry(Group(group_id, self.limits), now_ms)
-        return entry
+        return self._entry(group_id, now_ms)
 
-    def has_room(self, entry: Entry, keys: Iterable[OffsetKey]) -> bool:
-        """Whether these offsets of a group can be kept (E2)."""
-        added = sum(key not in entry.offsets for key in keys)
-        return not added or added + self.offset_count() <= OFFSET_COUNT_MAX
+    def forget(self, entry: Entry) -> None:
+        """The group is gone, and its offsets with it."""
+        del self.entries[entry.group.group_id]
+        self.usage.group_count -= 1
+        self.usage.grown(-entry.size)
+        self.drop_offsets(entry, list(entry.offsets))
 
-    def offset_count(self) -> int:
-        return sum(len(entry.offsets) for entry in self.entries.values())
+    def count(self, entry: Entry) -> None:
+        """Count what the group takes up now (E2)."""
+        size = entry.group.size
+        self.usage.grown(size - entry.size)
+        entry.size = size
+
+    def close(self) -> None:
+        """Another node has these groups now."""
+        for entry in list(self.entries.values()):
+            self.forget(entry)
+
+    # -- offsets
+
+    def keep_offsets(self, entry: Entry, offsets: Mapping[OffsetKey, Committed]) -> None:
+        """These are kept (E3); of a group that was deleted meanwhile nothing is."""
+        if self.entries.get(entry.group.group_id) is not entry:
+            return
+        old = [entry.offsets[key] for key in offsets if key in entry.offsets]
+        self.usage.kept(len(offsets) - len(old), offsets_size(offsets.values()) - offsets_size(old))
+        entry.offsets.update(offsets)
+
+    def drop_offsets(self, entry: Entry, keys: Iterable[OffsetKey]) -> None:
+        """Forget these, if they are there."""
+        dropped = [entry.offsets.pop(key) for key in keys if key in entry.offsets]
+        self.usage.kept(-len(dropped), -offsets_size(dropped))
 
     def forget_topic(self, topic_id: UUID) -> None:
         """The topic is gone, and ids are never used again."""
         for entry in self.entries.values():
-            for key in [key for key in entry.offsets if key[0] == topic_id]:
-                del entry.offsets[key]
+            self.drop_offsets(entry, [key for key in entry.offsets if key[0] == topic_id])
 
     # -- the log
 
@@ -123,15 +151,20 @@ class Registry:
                 entry = self._entry(record.group_id, record.timestamp_ms)
                 entry.group = restore(image_of(record), self.limits, now)
                 entry.empty_since_ms = TimestampMs(record.timestamp_ms)
+                self.count(entry)
             case GroupDeleted():
-                self.entries.pop(record.group_id, None)
+                if record.group_id in self.entries:
+                    self.forget(self.entries[record.group_id])
             case OffsetsCommitted():
                 entry = self._entry(record.group_id, NO_TIMESTAMP)
-                entry.offsets.update(map(_committed, record.offsets))
+                same = self._topic_ids.setdefault
+                self.keep_offsets(entry, {
+                    (same(each.topic_id, each.topic_id), each.partition): _committed(each)
+                    for each in record.offsets})
             case OffsetsDeleted():
                 entry = self._entry(record.group_id, NO_TIMESTAMP)
-                for partition in record.partitions:
-                    entry.offsets.pop((partition.topic_id, partition.partition), None)
+                self.drop_offsets(entry, [(each.topic_id, each.partition)
+                                          for each in record.partitions])
             case _:
                 assert_never(record)
 
@@ -140,20 +173,27 @@ class Registry:
         if entry is None:
             entry = Entry(Group(group_id, self.limits), TimestampMs(timestamp_ms))
             self.entries[group_id] = entry
+            self.usage.group_count += 1
+            self.count(entry)
         return entry
 
     def records(self) -> Iterator[Record]:
         """Records that build this registry from nothing (E1).
 
         A group whose last change is still on its way to the log is written as it is already; the
-        change follows and says the same once more.
+        change follows and says the same once more.  Groups may come, change and go meanwhile: the
+        log says so afterwards.
         """
-        for group_id, entry in self.entries.items():
+        for group_id in list(self.entries):
+            entry = self.entries.get(group_id)
+            if entry is None or entry.group.state is State.DEAD:
+                continue
             if entry.group.generation > 0:
                 yield record_of(entry.group.image(), entry.empty_since_ms)
-            if entry.offsets:
-                offsets = [offset_record(key, kept) for key, kept in entry.offsets.items()]
-                yield OffsetsCommitted(group_id=group_id, offsets=offsets)
+            kept = list(entry.offsets.items())
+            for start in range(0, len(kept), OFFSETS_PER_RECORD):  # E4
+                yield OffsetsCommitted(group_id=group_id, offsets=[
+                    offset_record(*each) for each in kept[start : start + OFFSETS_PER_RECORD]])
 
 
 def offset_record(key: OffsetKey, kept: Committed) -> OffsetRecord:
@@ -162,8 +202,7 @@ def offset_record(key: OffsetKey, kept: Committed) -> OffsetRecord:
         metadata=kept.metadata, committed_ms=kept.committed_ms, expires_ms=kept.expires_ms)
 
 
-def _committed(record: OffsetRecord) -> tuple[OffsetKey, Committed]:
-    kept = Committed(
+def _committed(record: OffsetRecord) -> Committed:
+    return Committed(
         record.offset, record.leader_epoch, record.metadata, TimestampMs(record.committed_ms),
         TimestampMs(record.expires_ms))
-    return (record.topic_id, record.partition), kept

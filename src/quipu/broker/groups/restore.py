@@ -7,7 +7,8 @@ awaits the syncs of its members once more: they ask again when their connection 
 """
 
 from quipu.broker.groups.events import GroupImage, MonotonicMs
-from quipu.broker.groups.group import Group, GroupLimits
+from quipu.broker.groups.group import Group
+from quipu.broker.groups.limits import GroupLimits
 from quipu.broker.groups.members import member_of
 from quipu.broker.groups.states import State
 

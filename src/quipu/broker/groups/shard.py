@@ -18,14 +18,15 @@ Not here: what a group does (group.py), offsets (offsets.py), which shard is who
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from quipu.broker.groups import offsets
 from quipu.broker.groups.events import (
     Answer,
     Effect,
+    Gone,
     GroupImage,
     Heard,
     Heartbeat,
@@ -43,8 +44,9 @@ from quipu.broker.groups.events import (
     Tick,
     Ticket,
 )
-from quipu.broker.groups.group import Group, GroupLimits
+from quipu.broker.groups.group import Group
 from quipu.broker.groups.group_log import CommandLog, GroupLog
+from quipu.broker.groups.limits import GROUP_ID_SIZE_MAX, GroupUsage
 from quipu.broker.groups.records import (
     GroupDeleted,
     Record,
@@ -63,23 +65,33 @@ if TYPE_CHECKING:  # it holds the groups too
 
 _log = logging.getLogger(__name__)
 
+GROUPS_PER_TURN: Final = 100  # that are looked at before others get their turn
 NAME_LENGTH_MAX: Final = 200  # of a client's name as part of its member id
 MINUTE_MS: Final = 60_000
 _MOVED: Final = frozenset({Code.NOT_COORDINATOR, Code.NOT_LEADER_OR_FOLLOWER})
 
 
+class NodeGroups(Protocol):
+    """What all shards of a node share; see `coordinator.Groups`."""
+
+    usage: GroupUsage
+
+    def ticket(self) -> Ticket: ...
+
+    def reclaim(self) -> None:
+        """Forget groups that nothing is known of, so that there is room for new ones."""
+        ...
+
+
 class Shard:
     """The groups that have one partition."""
 
-    def __init__(self, broker: "Broker", log: CommandLog, ticket: Callable[[], Ticket]) -> None:
+    def __init__(self, broker: "Broker", log: CommandLog, node: NodeGroups) -> None:
         self._broker = broker
-        settings = broker.settings
-        self.registry = Registry(GroupLimits(
-            initial_delay_ms=settings.group_initial_rebalance_delay_ms,
-            member_count_max=settings.group_max_size))
+        self._node = node
+        self.registry = Registry(node.usage)
         self.log = GroupLog(log, lambda: map(encode_record, self.registry.records()))
         self.unavailable = Code.COORDINATOR_LOAD_IN_PROGRESS  # NONE while groups are served
-        self._ticket = ticket
         self._parked: dict[Ticket, tuple[asyncio.Future[Answer], Answer]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._loading: asyncio.Task[None] | None = None
@@ -105,13 +117,23 @@ class Shard:
                 _log.error("groups cannot be read, and are not served: %s", error)
                 self.unavailable = Code.COORDINATOR_NOT_AVAILABLE
             return
-        self.unavailable = Code.NONE
         topics = self._broker.cluster.state.topics_by_id
-        for entry in self.registry.entries.values():
-            for key in [key for key in entry.offsets if key[0] not in topics]:
-                del entry.offsets[key]  # their topic was deleted
+        async for entry in self._in_turns():
+            self.registry.drop_offsets(  # of topics that were deleted
+                entry, [key for key in entry.offsets if key[0] not in topics])
+        self.unavailable = Code.NONE
+        async for entry in self._in_turns():
             welcome(entry.group, self.now())  # the wait was not their fault
             self._arm(entry)
+
+    async def _in_turns(self) -> AsyncIterator[Entry]:
+        """Every group that is still there; others have their turn in between."""
+        for number, group_id in enumerate(list(self.registry.entries)):
+            entry = self.registry.entries.get(group_id)
+            if entry is not None:
+                yield entry
+            if number % GROUPS_PER_TURN == 0:
+                await asyncio.sleep(0)
 
     def end(self, code: Code) -> None:
         """Send everybody away with `code`, and touch the log no more (D2)."""
@@ -129,6 +151,7 @@ class Shard:
         """Another node leads: what is not written yet must not be."""
         self.end(Code.NOT_COORDINATOR)
         self.log.close()
+        self.registry.close()
 
     def now(self) -> MonotonicMs:
         return MonotonicMs(int(self._broker.clock.monotonic() * 1000))
@@ -141,7 +164,7 @@ class Shard:
         shortest = settings.group_min_session_timeout_ms
         if self.unavailable is not Code.NONE:
             return Joined(self.unavailable, join.member_id)
-        if not group_id:
+        if not 0 < len(group_id) <= GROUP_ID_SIZE_MAX:
             return Joined(Code.INVALID_GROUP_ID, join.member_id)
         if not shortest <= join.session_timeout_ms <= settings.group_max_session_timeout_ms:
             return Joined(Code.INVALID_SESSION_TIMEOUT, join.member_id)
@@ -183,7 +206,7 @@ class Shard:
         if entry is None:
             return (code,) * len(leavers)
         refusal = Left((Code.COORDINATOR_NOT_AVAILABLE,) * len(leavers))
-        answer = await self._ask(entry, Leave(self._ticket(), leavers), refusal)
+        answer = await self._ask(entry, Leave(self._node.ticket(), leavers), refusal)
         assert isinstance(answer, Left)
         return answer.codes
 
@@ -210,17 +233,23 @@ class Shard:
 
     def create(self, group_id: str) -> Entry | None:
         """A new group, or None, with a line in the log, if there are too many."""
-        entry = self.registry.create(group_id, self._broker.clock.now_ms())
-        if entry is None:
-            _log.warning("group %r refused: there are %d groups, the most that a partition has; "
-                         "delete some", group_id[:100], len(self.registry.entries))
-        return entry
+        if self.registry.usage.is_full:
+            self._node.reclaim()
+        return self.registry.create(group_id, self._broker.clock.now_ms())
 
     def forget(self, entry: Entry) -> None:
         """Let go of a group that has no members."""
         entry.group.kill()
-        del self.registry.entries[entry.group.group_id]
+        self.registry.forget(entry)
         self._arm(entry)
+
+    def forget_blank(self) -> None:
+        """Let go of groups without members and offsets: nothing is lost by it."""
+        for entry in list(self.registry.entries.values()):
+            if entry.is_blank:
+                self.forget(entry)
+                record = GroupDeleted(group_id=entry.group.group_id)
+                self.log.append([encode_record(record)], lambda _: None)
 
     async def keep(self, record: Record, apply: Callable[[], None] = lambda: None) -> Code:
         """Make `record` durable, then apply it, in the order of the log; E3."""
@@ -232,6 +261,8 @@ class Shard:
             if not done.done():  # who asked may be gone
                 done.set_result(_code_of(error))
 
+        if self.log.is_full:
+            return Code.COORDINATOR_NOT_AVAILABLE  # the client tries again
         self.log.append([encode_record(record)], kept)
         return await done
 
@@ -250,10 +281,23 @@ class Shard:
         return f"{name[:NAME_LENGTH_MAX]}-{self._broker.rng.uuid()}"
 
     async def _ask(self, entry: Entry, event: Join | Sync | Leave, refusal: Answer) -> Answer:
+        if self.log.is_full:
+            return refusal  # the client tries again
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._parked[event.ticket] = (future, refusal)
         self._perform(entry, entry.group.handle(event, self.now()))
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._gone(entry, event.ticket)
+            raise
+
+    def _gone(self, entry: Entry, ticket: Ticket) -> None:
+        """Whoever waited has closed its connection: the group need not wait for it."""
+        parked = self._parked.pop(ticket, None)
+        is_served = entry.group.state is not State.DEAD and self.unavailable is Code.NONE
+        if parked is not None and is_served:
+            self._perform(entry, entry.group.handle(Gone(ticket), self.now()))
 
     def _perform(self, entry: Entry, effects: list[Effect]) -> None:
         """Carry out effects in order; what follows a Persist waits for it (D1)."""
@@ -274,6 +318,7 @@ class Shard:
         if entry.is_blank and entry.group.generation == 0:
             self.forget(entry)  # nobody came, and nothing is known of it
         else:
+            self.registry.count(entry)
             self._arm(entry)
 
     def _persisted(self, entry: Entry, replies: list[Reply], error: Exception | None) -> None:
@@ -313,14 +358,15 @@ class Shard:
             before = len(entry.group.members)
             self._perform(entry, entry.group.handle(Tick(), self.now()))
             if len(entry.group.members) < before:
-                _log.info("group %r: %d of %d members timed out", entry.group.group_id,
-                          before - len(entry.group.members), before)
+                self._broker.limited.info(
+                    "members timed out", "group %r: %d of %d members timed out",
+                    entry.group.group_id, before - len(entry.group.members), before)
 
     def expire_offsets(self) -> None:
         """Forget offsets that are past their time."""
         broker = self._broker
         offsets.expire(
-            self, broker.cluster.state, now_ms=broker.clock.now_ms(),
+            self, broker.cluster.state, broker.limited, now_ms=broker.clock.now_ms(),
             retention_ms=broker.settings.offsets_retention_minutes * MINUTE_MS)
 
 

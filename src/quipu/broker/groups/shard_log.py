@@ -25,10 +25,21 @@ from quipu.wire.record_batch import Record
 
 COMMIT_TIMEOUT_MS: Final = 5_000  # as Kafka's offsets.commit.timeout.ms
 RETRY_SECONDS: Final = 0.05
-BATCHES_PER_TURN: Final = 64  # that are read before others get their turn
+STEPS_PER_TURN: Final = 64  # of reading a log, at most, before others get their turn, ...
+TURN_SECONDS: Final = 0.005  # ... and no longer than that, about
 RETRIES_MAX: Final = int(COMMIT_TIMEOUT_MS / 1000 / RETRY_SECONDS)
 _FOR_NOW: Final = frozenset({Code.NOT_LEADER_OR_FOLLOWER, Code.NOT_ENOUGH_REPLICAS})
 _WAITED_FOR: Final = _FOR_NOW | {Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+
+
+async def in_turns(steps: Iterable[None]) -> None:
+    """Take all `steps`, and let the loop turn in between."""
+    loop = asyncio.get_running_loop()
+    turned = loop.time()
+    for number, _ in enumerate(steps):
+        if number % STEPS_PER_TURN == 0 or loop.time() - turned > TURN_SECONDS:
+            await asyncio.sleep(0)
+            turned = loop.time()
 
 
 class _NotNow(RequestError):
@@ -77,9 +88,7 @@ class ShardLog:
 
     async def load(self, apply: Apply) -> None:
         """Give every command to `apply`; returns when all of them are committed."""
-        for number, _ in enumerate(self._state_log.replaying(apply)):
-            if number % BATCHES_PER_TURN == 0:
-                await asyncio.sleep(0)
+        await in_turns(self._state_log.replaying(apply))
         log_end = self._partition.log.log_end
         while True:
             try:

@@ -51,7 +51,7 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
         topics = by_topic([Result(part[0], ProducedPart(part[1], code)) for part in parts])
         reply.send([encode_produce_response(correlation_id, version, topics)])
         return
-    stamps = broker.clock.now_ms(), acks, timeout_ms
+    stamps = broker.clock.now_ms(), acks, min(timeout_ms, broker.settings.request_max_wait_ms)
     if len(parts) == 1 and acks != 0:  # by far the most common, and the short way for it
         topic, index, start, end = parts[0]
         result = _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps)

@@ -2,7 +2,8 @@
 
 Behaviour
     * sends slices of the log as they lie on disk; only batches of clients, never internal ones
-    * waits up to max_wait for min_bytes; an error anywhere is answered at once
+    * waits up to max_wait for min_bytes, no longer than fetch.max.wait.ms, and only for as long as
+      the client is there; an error anywhere is answered at once
     * the first batch is sent even if it exceeds every limit, so that a client always gets on
     * incremental sessions: see fetch_sessions.py
     * nothing is read twice by a slow client: its next request is read when this answer has left
@@ -33,7 +34,7 @@ from quipu.wire.fetch_codec import FetchCall, FetchedPart, encode_fetch_response
 VERSION_MIN: Final = 4
 VERSION_MAX: Final = 18
 VERSION_LEADERS: Final = 12  # answers name the leader from here on
-WAIT_MS_MAX: Final = 10 * 60_000
+REQUEST_SIZE_MAX: Final = 2 << 20  # some 60,000 partitions; each costs far more than its bytes
 READ_COMMITTED: Final = 1
 
 _HEAD: Final = Struct(">hhi")
@@ -46,11 +47,14 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if not VERSION_MIN <= version <= VERSION_MAX:
         raise MalformedBytes(f"Fetch v{version} is not served; v{VERSION_MIN} to "
                              f"v{VERSION_MAX} are")
+    if len(frame) > REQUEST_SIZE_MAX:
+        raise MalformedBytes(f"a fetch of {len(frame)} bytes; at most {REQUEST_SIZE_MAX} are taken")
     call = parse_fetch(frame, -1, version)
+    client = reply.fetch_client
     try:
         session = broker.fetch_sessions.open(
-            call.session_id, call.session_epoch,
-            [FetchTarget(*target) for target in call.targets], call.forgotten)
+            client, call.session_id, call.session_epoch,
+            ([FetchTarget(*target) for target in call.targets], call.forgotten))
     except QuipuError as error:
         reply.send(encode_fetch_response(
             correlation_id, version, error_code=error.code, topics=[]))
@@ -58,7 +62,8 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
     reader = call.max_bytes, version, call.replica_id == DIRTY_READER, reply.referrals
     found = read(broker, session, reader)
     answer = _Answer(broker, reply, (correlation_id, reader), call, session)
-    if found.size >= call.min_bytes or found.failed or call.max_wait <= 0:
+    if (found.size >= call.min_bytes or found.failed or call.max_wait <= 0
+            or not broker.fetch_sessions.hold(client, session)):
         answer.send(found)
     else:
         answer.wait(call.min_bytes - found.size)
@@ -98,7 +103,8 @@ class _Answer:
         broker.partitions.waiting[self] = None
         broker.stats.fetch_waiters += 1
         self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
-            min(self._call.max_wait, WAIT_MS_MAX) / 1000, self.finish)
+            min(self._call.max_wait, broker.settings.fetch_max_wait_ms) / 1000, self.finish)
+        self._reply.when_lost(self._end)
 
     def advanced(self, size: int) -> None:
         """More can be read.  Answer at the end of this turn, with all that it brings."""
@@ -109,8 +115,13 @@ class _Answer:
 
     def finish(self) -> None:
         """The wait is over: answer with what there is."""
+        if self._end():
+            self.send(read(self._broker, self._session, self._head[1]))
+
+    def _end(self) -> bool:
+        """Wait no longer; false if the wait had ended before."""
         if self._timer is None:
-            return
+            return False
         self._timer.cancel()
         self._timer = None
         for partition in self._waits_for:
@@ -118,7 +129,8 @@ class _Answer:
         broker = self._broker
         broker.partitions.waiting.pop(self, None)
         broker.stats.fetch_waiters -= 1
-        self.send(read(broker, self._session, self._head[1]))
+        broker.fetch_sessions.release(self._reply.fetch_client, self._session)
+        return True
 
     def send(self, found: Found) -> None:
         """Answer with `found`, in a session with what is new of it."""

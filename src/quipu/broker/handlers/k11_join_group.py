@@ -44,7 +44,8 @@ async def handle(
         client_id=context.client_id or "",
         client_host=f"/{context.client_host}",  # as Kafka writes it, and tools expect it
         session_timeout_ms=request.session_timeout,
-        rebalance_timeout_ms=rebalance_timeout_ms,
+        rebalance_timeout_ms=min(
+            rebalance_timeout_ms, broker.settings.group_max_rebalance_timeout_ms),
         protocol_type=request.protocol_type,
         protocols=tuple(Protocol(p.name, p.metadata) for p in request.protocols),
         needs_known_id=context.api_version >= KNOWN_ID_SINCE,

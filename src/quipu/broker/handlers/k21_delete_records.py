@@ -32,9 +32,10 @@ async def handle(
     broker: Broker, request: DeleteRecordsRequest, context: Context
 ) -> DeleteRecordsResponse:
     del context
+    timeout_ms = min(request.timeout, broker.settings.request_max_wait_ms)
     return DeleteRecordsResponse(topics=[
         DeleteRecordsTopicResult(name=topic.name, partitions=await asyncio.gather(*(
-            _delete(broker, topic.name, wanted, request.timeout)
+            _delete(broker, topic.name, wanted, timeout_ms)
             for wanted in topic.partitions)))
         for topic in request.topics
     ])

@@ -12,31 +12,29 @@ Versions
     v5  TRANSACTION_ABORTABLE      v6  two-phase commit
 """
 
-import logging
 
 from quipu.broker.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-_log = logging.getLogger(__name__)
-
 
 async def handle(
     broker: Broker, request: InitProducerIdRequest, context: Context
 ) -> InitProducerIdResponse:
-    code = _refusal(request, context)
+    code = _refusal(broker, request, context)
     if code is not Code.NONE:
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
     producer_id = await broker.cluster.next_producer_id()
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-def _refusal(request: InitProducerIdRequest, context: Context) -> Code:
+def _refusal(broker: Broker, request: InitProducerIdRequest, context: Context) -> Code:
     if request.transactional_id is not None:
         if not request.transactional_id:
             return Code.INVALID_REQUEST
-        _log.warning("client %s wants transactional id %r; transactions are not served yet",
-                     context.client_id, request.transactional_id[:100])
+        broker.limited.warning(
+            "transactions", "client %s wants transactional id %r; transactions are not served yet",
+            context.client_id, request.transactional_id)
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return Code.INVALID_REQUEST

@@ -35,7 +35,8 @@ async def handle(
             error_code=DUPLICATE_VOTER, error_message=f"node {voter} is a voter already")
     try:
         await broker.cluster.change_voters(
-            {*voters, voter}, timeout_seconds=max(request.timeout, 0) / 1000)
+            {*voters, voter}, timeout_seconds=min(
+                max(request.timeout, 0), broker.settings.request_max_wait_ms) / 1000)
     except RequestError as error:
         return AddRaftVoterResponse(error_code=error.code, error_message=str(error))
     return AddRaftVoterResponse(error_code=Code.NONE)
