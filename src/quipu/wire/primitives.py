@@ -16,11 +16,12 @@ from struct import Struct as Packing
 from typing import Any, Final
 from uuid import UUID
 
-from quipu.model.errors import MalformedBytes
+from quipu.model.errors import MalformedBytes, TooManyElements
 from quipu.model.ids import ZERO_UUID
 
 UVARINT_SIZE_MAX: Final = 5
 UVARINT_MAX: Final = (1 << 32) - 1
+HEADER_TAGS_MAX: Final = 100  # Kafka defines none
 PACKINGS_MAX: Final = 512  # kept per run of fields; lengths of arrays repeat, hostile ones do not
 
 Tags = tuple[tuple[int, bytes], ...]  # fields that this version does not know: (tag, bytes)
@@ -90,10 +91,9 @@ def read_tag(
 
 
 def read_tags(
-    data: memoryview | bytes, position: int, end: int, first: int
+    data: memoryview | bytes, position: int, end: int, count: int
 ) -> tuple[Tags, int]:
-    """A tag section of which nothing is known; `first` is the first byte of its count."""
-    count, position = read_uvarint_rest(data, position, first)
+    """A tag section of `count` fields of which nothing is known."""
     tags = []
     tag = -1
     for _ in range(count):  # the data run out long before a hostile count does
@@ -101,6 +101,14 @@ def read_tags(
         tags.append((tag, bytes(data[position:stop])))
         position = stop
     return tuple(tags), position
+
+
+def skip_header_tags(data: memoryview, position: int) -> int:
+    """The position after a header's tag section; Kafka defines no such fields, so none is kept."""
+    count, position = read_uvarint(data, position)
+    if count > HEADER_TAGS_MAX:
+        raise MalformedBytes(f"a header has {count} tagged fields; {HEADER_TAGS_MAX} are taken")
+    return read_tags(data, position, len(data), count)[1]
 
 
 @lru_cache(maxsize=4096)
@@ -157,6 +165,11 @@ def _repeat(code: str, count: int) -> str:
 def too_long(what: str, size: int, position: int, end: int) -> MalformedBytes:
     return MalformedBytes(f"{what} needs {size} bytes at position {position}, "
                           f"but {max(end - position, 0)} are left")
+
+
+def too_many(what: str) -> TooManyElements:
+    return TooManyElements(f"{what}: the request has more elements than are taken at a time "
+                           "(max.request.elements); send several smaller ones")
 
 
 def not_null(what: str) -> MalformedBytes:
