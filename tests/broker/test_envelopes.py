@@ -11,6 +11,7 @@ from quipu.broker.context import Broker, Context
 from quipu.broker.handlers import k03_metadata, k60_describe_cluster
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import NodeId
+from quipu.wire.messages import RESPONSES
 from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from quipu.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from quipu.wire.messages.k20_delete_topics import DeleteTopicsRequest
@@ -46,7 +47,10 @@ def ask(rig: Rig, node_id: int, request: Request) -> Any:
     version = request.VERSIONS[-1]
     broker = cast("Broker", rig.program(node_id).broker)
     asked = envelopes.Asked(request, request.encode(version), Context(version, 1, "c", "::1"))
-    return rig.ask(node_id, lambda _cluster: envelopes.carry(broker, asked))
+    answer = rig.ask(node_id, lambda _cluster: envelopes.carry(broker, asked))
+    if isinstance(answer, envelopes.PassedOn):
+        return RESPONSES[request.KEY].decode(answer.body, version)
+    return answer
 
 
 def create(*names: str, timeout: int = 5000) -> CreateTopicsRequest:

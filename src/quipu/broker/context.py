@@ -5,23 +5,35 @@ A handler is a module of handlers/ with one function:
     def handle(broker: Broker, request: XRequest, context: Context) -> XResponse
 
 It may be a coroutine.  It raises a QuipuError only when the whole request fails.
+
+One whose work or answer grows with what is asked for, or with what there is, is a coroutine that
+iterates with `context.paced` and makes the arrays of its answer with `context.array`: so it gives
+up the loop by time, and its answer is bounded while it is built (answers.py).
 """
 
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from quipu.broker.answers import Answer, Answers, paced
 from quipu.model.ids import NodeId
 from quipu.runtime.clock import Clock
 from quipu.runtime.rng import Rng
 from quipu.storage.data_directory import DataDirectory
+from quipu.wire.schema import Struct
 
 if TYPE_CHECKING:  # the parts hold the broker too
     from quipu.broker.cluster import Cluster
     from quipu.broker.fetch_sessions import FetchSessions
     from quipu.broker.groups import Groups
     from quipu.broker.partitions import Partitions
+    from quipu.broker.request_queue import RequestQueue
     from quipu.broker.stats import Stats
     from quipu.model.settings import BrokerSettings
+
+
+S = TypeVar("S", bound=Struct)
+T = TypeVar("T")
 
 
 class Context(NamedTuple):
@@ -31,6 +43,20 @@ class Context(NamedTuple):
     correlation_id: int
     client_id: str | None
     client_host: str
+    answer: Answer | None = None  # None: of any size, and built in one go
+
+    def array(self, of: type[S]) -> list[S]:
+        """An array of structs for the answer; append to it, and do not look at it."""
+        return [] if self.answer is None else self.answer.array(of)
+
+    def paced(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """`items` one by one; others have the loop every few milliseconds."""
+        return paced(self.answer, items)
+
+    async def pause(self) -> None:
+        """Let others have the loop, if it is time."""
+        if self.answer is not None:
+            await self.answer.pause()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,3 +77,5 @@ class Broker:
     partitions: "Partitions"
     groups: "Groups"
     fetch_sessions: "FetchSessions"
+    queue: "RequestQueue"
+    answers: Answers

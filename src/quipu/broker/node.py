@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from quipu.broker import envelopes, http, metrics
+from quipu.broker.answers import Answers
 from quipu.broker.chain_health import chain_trouble
 from quipu.broker.cluster import LOG_NAME as METADATA_LOG_NAME
 from quipu.broker.cluster import Cluster
@@ -28,6 +29,7 @@ from quipu.broker.health import Health, Phase
 from quipu.broker.lease import Lease
 from quipu.broker.partitions import Partitions
 from quipu.broker.replication import Replication
+from quipu.broker.request_queue import RequestQueue
 from quipu.broker.samples import chain_samples, group_samples, lag_samples
 from quipu.broker.server import Session
 from quipu.broker.stats import Stats
@@ -42,6 +44,7 @@ from quipu.runtime.network import FrameListener, Net, RealNet
 from quipu.runtime.peer_net import Identity, PeerNet
 from quipu.runtime.rng import Rng, SystemRng
 from quipu.runtime.spawn import spawn
+from quipu.runtime.turns import Turns
 from quipu.storage.data_directory import DataDirectory
 
 _log = logging.getLogger(__name__)
@@ -145,6 +148,7 @@ class Node:
             producer_expiration_ms=settings.producer_id_expiration_ms,
             is_part=lambda: cluster.state.is_part(settings.own_id, cluster.incarnation),
             lease=Lease(cluster, clock))
+        turns = Turns(clock.monotonic)
         self.broker = Broker(
             settings=settings, clock=clock, rng=self._rng, directory=directory,
             node_id=settings.own_id, cluster_id=cluster.state.cluster_id,
@@ -152,7 +156,12 @@ class Node:
             stats=self.stats, cluster=cluster, partitions=partitions,
             groups=None,  # type: ignore[arg-type]  # the next line
             fetch_sessions=FetchSessions(
-                clock, settings.max_incremental_fetch_session_cache_slots))
+                clock, settings.max_incremental_fetch_session_cache_slots),
+            queue=RequestQueue(turns, waiting_size_max=settings.queued_max_request_bytes),
+            answers=Answers(
+                turns, clock.monotonic, self.stats,
+                size_max=settings.max_response_bytes,
+                total_max=settings.queued_max_response_bytes))
         self.broker.groups = groups = Groups(self.broker)
         envelopes.serve(self.broker)
         await partitions.recover(list(cluster.state.topics.values()))

@@ -94,14 +94,15 @@ def encode_response(correlation_id: int, response: Response, version: int) -> by
     return _RESPONSE_START.pack(len(body) + 4, correlation_id) + body
 
 
-def encode_response_buffers(correlation_id: int, response: Response, version: int) -> list[bytes]:
-    """The same as buffers; arrays that are encoded already are not copied."""
-    chunks = response.encode_chunks(version)
+def encode_response_body(
+    correlation_id: int, response: type[Response], version: int, chunks: list[bytes]
+) -> list[bytes]:
+    """A whole frame, in buffers, of a body that is encoded already."""
     if len(chunks) > BUFFERS_MAX:
         chunks = [b"".join(chunks)]
-    size = sum(map(len, chunks))
     tags = b"\0" if _has_tags(response, version) else b""
-    return [_RESPONSE_START.pack(size + 4 + len(tags), correlation_id) + tags, *chunks]
+    size = sum(map(len, chunks)) + 4 + len(tags)
+    return [_RESPONSE_START.pack(size, correlation_id) + tags, *chunks]
 
 
 def decode_response(

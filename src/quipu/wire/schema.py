@@ -44,7 +44,7 @@ from quipu.wire.layout import has_records
 from quipu.wire.primitives import Tags
 from quipu.wire.source import Source
 
-T = TypeVar("T")
+S = TypeVar("S", bound="Struct")
 _MISSING: Final = object()
 NO_LIMIT: Final = 1 << 62
 
@@ -161,10 +161,10 @@ class Message(Struct):
         return version >= cls.FLEXIBLE_SINCE
 
     @classmethod
-    def encoded_array(cls, of: type[T], version: int, meter: Meter) -> list[T]:
+    def encoded_array(cls, of: type[S], version: int, meter: Meter) -> list[S]:
         """An array of this message, or of a struct in it, that is encoded while it is built."""
         encode = compile_encoder(of, version, flexible=cls.is_flexible(version))
-        return cast("list[T]", EncodedArray[T](encode, meter))
+        return cast("list[S]", EncodedArray[S](encode, meter))
 
     @classmethod
     def _compile_encoder(cls, version: int) -> Encode:
