@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
+from quipu.broker import envelopes
 from quipu.broker.answers import Answer, Answers
 from quipu.broker.cluster import Cluster
 from quipu.broker.cluster.membership import Endpoints
@@ -132,7 +133,8 @@ async def ask(broker: ABroker, handler: ModuleType, request: Request, version: i
     answer = Answer(broker.answers, RESPONSES[request.KEY], version)
     context = Context(api_version=version, correlation_id=7, client_id="test", client_host="::1",
                       answer=answer)
-    sent = type(request).decode(request.encode(version), version)
+    sent = envelopes.understood(
+        cast("Broker", broker), request.KEY, request.encode(version), version)
     response = handler.handle(cast("Broker", broker), sent, context)
     if inspect.isawaitable(response):
         response = await response

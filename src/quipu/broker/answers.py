@@ -1,8 +1,8 @@
 """Answers that may become large: how big one may be, and how much memory all of them may take.
 
 Every request that is decoded has an `Answer`.  Its handler builds long arrays with `array`, which
-encodes elements as they come and counts their bytes, and calls `pause` (or iterates with `paced`)
-so that others have the loop meanwhile.
+encodes elements as they come and counts their bytes, and calls `pause` at every step of a loop, so
+that others have the loop meanwhile.
 
 Invariants
     A1  an answer of more than `max.response.bytes` is refused, before more memory is taken for it
@@ -14,16 +14,16 @@ Invariants
 Not here: whose turn it is (runtime/turns.py), when an answer has left (server.py).
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from quipu.broker.stats import Stats
 from quipu.model.errors import Code, Kind, RequestError
 from quipu.runtime.turns import Turns
+from quipu.wire.encoded import EncodedArray
 from quipu.wire.schema import Response, Struct
 
 S = TypeVar("S", bound=Struct)
-T = TypeVar("T")
 
 LARGE_ANSWER_SIZE: Final = 64 * 1024  # an answer below this is sent and forgotten
 STALLED_SECONDS: Final = 1.0  # a younger answer is never given up to make room
@@ -104,7 +104,14 @@ class Answer:
         self.size = 0  # bytes that are held for it
 
     def array(self, of: type[S]) -> list[S]:
-        """An array of the answer that is encoded, and counted, while it is built."""
+        """An array of the answer that is encoded, and counted, while it is built.
+
+        Only append to it.
+        """
+        return self.encoded_array(of).as_list()
+
+    def encoded_array(self, of: type[S]) -> EncodedArray[S]:
+        """The same, as what it is."""
         return self._response.encoded_array(of, self._version, self)
 
     def spend(self, size: int) -> None:
@@ -126,6 +133,10 @@ class Answer:
         if self._is_closed():
             raise AskerGone
 
+    def is_due(self) -> bool:
+        """Is it time for `pause`?"""
+        return self._answers.turns.is_over()
+
     def leaving(self, size: int) -> None:
         """The answer is complete, with `size` bytes, and is being sent."""
         self._answers.total += size - self.size
@@ -142,11 +153,3 @@ class Answer:
         """Close the connection rather than wait until the answer has left."""
         self._close()
         self.release()
-
-
-async def paced(answer: Answer | None, items: Iterable[T]) -> AsyncIterator[T]:
-    """`items` one by one; others have the loop whenever a turn's time is used up."""
-    for item in items:
-        if answer is not None:
-            await answer.pause()
-        yield item

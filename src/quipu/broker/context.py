@@ -7,15 +7,15 @@ A handler is a module of handlers/ with one function:
 It may be a coroutine.  It raises a QuipuError only when the whole request fails.
 
 One whose work or answer grows with what is asked for, or with what there is, is a coroutine that
-iterates with `context.paced` and makes the arrays of its answer with `context.array`: so it gives
-up the loop by time, and its answer is bounded while it is built (answers.py).
+awaits `context.pause` at every step of its loops and makes the arrays of its answer with
+`context.array`: so it gives up the loop by time, and its answer is bounded while it is built
+(answers.py).  What it looks at may change in a pause.
 """
 
-from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from quipu.broker.answers import Answer, Answers, paced
+from quipu.broker.answers import Answer, Answers
 from quipu.model.ids import NodeId
 from quipu.runtime.clock import Clock
 from quipu.runtime.rng import Rng
@@ -33,7 +33,6 @@ if TYPE_CHECKING:  # the parts hold the broker too
 
 
 S = TypeVar("S", bound=Struct)
-T = TypeVar("T")
 
 
 class Context(NamedTuple):
@@ -49,13 +48,9 @@ class Context(NamedTuple):
         """An array of structs for the answer; append to it, and do not look at it."""
         return [] if self.answer is None else self.answer.array(of)
 
-    def paced(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """`items` one by one; others have the loop every few milliseconds."""
-        return paced(self.answer, items)
-
     async def pause(self) -> None:
-        """Let others have the loop, if it is time."""
-        if self.answer is not None:
+        """Let others have the loop, if this request has had it for a few milliseconds."""
+        if self.answer is not None and self.answer.is_due():
             await self.answer.pause()
 
 

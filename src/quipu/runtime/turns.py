@@ -33,6 +33,10 @@ class Turns:
             self._open()
         return self._monotonic() < self._ends
 
+    def is_over(self) -> bool:
+        """Is the time of this turn used up?"""
+        return self._monotonic() >= self._ends
+
     async def begin(self) -> None:
         """Return when work that has not begun may do so."""
         await self._next(self._beginning)

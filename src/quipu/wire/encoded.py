@@ -5,7 +5,7 @@ encoded at once and not kept as an object.  So a long answer takes little more m
 bytes, its size is known at every moment, and encoding it at the end is one copy.
 """
 
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from quipu.wire.encoder import Encode
 
@@ -34,6 +34,10 @@ class EncodedArray(Generic[T]):
     def __len__(self) -> int:
         return self._count
 
+    def as_list(self) -> list[T]:
+        """This array, to a type checker the list that a message's field wants."""
+        return cast("list[T]", self)
+
     def append(self, item: T) -> None:
         parts: list[Any] = []
         self._encode((item,), parts)
@@ -47,6 +51,10 @@ class EncodedArray(Generic[T]):
         self._meter.spend(len(data))
         self._data += data
         self._count += count
+
+    def encoded(self) -> bytes:
+        """A copy of the elements' bytes, for `append_encoded` of another array."""
+        return bytes(self._data)
 
     def move(self, out: list[Any]) -> None:
         """Hand the bytes to the message that has this array; it counts them from now on."""

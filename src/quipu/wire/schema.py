@@ -31,7 +31,6 @@ from typing import (
     Final,
     Self,
     TypeVar,
-    cast,
     dataclass_transform,
 )
 
@@ -161,10 +160,10 @@ class Message(Struct):
         return version >= cls.FLEXIBLE_SINCE
 
     @classmethod
-    def encoded_array(cls, of: type[S], version: int, meter: Meter) -> list[S]:
+    def encoded_array(cls, of: type[S], version: int, meter: Meter) -> EncodedArray[S]:
         """An array of this message, or of a struct in it, that is encoded while it is built."""
         encode = compile_encoder(of, version, flexible=cls.is_flexible(version))
-        return cast("list[S]", EncodedArray[S](encode, meter))
+        return EncodedArray(encode, meter)
 
     @classmethod
     def _compile_encoder(cls, version: int) -> Encode:

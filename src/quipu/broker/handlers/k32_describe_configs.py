@@ -30,12 +30,23 @@ from quipu.wire.messages.k32_describe_configs import (
 )
 
 
-def handle(
+async def handle(
     broker: Broker, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
-    del context
-    return DescribeConfigsResponse(
-        results=[_result(broker, resource, request) for resource in request.resources])
+    response = DescribeConfigsResponse(results=context.array(DescribeConfigsResult))
+    for resource in request.resources:
+        await context.pause()
+        response.results.append(_result(broker, resource, request))
+    return response
+
+
+def refuse(request: DescribeConfigsRequest, error: QuipuError) -> DescribeConfigsResponse:
+    """Tell every resource that all failed."""
+    return DescribeConfigsResponse(results=[
+        DescribeConfigsResult(
+            error_code=error.code, error_message=str(error),
+            resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.resources])
 
 
 def _result(
