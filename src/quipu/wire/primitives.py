@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from struct import Struct as Packing
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, SafeUUID
 
 from quipu.model.errors import MalformedBytes, TooManyElements
 from quipu.model.ids import ZERO_UUID
@@ -113,8 +113,17 @@ def skip_header_tags(data: memoryview, position: int) -> int:
 
 @lru_cache(maxsize=4096)
 def uuid_from(raw: bytes) -> UUID:
-    """A UUID from its 16 bytes.  Topic ids come again and again, and making one is slow."""
-    return UUID(bytes=raw) if any(raw) else ZERO_UUID
+    """A UUID from its 16 bytes.  Topic ids come again and again, and making one is slow.
+
+    So slow that its constructor, which takes whatever it is given, is passed by.
+    """
+    number = int.from_bytes(raw, "big")
+    if not number:
+        return ZERO_UUID
+    made = object.__new__(UUID)
+    object.__setattr__(made, "int", number)
+    object.__setattr__(made, "is_safe", SafeUUID.unknown)
+    return made
 
 
 class Arrays(dict[int, Any]):

@@ -5,6 +5,10 @@ Behaviour
     * answers per topic: one bad topic does not fail the others
     * validate_only answers as if, and creates nothing
     * -1 partitions or replicas take num.partitions and default.replication.factor
+    * a name that comes twice is INVALID_REQUEST; more than max.partitions in all, or more than
+      10,000 in one request, POLICY_VIOLATION; the cluster's own names INVALID_TOPIC_EXCEPTION
+    * many topics are decided in several steps: if the controller goes in between, what is left is
+      told so, and what was created is there
     * answered by the controller, whichever node is asked
 Versions
     v4  -1 may be asked for         v5  flexible; the answer has partitions, replicas, settings
@@ -27,6 +31,7 @@ from quipu.wire.messages.k19_create_topics import (
 )
 
 ON_CONTROLLER: Final = True
+DESCRIBED_SINCE: Final = 5
 
 
 async def handle(
@@ -34,9 +39,11 @@ async def handle(
 ) -> CreateTopicsResponse:
     answers = await broker.cluster.changes.create_topics(
         [_wanted(topic) for topic in request.topics], validate_only=request.validate_only)
-    described = context.api_version >= 5
-    return CreateTopicsResponse(topics=[
-        _result(broker, answer, request, described=described) for answer in answers])
+    response = CreateTopicsResponse(topics=context.array(CreatableTopicResult))
+    for answer in answers:
+        await context.pause()
+        response.topics.append(_result(broker, answer, request, context))
+    return response
 
 
 def refuse(request: CreateTopicsRequest, error: QuipuError) -> CreateTopicsResponse:
@@ -56,7 +63,7 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
 
 
 def _result(
-    broker: Broker, answer: TopicAnswer, request: CreateTopicsRequest, *, described: bool
+    broker: Broker, answer: TopicAnswer, request: CreateTopicsRequest, context: Context
 ) -> CreatableTopicResult:
     assert answer.name is not None
     if answer.code is not Code.NONE:
@@ -64,7 +71,8 @@ def _result(
             name=answer.name, error_code=answer.code, error_message=answer.message)
     topic = answer.topic
     assert topic is not None
-    entries = describe_topic(topic.configs, broker.cluster.ladder()) if described else []
+    described = context.api_version >= DESCRIBED_SINCE
+    entries = describe_topic(topic, broker.cluster.ladder()) if described else []
     return CreatableTopicResult(
         name=topic.name,
         topic_id=ZERO_UUID if request.validate_only else topic.topic_id,

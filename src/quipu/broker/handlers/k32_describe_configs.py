@@ -4,6 +4,7 @@ Behaviour
     * tells the settings of topics (resource type 2) and brokers (4), with where each comes from
     * broker "" is the cluster's default: only what was set dynamically for all brokers
     * no list of names, or an empty one, asks for all; names that are unknown are left out
+    * `min.insync.replicas` of a topic is told as the number of nodes that it stands for
     * answers per resource: one bad resource does not fail the others
 Versions
     v1  the source of a value, and the values that it covers (synonyms)
@@ -71,7 +72,7 @@ def _result(
 def _entries(broker: Broker, resource: Resource) -> list[Entry]:
     cluster = broker.cluster
     if check_resource(cluster.state, resource) is ResourceType.TOPIC:
-        return describe_topic(cluster.state.topics[resource.name].configs, cluster.ladder())
+        return describe_topic(cluster.state.topics[resource.name], cluster.ladder())
     if resource.name == CLUSTER_DEFAULT:
         return describe_cluster_default(cluster.ladder())
     return describe_broker(cluster.ladder(int(resource.name)))
