@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from quipu.wire.fields import Kind, parse_versions
+from quipu.wire.fields import parse_versions
 from quipu.wire.layout import Slot, layout
 from quipu.wire.schema import Request
 
@@ -45,7 +45,7 @@ class Values:
             return 2  # topics
         if slot.name in ("timeout", "session_timeout", "rebalance_timeout"):
             return 1000
-        return slot.default
+        return slot.kind.zero if slot.is_array else slot.default
 
 
 class EachAnother(Values):
@@ -86,7 +86,7 @@ class Extremes(Values):
             return UUID(int=((1 << 128) - 1) * (index % 2))
         if kind == "bytes":
             return b"\xff" * (index % 50)
-        return slot.default
+        return slot.kind.zero
 
 
 def array_paths(request: type[Request], version: int) -> list[Path]:
@@ -107,31 +107,38 @@ def request_of(
     request: type[Request], version: int, path: Path, count: int, values: Values | None = None
 ) -> Request:
     """A request whose array at `path` has `count` elements; a bare one for the empty path."""
-    return _filled(request, version, path, count, values or Values(), 0)
-
-
-def _filled(
-    struct: Any, version: int, path: Path, count: int, values: Values, index: int
-) -> Any:
-    made = struct()
-    shape = layout(struct, version)
-    for slot in (*shape.plain, *shape.tagged):
-        if slot.is_array:
-            on_path = bool(path) and slot.name == path[0]
-            rest = path[1:] if on_path else ()
-            size = (count if not rest else 1) if on_path else 0
-            if not on_path and slot.nullable and slot.default is None:
-                setattr(made, slot.name, None)
-                continue
-            setattr(made, slot.name, [
-                _filled(slot.kind, version, rest, count, values, i) if slot.is_struct
-                else values.of(struct.__name__, slot, i) for i in range(size)])
-        elif slot.is_struct:
-            setattr(made, slot.name, None if slot.nullable else
-                    _filled(slot.kind, version, (), 0, values, index))
-        elif isinstance(slot.kind, Kind):
-            setattr(made, slot.name, values.of(struct.__name__, slot, index))
+    made: Request = _Filler(version, count, values or Values()).fill(request, path, 0)
     return made
+
+
+class _Filler:
+    def __init__(self, version: int, count: int, values: Values) -> None:
+        self._version = version
+        self._count = count
+        self._values = values
+
+    def fill(self, struct: Any, path: Path, index: int) -> Any:
+        made = struct()
+        shape = layout(struct, self._version)
+        for slot in (*shape.plain, *shape.tagged):
+            if slot.is_array:
+                is_on_path = bool(path) and slot.name == path[0]
+                value = self._array(struct, slot, path[1:] if is_on_path else None)
+            elif slot.is_struct:
+                value = None if slot.nullable else self.fill(slot.kind, (), index)
+            else:
+                value = self._values.of(struct.__name__, slot, index)
+            setattr(made, slot.name, value)
+        return made
+
+    def _array(self, struct: Any, slot: Slot, rest: Path | None) -> list[Any] | None:
+        """`rest` is the path from here on; None for an array beside it."""
+        if rest is None:
+            return None if slot.nullable and slot.default is None else []
+        indexes = range(1 if rest else self._count)
+        if slot.is_struct:
+            return [self.fill(slot.kind, rest, index) for index in indexes]
+        return [self._values.of(struct.__name__, slot, index) for index in indexes]
 
 
 def everything_of(request: type[Request], version: int, path: Path) -> Request:

@@ -173,8 +173,8 @@ class BrokerSettings:
         2 * _MIB, "Size of one request other than Produce, Fetch and SyncGroup, at most: such a "
         "request takes far more memory than its bytes.", low=1024, high=100 * _MIB)
     max_request_elements: int = int32(
-        20_000, "Elements that the arrays of one request other than Produce and Fetch may have, "
-        "all together. Reading 20,000 takes about 20 ms, in which nothing else is done.",
+        10_000, "Elements that the arrays of one request other than Produce and Fetch may have, "
+        "all together. Reading so many takes 10 to 20 ms, in which nothing else is done.",
         low=100, high=1_000_000)
     max_response_bytes: int = int32(
         32 * _MIB, "Size of one answer other than Fetch's, at most; whoever asks for more is told "

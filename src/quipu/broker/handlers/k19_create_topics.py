@@ -19,6 +19,7 @@ from typing import Final
 
 from quipu.broker.context import Broker, Context
 from quipu.controller.describe import Entry, describe_topic
+from quipu.controller.state import Topic
 from quipu.controller.topics import NewTopic, TopicAnswer
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import ZERO_UUID
@@ -40,9 +41,10 @@ async def handle(
     answers = await broker.cluster.changes.create_topics(
         [_wanted(topic) for topic in request.topics], validate_only=request.validate_only)
     response = CreateTopicsResponse(topics=context.array(CreatableTopicResult))
+    described = _Described(broker, context)
     for answer in answers:
         await context.pause()
-        response.topics.append(_result(broker, answer, request, context))
+        response.topics.append(_result(answer, request, described))
     return response
 
 
@@ -62,8 +64,25 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
     )
 
 
+class _Described:
+    """The settings of new topics, made once for all that have the same."""
+
+    def __init__(self, broker: Broker, context: Context) -> None:
+        self._ladder = broker.cluster.ladder()
+        self._is_asked = context.api_version >= DESCRIBED_SINCE
+        self._known: dict[tuple[int, frozenset[tuple[str, str]]], list[CreatableTopicConfigs]] = {}
+
+    def of(self, topic: Topic) -> list[CreatableTopicConfigs]:
+        if not self._is_asked:
+            return []
+        key = topic.replication_factor, frozenset(topic.configs.items())
+        if key not in self._known:
+            self._known[key] = [_config(entry) for entry in describe_topic(topic, self._ladder)]
+        return self._known[key]
+
+
 def _result(
-    broker: Broker, answer: TopicAnswer, request: CreateTopicsRequest, context: Context
+    answer: TopicAnswer, request: CreateTopicsRequest, described: _Described
 ) -> CreatableTopicResult:
     assert answer.name is not None
     if answer.code is not Code.NONE:
@@ -71,15 +90,13 @@ def _result(
             name=answer.name, error_code=answer.code, error_message=answer.message)
     topic = answer.topic
     assert topic is not None
-    described = context.api_version >= DESCRIBED_SINCE
-    entries = describe_topic(topic, broker.cluster.ladder()) if described else []
     return CreatableTopicResult(
         name=topic.name,
         topic_id=ZERO_UUID if request.validate_only else topic.topic_id,
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=topic.replication_factor,
-        configs=[_config(entry) for entry in entries],
+        configs=described.of(topic),
     )
 
 
