@@ -233,9 +233,7 @@ def test_elements_are_counted(attacked: RunningNode) -> None:
         connection.send(encode_request(
             DescribeGroupsRequest(groups=[GROUP] * (ELEMENTS_MAX + 1)), 5, correlation_id=1))
         assert connection.is_closed_by_peer()
-    many = OffsetFetchRequest(group_id=GROUP, topics=[])
-    many.topics = request_of(OffsetFetchRequest, 7, ("topics",), ELEMENTS_MAX + 1).topics  # type: ignore[attr-defined]  # of that class
-    answer = ask(attacked, many, 7)
+    answer = ask(attacked, request_of(OffsetFetchRequest, 7, ("topics",), ELEMENTS_MAX + 1), 7)
     assert isinstance(answer, OffsetFetchResponse)
     assert (answer.error_code, answer.topics) == (42, [])
     assert "max.request.elements" in attacked.log_text()
