@@ -38,6 +38,14 @@ def produce_request(topic: str, value: bytes) -> ProduceRequest:
                           topic_data=[TopicProduceData(name=topic, partition_data=[part])])
 
 
+def anonymous_size(node: RunningNode) -> int:
+    """Memory that is the node's own: resident, without files that it maps."""
+    for line in Path(f"/proc/{node.pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no RssAnon")
+
+
 def _loop_seconds(pid: int) -> float:
     """For how long the thread of a node's loop has run on a processor."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
@@ -53,6 +61,7 @@ class Bystander:
         self._failure: BaseException | None = None
         self.seconds: list[float] = []
         self.busy_seconds: list[float] = []  # for which the node's loop ran meanwhile
+        self.anonymous_max = 0  # most memory that the node had, as far as was seen
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -101,17 +110,19 @@ class Bystander:
         response = connection.ask(produce_request(TOPIC, b"still here"), PRODUCE_VERSION)
         self.seconds.append(time.monotonic() - started)
         self.busy_seconds.append(_loop_seconds(self._node.pid) - busy)
+        self.anonymous_max = max(self.anonymous_max, anonymous_size(self._node))
         assert isinstance(response, ProduceResponse)
         code = response.responses[0].partition_responses[0].error_code
         assert code == 0, f"error code {code}"
 
 
 def undisturbed(
-    node: RunningNode, attack: Callable[[], object], *, seconds: float = 1.5
+    node: RunningNode, attack: Callable[[], object], *, anonymous_max: int, seconds: float = 1.5
 ) -> str:
     """Repeat `attack` for some seconds; assert that others hardly notice, and say how much.
 
-    99 of 100 answers come before the node's loop has run for 50 ms.
+    99 of 100 answers come before the node's loop has run for 50 ms, and the node's memory stays
+    below `anonymous_max` meanwhile.
     """
     with Bystander(node) as bystander:
         count = 0
@@ -120,5 +131,7 @@ def undisturbed(
             attack()
             count += 1
     text = f"{count} attacks; p99 {bystander.p99() * 1e3:.1f} ms; {bystander.verdict()}"
+    text += f", {bystander.anonymous_max >> 20} MiB at most"
     assert bystander.p99() < P99_SECONDS_MAX, text
+    assert bystander.anonymous_max < anonymous_max, text
     return text

@@ -125,7 +125,7 @@ def attack(node: RunningNode, request: Request, version: int) -> tuple[Response,
             connection.send(frame)
             answers[0] = connection.receive_frame()
 
-        told = undisturbed(node, once)
+        told = undisturbed(node, once, anonymous_max=ANONYMOUS_MAX)
     name = type(request).__name__
     print(f"{name} v{version}: {len(frame)} bytes, answer {len(answers[0])}; {told}")
     assert len(answers[0]) <= RESPONSE_SIZE_MAX + 1000

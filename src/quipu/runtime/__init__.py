@@ -8,5 +8,6 @@ test can put a twin in its place.  Nothing in this room knows about Kafka.
     connection outgoing net framed connections, and a server of them
     peer_net                how nodes talk to each other: the words (`PeerNet`)
     peers peer_link peer_hello peer_calls    ... and the real thing
+    turns garbage           long work in short steps; short garbage collections
     discovery               finds the first other nodes
 """
