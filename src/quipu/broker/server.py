@@ -253,6 +253,10 @@ class Session:
             except MalformedBytes as error:
                 self.refuse(f"api {reply.api_key}: {error}")
                 return
+            except Exception:  # noqa: BLE001 as in `frame_received`
+                _log.exception("request api %d of %s failed", reply.api_key, self.peer)
+                self._connection.close()
+                return
             if asked is not None:
                 await self._finish(reply, asked, self._handled_soon(asked))
 
