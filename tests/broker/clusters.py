@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
+from quipu.broker import envelopes
+from quipu.broker.answers import Answer, Answers
 from quipu.broker.cluster import Cluster
 from quipu.broker.cluster.membership import Endpoints
 from quipu.broker.context import Broker, Context
+from quipu.broker.stats import Stats
 from quipu.controller.state import Topic
 from quipu.controller.topics import NewTopic
 from quipu.model.errors import Code, QuipuError
@@ -23,6 +26,7 @@ from quipu.runtime.clock import ManualClock
 from quipu.runtime.disk import RealDisk
 from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.rng import SeededRng
+from quipu.runtime.turns import Turns
 from quipu.wire.messages import RESPONSES
 from quipu.wire.schema import Request
 from tests.broker.alone import Alone, CommandLog
@@ -91,6 +95,8 @@ class ABroker:
     cluster: Cluster
     partitions: FollowedPartitions = field(default_factory=FollowedPartitions)
     limited: LimitedLog = field(default_factory=lambda: LimitedLog(logging.getLogger(__name__)))
+    answers: Answers = field(default_factory=lambda: Answers(
+        Turns(lambda: 0.0), lambda: 0.0, Stats(), size_max=1 << 25, total_max=1 << 27))
 
     @property
     def settings(self) -> BrokerSettings:
@@ -127,14 +133,17 @@ async def a_broker(*topics: NewTopic, settings: BrokerSettings | None = None) ->
 
 async def ask(broker: ABroker, handler: ModuleType, request: Request, version: int) -> Any:
     """What a client of `version` gets."""
-    context = Context(api_version=version, correlation_id=7, client_id="test", client_host="::1")
-    sent = type(request).decode(request.encode(version), version)
+    answer = Answer(broker.answers, RESPONSES[request.KEY], version)
+    context = Context(api_version=version, correlation_id=7, client_id="test", client_host="::1",
+                      answer=answer)
+    sent = envelopes.understood(
+        cast("Broker", broker), request.KEY, request.encode(version), version)
     response = handler.handle(cast("Broker", broker), sent, context)
     if inspect.isawaitable(response):
         response = await response
-    answer = RESPONSES[request.KEY].decode(response.encode(version), version)
-    assert type(answer) is type(response)
-    return answer
+    got = RESPONSES[request.KEY].decode(response.encode(version), version)
+    assert type(got) is type(response)
+    return got
 
 
 def versions(request: type[Request]) -> list[int]:

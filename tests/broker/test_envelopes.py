@@ -11,9 +11,11 @@ from quipu.broker.context import Broker, Context
 from quipu.broker.handlers import k03_metadata, k60_describe_cluster
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import NodeId
+from quipu.model.topics import CONSUMER_OFFSETS
+from quipu.wire.messages import RESPONSES
 from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from quipu.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from quipu.wire.messages.k20_delete_topics import DeleteTopicsRequest
+from quipu.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from quipu.wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -46,7 +48,10 @@ def ask(rig: Rig, node_id: int, request: Request) -> Any:
     version = request.VERSIONS[-1]
     broker = cast("Broker", rig.program(node_id).broker)
     asked = envelopes.Asked(request, request.encode(version), Context(version, 1, "c", "::1"))
-    return rig.ask(node_id, lambda _cluster: envelopes.carry(broker, asked))
+    answer = rig.ask(node_id, lambda _cluster: envelopes.carry(broker, asked))
+    if isinstance(answer, envelopes.PassedOn):
+        return RESPONSES[request.KEY].decode(answer.body, version)
+    return answer
 
 
 def create(*names: str, timeout: int = 5000) -> CreateTopicsRequest:
@@ -69,6 +74,24 @@ def test_any_node_passes_requests_on(rig: Rig) -> None:
     assert created.topics[0].topic_id == state.topics["t"].topic_id
     assert [each.error_code for each in altered.responses] == [Code.NONE]
     assert dict(state.topics["t"].configs) == {"retention.ms": "7"}
+
+
+def test_the_cluster_s_own_topics_are_guarded_through_any_node(rig: Rig) -> None:
+    """K5, K8: a request that is passed on is refused as one that is not."""
+    other = rig.others[0]
+    ask(rig, other, CreateChainRequest(name="a"))
+    rig.ask(other, lambda cluster: cluster.ensure_internal_topic(CONSUMER_OFFSETS, 2))
+    altered = ask(rig, other, IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(
+        resource_type=2, resource_name=CONSUMER_OFFSETS,
+        configs=[AlterableConfig(name="retention.ms", config_operation=0, value="7")])]))
+    deleted = ask(rig, other, DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=CONSUMER_OFFSETS)], timeout=5000))
+    created = ask(rig, other, create("__transaction_state"))
+
+    codes = [altered.responses[0].error_code, deleted.responses[0].error_code,
+             created.topics[0].error_code]
+    assert codes == [Code.INVALID_TOPIC_EXCEPTION] * 3
+    assert "retention.ms" not in rig.cluster(other).state.topics[CONSUMER_OFFSETS].configs
 
 
 def test_errors_come_back_as_they_were(rig: Rig) -> None:

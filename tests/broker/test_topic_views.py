@@ -1,40 +1,63 @@
 """Views of topics: made once, and made anew when something changed."""
 
-from typing import cast
+from typing import Any
 
-from quipu.broker.context import Broker
+import pytest
+
+from quipu.broker import topic_views
+from quipu.broker.handlers import k03_metadata
 from quipu.controller.topics import NewPartitions, NewTopic
 from quipu.model.errors import QuipuError
-from tests.broker.clusters import ABroker, a_broker
+from quipu.wire.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+)
+from tests.broker.clusters import ABroker, a_broker, ask
 from tests.looped import looped
 
+VERSION = 12
 
-def view(broker: ABroker) -> list:
-    cluster = broker.cluster
-    return cluster.views.partitions(cast("Broker", broker), cluster.state.topics["a"])
+
+async def view(broker: ABroker) -> list[MetadataResponsePartition]:
+    """The partitions of topic a, as a client is told them."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="a")])
+    answer = await ask(broker, k03_metadata, request, VERSION)
+    partitions: list[MetadataResponsePartition] = answer.topics[0].partitions
+    return partitions
 
 
 @looped
-async def test_a_large_topic_is_made_into_a_view_once() -> None:
-    """K5: ten thousand partitions are listed without being built again each time."""
+async def test_a_large_topic_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K5, K8: ten thousand partitions are listed without being built again each time."""
     broker = await a_broker(NewTopic("a", 10_000))
-    first = view(broker)
+    made = 0
 
-    assert len(first) == 10_000
-    assert view(broker) is first
+    def counted(*arguments: Any) -> MetadataResponsePartition:
+        nonlocal made
+        made += 1
+        return make(*arguments)
+
+    make = topic_views._partition
+    monkeypatch.setattr(topic_views, "_partition", counted)
+    first = await view(broker)
+
+    assert len(first) == made == 10_000
+    assert await view(broker) == first
+    assert made == 10_000
 
 
 @looped
 async def test_a_view_follows_its_topic() -> None:
     """K5: new partitions, failures and recoveries are seen at once."""
     broker = await a_broker(NewTopic("a", 2))
-    assert [partition.leader_id for partition in view(broker)] == [1, 1]
+    assert [partition.leader_id for partition in await view(broker)] == [1, 1]
 
     await broker.cluster.create_partitions([NewPartitions("a", 3)])
-    assert [partition.leader_id for partition in view(broker)] == [1, 1, 1]
+    assert [partition.leader_id for partition in await view(broker)] == [1, 1, 1]
 
     broker.partitions.failed = {("a", 2): QuipuError("gone")}
-    assert [partition.leader_id for partition in view(broker)] == [1, 1, -1]
+    assert [partition.leader_id for partition in await view(broker)] == [1, 1, -1]
 
     broker.partitions.failed = {}
-    assert [partition.leader_id for partition in view(broker)] == [1, 1, 1]
+    assert [partition.leader_id for partition in await view(broker)] == [1, 1, 1]

@@ -208,7 +208,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def add_a_partition(self) -> None:
         have = len(self.state.topics["t"].partitions) if "t" in self.state.topics else 9
         wanted = topics.NewPartitions("t", min(have + 1, 4))
-        self.decide(topics.create_partitions(self.state, [wanted]))
+        self.decide(topics.create_partitions(self.state, [wanted], BrokerSettings()))
 
     @rule(partitions=st.sets(st.integers(0, 3), min_size=1), back=st.booleans())
     def move(self, partitions: set[int], back: bool) -> None:

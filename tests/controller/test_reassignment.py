@@ -221,7 +221,7 @@ def test_new_partitions_go_where_the_topic_goes() -> None:
     state = a_state()
     move(state, 0, 1, 2, to=B)
 
-    carry_out(state, create_partitions(state, [NewPartitions("t", 4)]))
+    carry_out(state, create_partitions(state, [NewPartitions("t", 4)], BrokerSettings()))
 
     assert state.topics["t"].partitions[3].chain == "b"
 

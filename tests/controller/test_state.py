@@ -60,7 +60,7 @@ def decide(state: ClusterState, step: tuple, new_id) -> list[Record]:  # noqa: A
         case ("delete", name):
             return delete_topics(state, [(name, ZERO_UUID)], broker).records
         case ("extend", name, count):
-            return create_partitions(state, [NewPartitions(name, count)]).records
+            return create_partitions(state, [NewPartitions(name, count)], BrokerSettings()).records
         case ("alter", resource, (name, value), operation, whole):
             change = Change(name, 0 if whole else operation, value)
             return alter(state, [Alteration(resource, [change], whole)], broker).records

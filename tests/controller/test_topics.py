@@ -287,7 +287,7 @@ def test_a_topic_grows(case: Extension) -> None:
     state = with_topics(NewTopic("a", 2, 1), a=1, b=1)
     before = state.topics["a"].partitions
 
-    decision = create_partitions(state, [case.wanted])
+    decision = create_partitions(state, [case.wanted], SETTINGS)
 
     assert decision.answers[0].code is case.code
     added = "".join(run.chain * run.count for r in decision.records
@@ -299,6 +299,7 @@ def test_a_topic_grows(case: Extension) -> None:
 def test_growing_a_topic_twice_in_one_request_is_refused() -> None:
     state = with_topics(NewTopic("a", 1, 1))
 
-    decision = create_partitions(state, [NewPartitions("a", 2), NewPartitions("a", 3)])
+    decision = create_partitions(
+        state, [NewPartitions("a", 2), NewPartitions("a", 3)], SETTINGS)
 
     assert [answer.code for answer in decision.answers] == [Code.INVALID_REQUEST]

@@ -1,26 +1,19 @@
 """One node for the attacks of a worker, with a small budget for requests that arrive in part."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.harness.node import RunningNode
-from tests.hostile.bystander import TOPIC
+from tests.hostile.bystander import TOPIC, anonymous_size
+
+__all__ = ["MIB", "anonymous_size", "assert_unharmed", "node", "unharmed"]
 
 MIB = 1024 * 1024
 PARTIAL_SIZE_MAX = 64 * MIB  # queued.max.request.bytes
 REQUEST_SIZE_MAX = 100 * MIB  # socket.request.max.bytes
 ANONYMOUS_MAX = PARTIAL_SIZE_MAX + 128 * MIB  # the stated bound: the budget, and the program itself
-
-
-def anonymous_size(node: RunningNode) -> int:
-    """Memory that is the node's own: resident, without files that it maps."""
-    for line in Path(f"/proc/{node.pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("no RssAnon")
 
 
 def assert_unharmed(node: RunningNode, pid: int) -> None:

@@ -1,6 +1,7 @@
 """The broker: serves Kafka's protocol on top of the storage log.
 
     server      connections in, frames to handlers, answers out in order
+    request_queue, answers   requests that wait for their turn; how large answers may be
     handlers/   one module per API key; the listing is the supported protocol
     partition   one partition: append, read, who waits for what
     groups/     consumer groups

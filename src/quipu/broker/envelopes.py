@@ -11,25 +11,52 @@ import inspect
 from typing import Any, Final, NamedTuple
 
 from quipu.broker import handlers
+from quipu.broker.answers import Answer
 from quipu.broker.cluster.requests import Envelope, EnvelopeAnswer
 from quipu.broker.context import Broker, Context
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import NodeId
+from quipu.wire.duplicates import merge_duplicates
 from quipu.wire.messages import REQUESTS, RESPONSES
 from quipu.wire.schema import Request, Response
 
 TIMEOUT_SECONDS: Final = 20.0  # where the client does not say; it may wait 30
+# CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, IncrementalAlterConfigs and
+# AlterPartitionReassignments refuse what is named twice, as Kafka does; JoinGroup, LeaveGroup and
+# SyncGroup speak of members one by one.
+_DUPLICATES_STAY: Final = frozenset({11, 13, 14, 19, 20, 33, 37, 44, 45})
 
 
 class Asked(NamedTuple):
     """A client's request, as it was understood and as it came."""
 
     request: Request
-    body: bytes
+    body: bytes  # empty where it is never passed on
     context: Context
 
 
-async def carry(broker: Broker, asked: Asked) -> Response:
+class PassedOn(NamedTuple):
+    """The controller's answer as it came from there, encoded in the version of the request."""
+
+    body: bytes
+
+
+def understood(
+    broker: Broker, api_key: int, body: memoryview | bytes, version: int
+) -> Request:
+    """The request in `body`; what it asks for several times, it asks for once.
+
+    Bytes after the request are ignored, as Kafka does: librdkafka sends three of them when it asks
+    for the metadata of all topics in a flexible version.
+    """
+    request, _ = REQUESTS[api_key].decode_prefix(
+        body, version, elements_max=broker.settings.max_request_elements)
+    if api_key not in _DUPLICATES_STAY:
+        merge_duplicates(request)
+    return request
+
+
+async def carry(broker: Broker, asked: Asked) -> Response | PassedOn:
     """The controller's answer; an error that no part of the answer can tell of is raised."""
     try:
         return await _answered(broker, asked)
@@ -40,7 +67,7 @@ async def carry(broker: Broker, asked: Asked) -> Response:
         return refuse(asked.request, error)
 
 
-async def _answered(broker: Broker, asked: Asked) -> Response:
+async def _answered(broker: Broker, asked: Asked) -> Response | PassedOn:
     if broker.cluster.is_controller:
         try:
             return await _handled(broker, asked.request, asked.context)
@@ -52,7 +79,7 @@ async def _answered(broker: Broker, asked: Asked) -> Response:
         Envelope(api_key=key, api_version=version, client_id=asked.context.client_id,
                  client_host=asked.context.client_host, body=asked.body),
         EnvelopeAnswer, timeout_seconds=_timeout_seconds(broker, asked.request))
-    return RESPONSES[key].decode(answer.body, version)
+    return PassedOn(answer.body)
 
 
 async def _handled(broker: Broker, request: Request, context: Context) -> Response:
@@ -79,9 +106,17 @@ def serve(broker: Broker) -> None:
                 handlers.is_on_controller(key)):
             raise RequestError(f"api {key} version {version} is not answered for other nodes",
                                code=Code.UNSUPPORTED_VERSION)
-        request, _ = REQUESTS[key].decode_prefix(envelope.body, version)
-        context = Context(version, 0, envelope.client_id, envelope.client_host)
-        response = await _handled(broker, request, context)
-        return EnvelopeAnswer(body=response.encode(version))
+        size_max = broker.settings.max_request_bytes
+        if len(envelope.body) > size_max:
+            raise RequestError(f"{len(envelope.body)} bytes; at most {size_max} are taken "
+                               "(max.request.bytes)", code=Code.INVALID_REQUEST)
+        request = understood(broker, key, envelope.body, version)
+        answer = Answer(broker.answers, RESPONSES[key], version)
+        context = Context(version, 0, envelope.client_id, envelope.client_host, answer)
+        try:
+            response = await _handled(broker, request, context)
+            return EnvelopeAnswer(body=response.encode(version))
+        finally:
+            answer.release()
 
     broker.cluster.answer(Envelope, open_envelope)

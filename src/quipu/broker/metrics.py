@@ -154,6 +154,22 @@ _STATS: Final[dict[str, _Family]] = {  # by attribute of Stats
     "malformed_requests": _Family(
         "quipu_requests_malformed_total", "counter", "Requests that break the protocol."
     ),
+    "requests_refused": _Family(
+        "quipu_requests_refused_total",
+        "counter",
+        "Requests refused for `max.request.bytes`, `max.request.elements` or "
+        "`queued.max.request.bytes`.",
+    ),
+    "answers_refused": _Family(
+        "quipu_answers_refused_total",
+        "counter",
+        "Answers refused for `max.response.bytes` or `queued.max.response.bytes`.",
+    ),
+    "answers_dropped": _Family(
+        "quipu_answers_dropped_total",
+        "counter",
+        "Connections closed because they did not take a large answer while memory was short.",
+    ),
     "fetch_waiters": _Family("quipu_fetch_waiters", "gauge", "Fetches that wait for records."),
     "produced_batches": _Family(
         "quipu_produced_batches_total", "counter", "Batches written for producers."

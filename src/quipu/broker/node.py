@@ -12,7 +12,6 @@ Nothing here decides anything: see the parts.
 
 import asyncio
 import dataclasses
-import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -20,6 +19,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from quipu.broker import envelopes, http, metrics
+from quipu.broker.answers import Answers
 from quipu.broker.chain_health import chain_trouble
 from quipu.broker.cluster import LOG_NAME as METADATA_LOG_NAME
 from quipu.broker.cluster import Cluster
@@ -32,6 +32,7 @@ from quipu.broker.lease import Lease
 from quipu.broker.partition import Partition
 from quipu.broker.partitions import Partitions
 from quipu.broker.replication import Replication
+from quipu.broker.request_queue import RequestQueue
 from quipu.broker.samples import chain_samples, group_samples, lag_samples
 from quipu.broker.server import Session
 from quipu.broker.stats import Stats
@@ -41,11 +42,13 @@ from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
 from quipu.runtime.discovery import Discovery
 from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
+from quipu.runtime.garbage import no_collections
 from quipu.runtime.net_limits import NetLimits
 from quipu.runtime.network import FrameListener, Net, RealNet
 from quipu.runtime.peer_net import Identity, PeerNet, PeerStats
 from quipu.runtime.rng import Rng, SystemRng
 from quipu.runtime.spawn import spawn
+from quipu.runtime.turns import Turns
 from quipu.storage.data_directory import DataDirectory
 
 _log = logging.getLogger(__name__)
@@ -151,6 +154,7 @@ class Node:
             producer_expiration_ms=settings.producer_id_expiration_ms,
             is_part=lambda: cluster.state.is_part(settings.own_id, cluster.incarnation),
             lease=Lease(cluster, clock))
+        turns = Turns(clock.monotonic)
         self.broker = Broker(
             settings=settings, clock=clock, rng=self._rng, directory=directory,
             node_id=settings.own_id, cluster_id=cluster.state.cluster_id,
@@ -160,7 +164,12 @@ class Node:
             fetch_sessions=FetchSessions(
                 clock, self._rng, self.stats,
                 slots=settings.max_incremental_fetch_session_cache_slots,
-                partitions_max=settings.max_incremental_fetch_session_cache_partitions))
+                partitions_max=settings.max_incremental_fetch_session_cache_partitions),
+            queue=RequestQueue(turns, waiting_size_max=settings.queued_max_request_bytes),
+            answers=Answers(
+                turns, clock.monotonic, self.stats,
+                size_max=settings.max_response_bytes,
+                total_max=settings.queued_max_response_bytes))
         self.broker.groups = groups = Groups(self.broker)
         envelopes.serve(self.broker)
         await partitions.recover(list(cluster.state.topics.values()))
@@ -354,15 +363,13 @@ async def run(settings: BrokerSettings, announce: Callable[[str, int], None]) ->
     assert starting is not None
     _on_signals(starting.cancel)
     node = Node(settings)
-    gc.disable()  # a start makes much and drops little
     try:
-        host, port = await node.start()
+        with no_collections():
+            host, port = await node.start()
     except asyncio.CancelledError:
         _log.info("told to stop while starting")
         return
     _on_signals(lambda: _stop_or_die(stopping))
-    gc.freeze()  # what was loaded stays: a collection that looks at all of it stalls every client
-    gc.enable()
     announce(host, port)
     await stopping.wait()
     await node.stop()

@@ -21,10 +21,12 @@ from quipu.broker.commits import FOREVER, Commits, Done
 from quipu.broker.lease import ALWAYS, Lease
 from quipu.broker.rules import Rules, check_time
 from quipu.chain.replica import Replica
+from quipu.controller.internal_topics import refuse
 from quipu.model.batch_types import BatchType
 from quipu.model.chains import ReplicaSet
 from quipu.model.errors import Code, Kind, QuipuError, RequestError
 from quipu.model.ids import Epoch, LogOffset, Offset, TopicPartition
+from quipu.model.topics import is_internal
 from quipu.runtime.disk import DiskError
 from quipu.storage.log import Appended, Log, LogConfig
 from quipu.wire.fast import check_batch
@@ -212,7 +214,7 @@ class Partition:
             self._shortage(replica_set, ACKS_ALL), self._shortage(replica_set, 1))
         self._gate = not (
             self.is_alone and not self.is_fresh and self._lease.is_endless
-            and self._shortages[0] is None)
+            and self._shortages[0] is None and not is_internal(self.topic_partition.topic))
 
     # -- appending
 
@@ -251,6 +253,7 @@ class Partition:
     def append(self, batch: memoryview, now_ms: int, acks: int) -> Appended:
         """Append one batch of a producer; `batch` is changed in place."""
         if self._gate:
+            refuse(self.topic_partition.topic, "written to by clients")
             self._admit(acks)
         rules = self.rules
         header = check_batch(batch, size_max=rules.batch_size_max)

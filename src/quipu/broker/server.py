@@ -13,36 +13,42 @@ Invariants
         connection: a client that has no other would ask here again and again for who leads
     Q5  a client that goes while its request waits for something (records, other members of a
         group) ends that wait at once; what it asked to be changed is changed all the same
+    Q6  requests other than Produce and Fetch take turns (runtime/turns.py): together they have the
+        loop for a few milliseconds at a time; of large ones LARGE_MAX are worked on at a time, and
+        the bytes of those that wait are bounded
 
 A request that cannot be decoded closes its connection, with a line in the log; it harms no other.
+One that asks for too much is told so, where its answer has a place for that.
 """
 
-import inspect
+import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from struct import Struct
 from typing import Any, Final
 
 from quipu.broker import envelopes, handlers
+from quipu.broker.answers import LARGE_ANSWER_SIZE, Answer, AskerGone
 from quipu.broker.context import Broker, Context
 from quipu.broker.fetch_sessions import FetchClient
 from quipu.broker.handlers import k00_produce, k01_fetch
 from quipu.broker.handlers.k18_api_versions import unsupported_version_response
 from quipu.broker.reply import Referrals
-from quipu.model.errors import Code, MalformedBytes, QuipuError
+from quipu.broker.request_queue import LARGE_SIZE
+from quipu.model.errors import MalformedBytes, QuipuError, TooManyElements
 from quipu.runtime.admission import address_key
 from quipu.runtime.connection import Buffer
 from quipu.runtime.net_limits import BAD_REQUEST
 from quipu.runtime.network import FrameConnection
 from quipu.runtime.spawn import spawn
-from quipu.wire.frame import decode_request_header, encode_response
+from quipu.wire.frame import decode_request_header, encode_response, encode_response_body
 from quipu.wire.messages import REQUESTS, RESPONSES
+from quipu.wire.schema import Response
 
 IN_FLIGHT_MAX: Final = 100  # requests of one connection whose answers are not ready
 BACKLOG_MAX: Final = 1000  # buffers of one connection that wait for the peer
 DECODED_TURN_MAX: Final = 32  # decoded requests answered in one turn; then others have theirs
-DECODED_SIZE_MAX: Final = 2 << 20  # of a request that is decoded: its parts cost far more memory
-SYNC_GROUP_SIZE_MAX: Final = 32 << 20  # ... but this one carries the members' bytes as they are
+SYNC_GROUP_SIZE_MAX: Final = 32 << 20  # this one carries the members' bytes as they are
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -50,9 +56,12 @@ METADATA: Final = 3
 JOIN_GROUP: Final = 11
 SYNC_GROUP: Final = 14
 API_VERSIONS: Final = 18
+MEMBER_KEYS: Final = frozenset({JOIN_GROUP, SYNC_GROUP})  # these wait for other members
 # These wait for others, for as long as the client says.  What comes behind one of them, from a
 # client that has gone, is dropped.
-LONG_WAITS: Final = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP})
+LONG_WAITS: Final = frozenset({FETCH, *MEMBER_KEYS})
+
+Message = Response | envelopes.PassedOn
 
 _HEAD: Final = Struct(">hhi")  # api key, api version, correlation id
 
@@ -98,8 +107,8 @@ class Session:
     """One client's connection."""
 
     __slots__ = (
-        "_broker", "_connection", "_fetch_client", "_held", "_loop_time", "_observe", "_replies",
-        "_waits", "referrals",
+        "_broker", "_connection", "_fetch_client", "_held", "_leaving", "_loop_time", "_observe",
+        "_replies", "_waits", "referrals",
     )
 
     def __init__(self, broker: Broker, connection: FrameConnection) -> None:
@@ -112,6 +121,7 @@ class Session:
         self._replies: deque[TurnReply] = deque()
         self._held = False  # frames are held back (Q2, Q3)
         self._waits: TurnReply | None = None  # the request that holds them back (Q2)
+        self._leaving: Answer | None = None  # a large one that has not left yet
 
     @property
     def peer(self) -> str:
@@ -156,6 +166,9 @@ class Session:
             self._hold()
 
     def drained(self) -> None:
+        if self._leaving is not None and not self._replies:
+            self._leaving.release()
+            self._leaving = None
         self._go_on()
 
     def connection_lost(self) -> None:
@@ -165,6 +178,9 @@ class Session:
             waits.release()  # Q5
         if self._fetch_client is not None:
             self._broker.fetch_sessions.close(self._fetch_client)
+        if self._leaving is not None:
+            self._leaving.release()
+            self._leaving = None
 
     # -- answers
 
@@ -201,6 +217,7 @@ class Session:
         if (
             self._held
             and self._waits is None
+            and self._leaving is None
             and len(self._replies) < IN_FLIGHT_MAX
             and self._connection.backlog <= BACKLOG_MAX
         ):
@@ -226,59 +243,153 @@ class Session:
                 reply.send([encode_response(correlation_id, unsupported_version_response(), 0)])
                 return
             raise MalformedBytes("no such api or version; ask ApiVersions for what is served")
-        size_max = SYNC_GROUP_SIZE_MAX if api_key == SYNC_GROUP else DECODED_SIZE_MAX
+        size_max = (SYNC_GROUP_SIZE_MAX if api_key == SYNC_GROUP
+                    else self._broker.settings.max_request_bytes)
         if len(frame) > size_max:
-            raise MalformedBytes(f"{len(frame)} bytes; at most {size_max} are taken")
-        header, position = decode_request_header(frame)
-        # Bytes after the request are ignored, as Kafka does: librdkafka sends three of them when
-        # it asks for the metadata of all topics in a flexible version.
-        request, _ = REQUESTS[api_key].decode_prefix(frame[position:], version)
-        context = Context(version, correlation_id, header.client_id, self._connection.peer_host)
-        response: Any
-        try:
-            if handlers.is_on_controller(api_key):
-                body = bytes(frame[position:])  # the frame is borrowed
-                response = envelopes.carry(
-                    self._broker, envelopes.Asked(request, body, context))
-            else:
-                response = handlers.load(api_key)(self._broker, request, context)
-        except QuipuError as error:
-            self._failed(reply, context, error)
-            return
-        if inspect.isawaitable(response):
-            task = spawn(self._finish(reply, context, response), f"api {api_key}")
-            if api_key in LONG_WAITS:
-                reply.when_lost(task.cancel)
+            self._broker.stats.requests_refused += 1
+            raise MalformedBytes(f"{len(frame)} bytes; at most {size_max} are taken "
+                                 "(max.request.bytes)")
+        queue = self._broker.queue
+        if len(frame) <= LARGE_SIZE and queue.turns.has_time():
+            self._serve(reply, frame)
+        elif queue.has_room(len(frame)):
+            self._spawn(reply, self._serve_later(reply, bytes(frame)))  # it is borrowed
         else:
-            reply.send([encode_response(correlation_id, response, version)])
-            if self._connection.backlog > DECODED_TURN_MAX:
-                self._hold()
+            self._broker.stats.requests_refused += 1
+            raise MalformedBytes("requests that wait for their turn use all of the memory for "
+                                 "them (queued.max.request.bytes); send it again later")
 
-    async def _finish(self, reply: TurnReply, context: Context, response: Awaitable[Any]) -> None:
+    def _serve(self, reply: TurnReply, frame: memoryview) -> None:
+        """Answer at once, or as soon as the handler has waited for what it waits for."""
+        asked = self._asked(reply, frame)
+        if asked is None:
+            return
+        try:
+            response = self._handled(asked)
+        except QuipuError as error:
+            self._failed(reply, asked, error)
+            return
+        if isinstance(response, Awaitable):
+            self._spawn(reply, self._finish(reply, asked, response))
+            return
+        self._send(reply, asked.context, response)
+        if self._connection.backlog > DECODED_TURN_MAX:
+            self._hold()
+
+    def _spawn(self, reply: TurnReply, work: Coroutine[Any, Any, None]) -> None:
+        task = spawn(work, f"api {reply.api_key}")
+        if reply.api_key in LONG_WAITS:
+            reply.when_lost(task.cancel)  # Q5
+
+    async def _serve_later(self, reply: TurnReply, frame: bytes) -> None:
+        """The same when it is this request's turn (Q6)."""
+        async with self._broker.queue.turn(len(frame), is_member=reply.api_key in MEMBER_KEYS):
+            if self._connection.closed:
+                return
+            try:
+                asked = self._asked(reply, memoryview(frame))
+            except MalformedBytes as error:
+                self.refuse(f"api {reply.api_key}: {error}")
+                return
+            except Exception:  # noqa: BLE001 as in `frame_received`
+                self._broker.limited.exception(
+                    "request failed", "request api %d of %s failed", reply.api_key, self.peer)
+                self._connection.close()
+                return
+            if asked is not None:
+                await self._finish(reply, asked, self._handled_soon(asked))
+
+    def _asked(self, reply: TurnReply, frame: memoryview) -> envelopes.Asked | None:
+        """The request in `frame`; None if it was answered already, for having too many elements."""
+        api_key = reply.api_key
+        header, position = decode_request_header(frame)
+        version, broker = header.api_version, self._broker
+        answer = Answer(broker.answers, RESPONSES[api_key], version,
+                        is_closed=lambda: self._connection.closed, close=self._connection.close)
+        context = Context(version, header.correlation_id, header.client_id,
+                          self._connection.peer_host, answer)
+        body = frame[position:]
+        try:
+            request = envelopes.understood(broker, api_key, body, version)
+        except TooManyElements as error:
+            broker.stats.requests_refused += 1
+            self._failed(reply, envelopes.Asked(REQUESTS[api_key](), b"", context), error)
+            return None
+        kept = bytes(body) if handlers.is_on_controller(api_key) else b""  # the frame is borrowed
+        return envelopes.Asked(request, kept, context)
+
+    def _handled(self, asked: envelopes.Asked) -> Message | Awaitable[Message]:
+        key = asked.request.KEY
+        if handlers.is_on_controller(key):
+            return envelopes.carry(self._broker, asked)
+        return handlers.load(key)(self._broker, asked.request, asked.context)
+
+    async def _handled_soon(self, asked: envelopes.Asked) -> Message:
+        response = self._handled(asked)
+        return await response if isinstance(response, Awaitable) else response
+
+    async def _finish(
+        self, reply: TurnReply, asked: envelopes.Asked, response: Awaitable[Message]
+    ) -> None:
         try:
             message = await response
+        except asyncio.CancelledError:  # Q5
+            _release(asked.context)
+            raise
+        except AskerGone:
+            _release(asked.context)
         except QuipuError as error:
-            self._failed(reply, context, error)
+            self._failed(reply, asked, error)
         except Exception as error:  # noqa: BLE001 as above
             self._broker.limited.exception(
                 "request failed", "request api %d of %s failed", reply.api_key, self.peer)
-            self._failed(reply, context, QuipuError(str(error)))
+            self._failed(reply, asked, QuipuError(str(error)))
         else:
-            if message is None or self._connection.closed:
-                return
-            reply.send([encode_response(context.correlation_id, message, context.api_version)])
+            if self._connection.closed:
+                _release(asked.context)
+            else:
+                self._send(reply, asked.context, message)
 
-    def _failed(self, reply: TurnReply, context: Context, error: QuipuError) -> None:
+    def _send(
+        self, reply: TurnReply, context: Context, message: Message
+    ) -> None:
+        """Answer; a large answer holds memory, and the requests behind it, until it has left."""
+        version, answer = context.api_version, context.answer
+        assert answer is not None
+        if isinstance(message, envelopes.PassedOn):
+            buffers = encode_response_body(
+                context.correlation_id, RESPONSES[reply.api_key], version, [message.body])
+        elif answer.size < LARGE_ANSWER_SIZE:
+            buffers = [encode_response(context.correlation_id, message, version)]
+        else:
+            buffers = encode_response_body(
+                context.correlation_id, type(message), version, message.encode_chunks(version))
+        size = sum(map(len, buffers))
+        if size < LARGE_ANSWER_SIZE:
+            answer.release()
+        else:
+            answer.leaving(size)
+            self._leaving = answer
+            self._hold()
+        reply.send(list(buffers))
+
+    def _failed(self, reply: TurnReply, asked: envelopes.Asked, error: QuipuError) -> None:
         """Answer with the error where the api has a place for one; else close."""
+        _release(asked.context)
+        if self._connection.closed:
+            return
         self._broker.stats.request_errors[reply.api_key, error.code] += 1
-        response = RESPONSES[reply.api_key]()
-        if not hasattr(response, "error_code") or error.code == Code.NONE:
+        response = handlers.refused(asked.request, asked.context.api_version, error)
+        if response is None:
             self._broker.limited.warning(
                 "request failed", "closing connection of %s: api %d: %s", self.peer, reply.api_key,
                 error)
             self._connection.close()
             return
-        response.error_code = error.code
-        if hasattr(response, "error_message"):
-            response.error_message = str(error)
-        reply.send([encode_response(context.correlation_id, response, context.api_version)])
+        reply.send([encode_response(
+            asked.context.correlation_id, response, asked.context.api_version)])
+
+
+def _release(context: Context) -> None:
+    if context.answer is not None:
+        context.answer.release()

@@ -49,6 +49,9 @@ class Stats:
     requests: dict[int, Histogram] = field(default_factory=dict)
     request_errors: Counter[tuple[int, int]] = field(default_factory=Counter)  # API key, code
     malformed_requests: int = 0  # or of an API or a version that is not advertised
+    requests_refused: int = 0  # for their size or elements, or because too many bytes wait
+    answers_refused: int = 0  # for their size, or because others take all of the memory
+    answers_dropped: int = 0  # connections closed that did not take theirs, to make room
     fetch_waiters: int = 0  # gauge: fetches that wait for records
 
     # limits

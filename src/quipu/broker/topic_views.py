@@ -1,14 +1,15 @@
 """Topics as Metadata and DescribeTopicPartitions show them.
 
-A topic's partitions are shown again and again and seldom change, so what was made for one answer
+A topic's partitions are shown again and again and seldom change, so what was encoded for one answer
 is kept for the next, for as long as the topic is the same object and the same partitions work.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from quipu.broker.context import Broker
-from quipu.controller.state import PartitionState, Topic
+from quipu.broker.context import Broker, Context
+from quipu.controller.state import ClusterState, PartitionState, Topic
 from quipu.model.errors import Code
 from quipu.model.ids import NO_NODE, NodeId
 from quipu.wire.messages.k03_metadata import MetadataResponsePartition
@@ -18,49 +19,94 @@ NOT_ASKED: Final = -0x8000_0000
 TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
-_VIEWS_MAX: Final = 20_000
+_KEPT_SIZE_MAX: Final = 64 << 20  # bytes of all views that are kept
+_PAUSE_EACH: Final = 64  # partitions that are looked at between two pauses
 
 
 class _View(NamedTuple):
+    """The partitions of a topic as they were when they were encoded."""
+
     topic: Topic
     failed: frozenset[int]
     down: frozenset[NodeId]
-    partitions: list[MetadataResponsePartition]
+    encoded: bytes
 
 
 class TopicViews:
-    """What was shown last of each topic."""
+    """What was shown last of each topic, encoded in the versions in which it was asked for."""
 
     def __init__(self) -> None:
-        self._views: dict[UUID, _View] = {}
+        self._views: dict[tuple[UUID, int], _View] = {}
+        self._size = 0
+        self._names: tuple[int, list[str]] = -1, []
 
-    def partitions(self, broker: Broker, topic: Topic) -> list[MetadataResponsePartition]:
-        """Every partition of `topic`; not to be changed by whoever gets it."""
-        failed = failed_partitions(broker, topic)
-        down = frozenset(
-            known.node_id for known in broker.cluster.state.brokers.values() if known.fenced)
-        view = self._views.get(topic.topic_id)
-        if (view is None or view.topic is not topic or view.failed != failed
-                or view.down != down):
-            view = _View(topic, failed, down, [
-                _partition(index, state, broker.node_id if index in failed else None, down)
-                for index, state in enumerate(topic.partitions)
-            ])
-            if len(self._views) >= _VIEWS_MAX:
-                self._views.clear()
-            self._views[topic.topic_id] = view
-        return view.partitions
+    def names(self, state: ClusterState) -> list[str]:
+        """The names of all topics, in order; sorted anew only when one came or went."""
+        if self._names[0] != state.names_version:
+            self._names = state.names_version, sorted(state.topics)
+        return self._names[1]
+
+    async def show(
+        self, broker: Broker, topic: Topic, context: Context
+    ) -> list[MetadataResponsePartition]:
+        """Every partition of `topic`, for an answer to Metadata."""
+        if context.answer is None:
+            return list(show_some(broker, topic, range(len(topic.partitions))))
+        shown = context.answer.encoded_array(MetadataResponsePartition)
+        failed, down = await failed_partitions(broker, topic, context), _down(broker)
+        key = topic.topic_id, context.api_version
+        view = self._views.get(key)
+        if view is not None and (view.topic is topic and view.failed == failed
+                                 and view.down == down):
+            shown.append_encoded(view.encoded, len(topic.partitions))
+            return shown.as_list()
+        for index, state in enumerate(topic.partitions):
+            if index % _PAUSE_EACH == 0:
+                await context.pause()
+            shown.append(
+                _partition(index, state, broker.node_id if index in failed else None, down))
+        self._keep(key, _View(topic, failed, down, shown.encoded()))
+        return shown.as_list()
+
+    def _keep(self, key: tuple[UUID, int], view: _View) -> None:
+        old = self._views.pop(key, None)
+        self._size += len(view.encoded) - (len(old.encoded) if old is not None else 0)
+        self._views[key] = view
+        while self._size > _KEPT_SIZE_MAX:  # the oldest goes, it may be of a topic that is gone
+            self._size -= len(self._views.pop(next(iter(self._views))).encoded)
 
 
-def failed_partitions(broker: Broker, topic: Topic) -> frozenset[int]:
+async def failed_partitions(broker: Broker, topic: Topic, context: Context) -> frozenset[int]:
     """Partitions that this node leads, and whose log it cannot serve."""
     failed = []
     for index, state in enumerate(topic.partitions):
-        if state.leader == broker.node_id:
-            partition = broker.partitions.find(topic.name, index)
-            if partition is None or partition.failed is not None:
-                failed.append(index)
+        if index % _PAUSE_EACH == 0:
+            await context.pause()
+        if state.leader == broker.node_id and is_failed(broker, topic, index):
+            failed.append(index)
     return frozenset(failed)
+
+
+def is_failed(broker: Broker, topic: Topic, index: int) -> bool:
+    """Is there no log here that could serve this partition?"""
+    partition = broker.partitions.find(topic.name, index)
+    return partition is None or partition.failed is not None
+
+
+def show_some(
+    broker: Broker, topic: Topic, partitions: range
+) -> Iterator[MetadataResponsePartition]:
+    """A few partitions of `topic`."""
+    down = _down(broker)
+    for index in partitions:
+        state = topic.partitions[index]
+        failed = state.leader == broker.node_id and is_failed(broker, topic, index)
+        yield _partition(index, state, broker.node_id if failed else None, down)
+
+
+def _down(broker: Broker) -> frozenset[NodeId]:
+    return frozenset(
+        known.node_id for known in broker.cluster.state.brokers.values() if known.fenced)
 
 
 def _partition(

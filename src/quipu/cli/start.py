@@ -65,7 +65,9 @@ def _serve(settings: BrokerSettings) -> int:
     import uvloop  # noqa: PLC0415 a wrong option is told without it
 
     from quipu.broker import node  # noqa: PLC0415
+    from quipu.runtime.garbage import keep_collections_short  # noqa: PLC0415
 
+    keep_collections_short()
     try:
         uvloop.run(node.run(settings, _announce))
     except QuipuError as error:

@@ -9,6 +9,7 @@
     reassignment  partitions that move between chains          (state, request) -> Decision
     topics        create, delete and extend topics             (state, request) -> Decision
     configs       alter settings                               (state, request) -> Decision
+    internal_topics   what clients may not do to the cluster's own topics
     producer_ids  hand out blocks of producer ids              (state, request) -> Decision
     describe      settings as clients see them, with where each value comes from
     plausible     what another node may say was decided

@@ -7,11 +7,12 @@ Not here: the settings themselves (model/settings), how they are shown (describe
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, assert_never
 
 from quipu.controller.decision import Decision
+from quipu.controller.internal_topics import check_changes
 from quipu.controller.records import ConfigChanged, Record
 from quipu.controller.state import CLUSTER_DEFAULT, ClusterState, ResourceType
 from quipu.model.errors import Code, QuipuError, RequestError
@@ -69,12 +70,22 @@ class AlterAnswer(NamedTuple):
     message: str | None = None
 
 
+def repeated_resources(alterations: Iterable[Alteration]) -> frozenset[Resource]:
+    """Resources that are named several times."""
+    named = Counter(alteration.resource for alteration in alterations)
+    return frozenset(resource for resource, count in named.items() if count > 1)
+
+
 def alter(
-    state: ClusterState, alterations: Sequence[Alteration], settings: BrokerSettings
+    state: ClusterState, alterations: Sequence[Alteration], settings: BrokerSettings, *,
+    repeated: Collection[Resource] | None = None,
 ) -> Decision[AlterAnswer]:
-    """Change settings.  `settings` are this broker's static ones, which dynamic ones cover."""
-    repeated = {resource for resource, count in
-                Counter(alteration.resource for alteration in alterations).items() if count > 1}
+    """Change settings.  `settings` are this broker's static ones, which dynamic ones cover.
+
+    `repeated`, if given, are the resources that the request of which this is a part names twice.
+    """
+    if repeated is None:
+        repeated = repeated_resources(alterations)
     records: list[Record] = []
     answers: list[AlterAnswer] = []
     for alteration in alterations:
@@ -132,6 +143,8 @@ def _plan(
     changed = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
     if kind is ResourceType.BROKER:
         _check_dynamic(changed)
+    else:
+        check_changes(resource.name, changed)
     check(TOPIC if kind is ResourceType.TOPIC else BROKER,
           {name: new[name] for name in changed if name in new})
     return [

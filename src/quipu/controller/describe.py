@@ -8,9 +8,10 @@ sensitive setting it is told that it has a value and where from, never which one
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from quipu.controller.state import CLUSTER_DEFAULT, ClusterState, ResourceType
+from quipu.controller.internal_topics import settings_of
+from quipu.controller.state import CLUSTER_DEFAULT, ClusterState, ResourceType, Topic
 from quipu.model.settings import (
     BROKER,
     TOPIC,
@@ -20,6 +21,9 @@ from quipu.model.settings import (
     value_of,
 )
 from quipu.model.settings_types import Setting, Value, render
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+ALL_REPLICAS: Final = "0"
 
 
 class Source(IntEnum):
@@ -84,9 +88,17 @@ def ladder(state: ClusterState, node_id: int, settings: BrokerSettings) -> Ladde
     )
 
 
-def describe_topic(configs: Mapping[str, str], broker: Ladder) -> list[Entry]:
-    """Every setting of a topic whose own settings are `configs`."""
-    return [_topic_entry(row, configs, broker) for row in TOPIC.values()]
+def describe_topic(topic: Topic, broker: Ladder) -> list[Entry]:
+    """Every setting of a topic, with the value that is in force.
+
+    `min.insync.replicas` of 0 stands for all nodes of the chain: their number is told, for tools
+    compare it with the number of replicas.  Where it comes from is told as it was given.
+    """
+    configs = settings_of(topic)
+    entries = [_topic_entry(row, configs, broker) for row in TOPIC.values()]
+    return [entry._replace(value=str(topic.replication_factor))
+            if entry.row.name == MIN_INSYNC_REPLICAS and entry.value == ALL_REPLICAS else entry
+            for entry in entries]
 
 
 def describe_broker(broker: Ladder) -> list[Entry]:

@@ -43,14 +43,20 @@ def elect(
     state: ClusterState, kind: ElectionType, wanted: Sequence[TopicPartition] | None
 ) -> Decision[ElectAnswer]:
     """Elections for the partitions `wanted`, or for all; of those, only the needed are told."""
-    asked = wanted
-    if asked is None:
-        asked = [TopicPartition(topic.name, index) for topic in state.topics.values()
-                 for index in range(len(topic.partitions))]
     numbers = Numbers(state)
     outcomes: dict[str, ElectAnswer] = {}
     records: list[Record] = []
     answers: list[ElectAnswer] = []
+    asked = wanted
+    if asked is None:
+        used = {partition.chain for topic in state.topics.values()
+                for partition in topic.partitions}
+        outcomes = {chain.name: _elect(state, chain, kind, numbers, records)
+                    for chain in state.chains.values() if chain.name in used}
+        asked = [TopicPartition(topic.name, index) for topic in state.topics.values()
+                 for index, partition in enumerate(topic.partitions)
+                 if partition.chain in outcomes
+                 and outcomes[partition.chain].code is not Code.ELECTION_NOT_NEEDED]
     for name, partition in asked:
         found = _chain_of(state, name, partition)
         if isinstance(found, ElectAnswer):

@@ -93,7 +93,8 @@ def ongoing(
     """The partitions that are moving, out of those `wanted` if some are."""
     if wanted is None:
         wanted = [TopicPartition(topic.name, index) for topic in state.topics.values()
-                  for index in range(len(topic.partitions))]
+                  for index, partition in enumerate(topic.partitions)
+                  if partition.place.moving_to is not None]
     found = []
     for name, index in wanted:
         topic = state.topics.get(name)

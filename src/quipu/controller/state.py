@@ -90,6 +90,8 @@ class ClusterState:
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     next_epoch: Epoch = FIRST_EPOCH  # of chains and partitions
     next_version: int = FIRST_VERSION  # of chains, partitions and registrations of brokers
+    partition_count: int = 0  # of all topics
+    names_version: int = field(default=0, compare=False)  # grows when a topic comes or goes
     _names_by_clash: dict[str, str] = field(default_factory=dict)
     _chain_by_node: dict[NodeId, str] = field(default_factory=dict)
     _topics_on: dict[str, dict[UUID, None]] = field(default_factory=dict)  # ordered, by chain
@@ -203,6 +205,7 @@ class ClusterState:
             case PartitionsAdded():
                 topic = self.topics_by_id[record.topic_id]
                 added = self._partitions(record)
+                self.partition_count += len(added)
                 self._place(dataclasses.replace(topic, partitions=topic.partitions + added))
             case ConfigChanged():
                 self._configure(record)
@@ -227,11 +230,16 @@ class ClusterState:
         assert record.topic_id != ZERO_UUID, record.name
         assert record.partitions or record.runs, record.name
         self._names_by_clash[clash_key(record.name)] = record.name
-        self._place(self.topic_of(record))
+        self.names_version += 1
+        topic = self.topic_of(record)
+        self.partition_count += len(topic.partitions)
+        self._place(topic)
 
     def _delete(self, record: TopicDeleted) -> None:
         topic = self.topics_by_id.pop(record.topic_id)
         del self.topics[topic.name]
+        self.names_version += 1
+        self.partition_count -= len(topic.partitions)
         del self._names_by_clash[clash_key(topic.name)]
         for chain in sorted(topic.chains):
             del self._topics_on[chain][topic.topic_id]

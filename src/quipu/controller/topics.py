@@ -12,12 +12,13 @@ Not here: legal names (model/topics), settings of topics (configs), which chain 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from quipu.controller.decision import Decision, Numbers
+from quipu.controller.internal_topics import refuse
 from quipu.controller.members import NO_CHAIN, Chain, Place, partition_run
 from quipu.controller.placement import Chance, Placing, Weigh, no_chance, spread, topic_count
 from quipu.controller.records import (
@@ -68,6 +69,32 @@ class TopicAnswer(NamedTuple):
     topic: Topic | None = None
 
 
+class Whole:
+    """What holds for a request as a whole, though it is decided in parts.
+
+    A name may come once, and the request may add PARTITIONS_PER_REQUEST_MAX partitions.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._repeated = {name for name, count in Counter(names).items() if count > 1}
+        self._left = PARTITIONS_PER_REQUEST_MAX
+
+    def check(self, name: str) -> None:
+        """Raise if the request names `name` several times."""
+        if name in self._repeated:
+            raise RequestError(f"topic {name} is named twice in one request",
+                               code=Code.INVALID_REQUEST)
+
+    def take(self, count: int) -> None:
+        """Raise if the request would add too many partitions."""
+        if count > self._left:
+            raise RequestError(
+                f"one request may add {PARTITIONS_PER_REQUEST_MAX} partitions at most; "
+                f"{self._left} are left for this topic's {count}: send several requests",
+                code=Code.POLICY_VIOLATION)
+        self._left -= count
+
+
 def create_topics(
     state: ClusterState,
     wanted: Sequence[NewTopic],
@@ -76,24 +103,31 @@ def create_topics(
     *,
     chance: Chance = no_chance,
     weigh: Weigh = topic_count,
+    whole: Whole | None = None,
 ) -> Decision[TopicAnswer]:
     """Topics that clients asked for; the cluster's own are refused."""
-    repeated = _repeated(topic.name for topic in wanted)
+    whole = whole or Whole(topic.name for topic in wanted)
     placing, version = Placing(state, chance, weigh), Numbers(state).version()
-    budget = _Budget()
+    room = _Room(state, settings.max_partitions)
     records: list[Record] = []
     answers: list[TopicAnswer] = []
+    planned: dict[str, str] = {}  # names by what they clash by
     for topic in {topic.name: topic for topic in wanted}.values():
         try:
-            _check_new_name(state, topic.name, repeated, records)
+            whole.check(topic.name)
+            _check_new_name(state, topic.name, planned)
             record = _plan(state, topic, settings, placing)
-            budget.take(sum(run.count for run in record.runs))
+            count = sum(run.count for run in record.runs)
+            room.check(count)
+            whole.take(count)
+            room.take(count)
         except QuipuError as error:
             answers.append(TopicAnswer(topic.name, code=error.code, message=str(error)))
         else:
             record.topic_id = new_id()
             _stamp(record.runs, version)
             records.append(record)
+            planned[clash_key(topic.name)] = topic.name
             made = state.topic_of(record)
             placing.took(made.chains)
             answers.append(TopicAnswer(topic.name, made.topic_id, topic=made))
@@ -128,19 +162,21 @@ def _plan(
 
 
 def delete_topics(
-    state: ClusterState, wanted: Sequence[tuple[str | None, UUID]], settings: BrokerSettings
+    state: ClusterState,
+    wanted: Sequence[tuple[str | None, UUID]],
+    settings: BrokerSettings,
+    *,
+    whole: Whole | None = None,
 ) -> Decision[TopicAnswer]:
     """Delete topics by name, or by id where it is not zero."""
+    whole = whole or Whole(topic_names(state, wanted))
     found = [state.find_topic(name, topic_id) for name, topic_id in wanted]
-    repeated = _repeated(topic.name for topic in found if topic is not None)
     records: list[Record] = []
     answers: list[TopicAnswer] = []
     for (name, topic_id), topic in zip(wanted, found, strict=True):
         try:
             answer = _deletable(name, topic_id, topic, settings)
-            if answer.name in repeated:
-                raise RequestError(f"topic {answer.name} is named twice in one request",
-                                   code=Code.INVALID_REQUEST)
+            whole.check(answer.name or "")
         except QuipuError as error:
             answers.append(TopicAnswer(name, topic_id, error.code, str(error)))
         else:
@@ -149,21 +185,34 @@ def delete_topics(
     return Decision(records, answers)
 
 
+def topic_names(state: ClusterState, wanted: Iterable[tuple[str | None, UUID]]) -> Iterator[str]:
+    """The names of those topics, by name or id, that there are."""
+    for name, topic_id in wanted:
+        topic = state.find_topic(name, topic_id)
+        if topic is not None:
+            yield topic.name
+
+
 def create_partitions(
-    state: ClusterState, wanted: Sequence[NewPartitions]
+    state: ClusterState,
+    wanted: Sequence[NewPartitions],
+    settings: BrokerSettings,
+    *,
+    whole: Whole | None = None,
 ) -> Decision[TopicAnswer]:
     """More partitions for existing topics; never fewer."""
-    repeated = _repeated(topic.name for topic in wanted)
-    budget, version = _Budget(), Numbers(state).version()
+    whole = whole or Whole(topic.name for topic in wanted)
+    room, version = _Room(state, settings.max_partitions), Numbers(state).version()
     records: list[Record] = []
     answers: list[TopicAnswer] = []
     for request in {topic.name: topic for topic in wanted}.values():
         try:
-            if request.name in repeated:
-                raise RequestError(f"topic {request.name} is named twice in one request",
-                                   code=Code.INVALID_REQUEST)
+            whole.check(request.name)
             record = _plan_partitions(state, request)
-            budget.take(sum(run.count for run in record.runs))
+            count = sum(run.count for run in record.runs)
+            room.check(count)
+            whole.take(count)
+            room.take(count)
         except QuipuError as error:
             answers.append(TopicAnswer(request.name, code=error.code, message=str(error)))
         else:
@@ -173,44 +222,34 @@ def create_partitions(
     return Decision(records, answers)
 
 
-class _Budget:
-    """How many partitions one request may still add: a request must not stall the others."""
+class _Room:
+    """How many partitions there may still be: `max.partitions` of all topics together."""
 
-    def __init__(self) -> None:
-        self._left = PARTITIONS_PER_REQUEST_MAX
+    def __init__(self, state: ClusterState, count_max: int) -> None:
+        self._count = state.partition_count
+        self._count_max = count_max
+
+    def check(self, count: int) -> None:
+        if self._count + count > self._count_max:
+            raise RequestError(
+                f"the cluster has {self._count} partitions, and {self._count_max} is the most "
+                f"(max.partitions): there is no room for {count} more; delete topics, or raise it",
+                code=Code.POLICY_VIOLATION)
 
     def take(self, count: int) -> None:
-        if count > self._left:
-            raise RequestError(
-                f"one request may add {PARTITIONS_PER_REQUEST_MAX} partitions at most; "
-                f"{self._left} are left for this topic's {count}: send several requests",
-                code=Code.POLICY_VIOLATION)
-        self._left -= count
+        self._count += count
 
 
-def _check_new_name(
-    state: ClusterState, name: str, repeated: set[str], planned: Sequence[Record]
-) -> None:
-    if name in repeated:
-        raise RequestError(f"topic {name} is named twice in one request",
-                           code=Code.INVALID_REQUEST)
+def _check_new_name(state: ClusterState, name: str, planned: Mapping[str, str]) -> None:
     check_topic_name(name)
-    if is_internal(name):
-        raise RequestError(f"{name} is the cluster's own topic; it is created when it is needed",
-                           code=Code.INVALID_TOPIC_EXCEPTION)
+    refuse(name, "created: it comes into being when it is needed")
     if name in state.topics:
         raise RequestError(f"topic {name} exists already", code=Code.TOPIC_ALREADY_EXISTS)
-    clash = state.find_clash(name) or _clash_within(name, planned)
+    clash = state.find_clash(name) or planned.get(clash_key(name))
     if clash is not None:
         raise RequestError(
             f"topic {name} would clash with {clash}: they differ only in '.' and '_', "
             "which metrics cannot tell apart", code=Code.INVALID_TOPIC_EXCEPTION)
-
-
-def _clash_within(name: str, planned: Sequence[Record]) -> str | None:
-    """A topic of the same request that `name` clashes with."""
-    return next((record.name for record in planned if isinstance(record, TopicCreated)
-                 and clash_key(record.name) == clash_key(name)), None)
 
 
 def _checked_configs(configs: Iterable[tuple[str, str | None]]) -> list[ConfigRecord]:
@@ -335,9 +374,7 @@ def _deletable(
         code = Code.UNKNOWN_TOPIC_OR_PARTITION if name is not None else Code.UNKNOWN_TOPIC_ID
         raise RequestError(f"topic {name if name is not None else topic_id} does not exist",
                            code=code)
-    if topic.is_internal:
-        raise RequestError(f"{topic.name} is the cluster's own topic and cannot be deleted",
-                           code=Code.INVALID_REQUEST)
+    refuse(topic.name, "deleted")
     if not settings.delete_topic_enable:
         raise RequestError("delete.topic.enable is false on this cluster",
                            code=Code.TOPIC_DELETION_DISABLED)
@@ -349,9 +386,7 @@ def _plan_partitions(state: ClusterState, wanted: NewPartitions) -> PartitionsAd
     if topic is None:
         raise RequestError(f"topic {wanted.name} does not exist",
                            code=Code.UNKNOWN_TOPIC_OR_PARTITION)
-    if topic.is_internal:
-        raise RequestError(f"{topic.name} is the cluster's own topic; its partitions are fixed",
-                           code=Code.INVALID_REQUEST)
+    refuse(topic.name, "given more partitions")
     have = len(topic.partitions)
     if wanted.total <= have:
         raise RequestError(f"topic {topic.name} has {have} partitions; {wanted.total} is not more",
@@ -376,7 +411,3 @@ def _added_chains(
             f"{added} partitions would be added, but {len(wanted.assignments)} "
             "assignments are given", code=Code.INVALID_REPLICA_ASSIGNMENT)
     return _assigned_chains(state, wanted.assignments, topic.replication_factor)
-
-
-def _repeated(names: Iterable[str]) -> set[str]:
-    return {name for name, count in Counter(names).items() if count > 1}

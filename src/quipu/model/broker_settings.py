@@ -166,6 +166,10 @@ class BrokerSettings:
     min_insync_replicas: int = int32(
         0, "Nodes of a chain that must serve for writes with acks=all to be taken; 0: all of them, "
         "and then for any write (Kafka: 1).", dynamic=True, low=0, high=REPLICAS_MAX)
+    max_partitions: int = int32(
+        100_000, "Partitions of all topics together, at most: topics and partitions beyond are "
+        "refused, whoever asks for them. The cluster's own topics count and are never refused.",
+        low=1, high=10_000_000)
     max_request_partition_size_limit: int = int32(
         2000, "Partitions in one answer of DescribeTopicPartitions, at most.", low=1, high=100_000)
 
@@ -191,10 +195,26 @@ class BrokerSettings:
     socket_request_max_bytes: int = int32(
         100 * _MIB, "Size of one request, at most; a larger one closes its connection.",
         low=1024, high=_GIB)
+    max_request_bytes: int = int32(
+        2 * _MIB, "Size of one request other than Produce, Fetch and SyncGroup, at most: such a "
+        "request takes far more memory than its bytes.", low=1024, high=100 * _MIB)
+    max_request_elements: int = int32(
+        10_000, "Elements that the arrays of one request other than Produce and Fetch may have, "
+        "all together. Reading so many takes 10 to 20 ms, in which nothing else is done.",
+        low=100, high=1_000_000)
+    max_response_bytes: int = int32(
+        32 * _MIB, "Size of one answer other than Fetch's, at most; whoever asks for more is told "
+        "to ask for less at a time.", low=64 * 1024, high=_GIB)
     queued_max_request_bytes: int = int64(
         256 * _MIB,
         "Memory for requests that have arrived in part, all connections together; "
-        "when it is used up, large requests wait.", low=_MIB, high=1024 * _GIB)
+        "when it is used up, large requests wait. As much again is for requests that wait for "
+        "their turn.", low=_MIB, high=1024 * _GIB)
+    queued_max_response_bytes: int = int64(
+        128 * _MIB,
+        "Memory for answers other than Fetch's that are being made or have not left yet, all "
+        "connections together; when it is used up, whoever takes its answer slowest is closed.",
+        low=_MIB, high=1024 * _GIB)
     fetch_max_bytes: int = int32(
         55 * _MIB, "Size of one fetch's answer, about.",
         low=1024, high=_GIB)

@@ -144,6 +144,12 @@ class MalformedBytes(QuipuError):
     code = Code.CORRUPT_MESSAGE
 
 
+class TooManyElements(RequestError):
+    """A request whose arrays have more elements than one request may have."""
+
+    code = Code.INVALID_REQUEST
+
+
 class OffsetOutOfRange(QuipuError):
     """A read outside of what a log holds."""
 

@@ -28,7 +28,7 @@ __all__ = [
 
 Part = tuple[str | bytes, int, int, int]  # topic name or id, partition, start, end
 
-PRODUCE_PARTITIONS_MAX: Final = 65_536  # in one request: a bound on what a frame may unfold to
+PRODUCE_PARTITIONS_MAX: Final = 10_000  # in one request: a bound on what a frame may unfold to
 FETCH_SIZE_MAX: Final = 2 << 20  # of a request: some 60,000 partitions, and a bound likewise
 GATHER_SIZE_MAX: Final = 4_096  # batches smaller than this on average are copied into one buffer
 UVARINT_SIZE_MAX: Final = 5

@@ -1,8 +1,10 @@
 """Writes the functions that decode structs: one per struct, version and flexibility.
 
-    decode(data, position, end, count) -> (list of `count` structs, position after them)
+    decode(data, position, end, count, room) -> (list of `count` structs, position after them)
 
 `data` are bytes, or for messages with records a memoryview, of which each `records` is a slice.
+`room` is a list of one number: how many more elements arrays and tag sections may have, all
+together.  An element takes far more memory and time than its bytes, so it is counted by itself.
 
 What makes them fast: a run of neighbouring fields of fixed width is unpacked in one call, along
 with the length of whatever comes after it; arrays of numbers are unpacked in one call, too.
@@ -22,7 +24,7 @@ from quipu.wire import primitives
 from quipu.wire.layout import Layout, Slot, layout, size_min
 from quipu.wire.source import Source
 
-Decode = Callable[[Any, int, int, int], tuple[list[Any], int]]
+Decode = Callable[[Any, int, int, int, list[int]], tuple[list[Any], int]]
 
 _HELPERS = {
     "uvarint_rest": primitives.read_uvarint_rest,
@@ -30,6 +32,7 @@ _HELPERS = {
     "read_tags": primitives.read_tags,
     "uuid_from": primitives.uuid_from,
     "too_long": primitives.too_long,
+    "too_many": primitives.too_many,
     "not_null": primitives.not_null,
     "bad_length": primitives.bad_length,
     "bad_marker": primitives.bad_marker,
@@ -62,18 +65,20 @@ def compile_decoder(struct: Any, version: int, *, flexible: bool, view: bool) ->
             _read_tags(reader, shape)
         source.line("add(o)")
     source.line("return items, p")
-    made: Decode = source.compile("d, p, end, count", cls=struct, **_HELPERS)
+    made: Decode = source.compile("d, p, end, count, room", cls=struct, **_HELPERS)
     return made
 
 
 def _read_tags(reader: "_Reader", shape: Layout) -> None:
     source = reader.source
     with source.block("if tag_count:"):
+        source.line("tag_count, p = uvarint_rest(d, p, tag_count)")
+        reader.take_room(shape.name, "tag_count")
         if not shape.tagged:
             source.line("o.unknown_tags, p = read_tags(d, p, end, tag_count)")
             return
-        source.line("tag_count, p = uvarint_rest(d, p, tag_count)")
         source.line("tag = -1")
+        source.line("unknown = []")
         with source.block("for _ in range(tag_count):"):
             source.line("tag, p, stop = read_tag(d, p, end, tag)")
             opening = "if"
@@ -86,8 +91,9 @@ def _read_tags(reader: "_Reader", shape: Layout) -> None:
                         source.line(f"raise bad_size({reader.what(slot)}, stop, p)")
                 opening = "elif"
             with source.block("else:"):
-                source.line("o.unknown_tags += ((tag, bytes(d[p:stop])),)")
+                source.line("unknown.append((tag, bytes(d[p:stop])))")
                 source.line("p = stop")
+        source.line("o.unknown_tags = tuple(unknown)")
 
 
 def _default(source: Source, slot: Slot) -> str:
@@ -203,12 +209,19 @@ class _Reader:
         else:
             self._read_elements(slot, target, count)
 
+    def take_room(self, what: str, count: str) -> None:
+        """Lines that refuse more elements than there is room for."""
+        self.source.line(f"room[0] -= {count}")
+        with self.source.block("if room[0] < 0:"):
+            self.source.line(f"raise too_many({what!r})")
+
     def _read_elements(self, slot: Slot, target: str, count: str) -> None:
         size = f"{count} * {self._element_size_min(slot)}"
         self._check(slot, size, size)
+        self.take_room(f"{self._name}.{slot.name}", count)
         if slot.is_struct:
             decode = self._nested(slot)
-            call = f"{self.source.value('decode', decode)}(d, p, {self.end}, {count})"
+            call = f"{self.source.value('decode', decode)}(d, p, {self.end}, {count}, room)"
             self.source.line(f"{target}, p = {call}")
         elif slot.is_fixed:
             arrays = self.source.value("arrays", _ARRAYS[slot.kind.code])
@@ -243,7 +256,7 @@ class _Reader:
 
     def _read_struct(self, slot: Slot, target: str) -> None:
         decode = self._nested(slot)
-        call = f"({target},), p = {self.source.value('decode', decode)}(d, p, {self.end}, 1)"
+        call = f"({target},), p = {self.source.value('decode', decode)}(d, p, {self.end}, 1, room)"
         if not slot.nullable:
             self.flush()
             self.source.line(call)

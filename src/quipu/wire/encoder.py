@@ -2,13 +2,15 @@
 
     encode(items, out) appends the bytes of each item to the list `out`
 
+`items` is a list of structs, or an array that was encoded while it was built (encoded.py).
+
 What makes them fast: a run of neighbouring fields of fixed width is packed in one call, and
 arrays of numbers within the run join in, by a format kept for each set of their lengths.  The
 tag section of a struct is nearly always empty, one zero byte: it is part of the last run, and
 the rare struct with tags takes that byte off again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from struct import Struct as Packing
 from typing import Any
@@ -17,7 +19,7 @@ from quipu.wire.layout import Layout, Slot, layout
 from quipu.wire.primitives import UVARINTS, Packings, write_tags
 from quipu.wire.source import Source
 
-Encode = Callable[[Sequence[Any], list[bytes]], None]
+Encode = Callable[[Any, list[Any]], None]
 
 
 @cache
@@ -25,6 +27,9 @@ def compile_encoder(struct: Any, version: int, *, flexible: bool) -> Encode:
     shape = layout(struct, version)
     title = f"{shape.name} v{version}{' flexible' if flexible else ''}, encode"
     source = Source("encode", title)
+    with source.block("if not isinstance(items, (list, tuple)):"):
+        source.line("items.move(out)")
+        source.line("return")
     source.line("add = out.append")
     with source.block("for o in items:"):
         writer = _Writer(source, version, flexible=flexible)

@@ -18,10 +18,11 @@ from typing import Final, NamedTuple
 from quipu.model.errors import Code, MalformedBytes, RequestError
 from quipu.wire.fields import VERSION_END
 from quipu.wire.messages import REQUESTS, RESPONSES
-from quipu.wire.primitives import read_tags, too_long
+from quipu.wire.primitives import skip_header_tags, too_long
 from quipu.wire.schema import Request, Response
 
 API_VERSIONS_KEY: Final = 18
+BUFFERS_MAX: Final = 16  # of one answer; more are joined to one
 _REQUEST_START: Final = struct.Struct(">hhih")  # up to and with the length of the client id
 _RESPONSE_START: Final = struct.Struct(">ii")
 _FLEXIBLE_SINCE: Final = {key: request.FLEXIBLE_SINCE for key, request in REQUESTS.items()}
@@ -93,6 +94,17 @@ def encode_response(correlation_id: int, response: Response, version: int) -> by
     return _RESPONSE_START.pack(len(body) + 4, correlation_id) + body
 
 
+def encode_response_body(
+    correlation_id: int, response: type[Response], version: int, chunks: list[bytes]
+) -> list[bytes]:
+    """A whole frame, in buffers, of a body that is encoded already."""
+    if len(chunks) > BUFFERS_MAX:
+        chunks = [b"".join(chunks)]
+    tags = b"\0" if _has_tags(response, version) else b""
+    size = sum(map(len, chunks)) + 4 + len(tags)
+    return [_RESPONSE_START.pack(size, correlation_id) + tags, *chunks]
+
+
 def decode_response(
     frame: memoryview, api_key: int, version: int, *, whole: bool = True
 ) -> tuple[int, Response]:
@@ -117,6 +129,6 @@ def _has_tags(response: Response | type[Response], version: int) -> bool:
 def _skip_tags(frame: memoryview, position: int) -> int:
     """Kafka defines no tagged fields for headers; unknown ones are read and forgotten."""
     try:
-        return read_tags(frame, position + 1, len(frame), frame[position])[1]
+        return skip_header_tags(frame, position)
     except IndexError as error:
         raise MalformedBytes("the header's tag section is cut short") from error

@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from struct import Struct as Packing
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, SafeUUID
 
-from quipu.model.errors import MalformedBytes
+from quipu.model.errors import MalformedBytes, TooManyElements
 from quipu.model.ids import ZERO_UUID
 
 UVARINT_SIZE_MAX: Final = 5
 UVARINT_MAX: Final = (1 << 32) - 1
+HEADER_TAGS_MAX: Final = 100  # Kafka defines none
 PACKINGS_MAX: Final = 512  # kept per run of fields; lengths of arrays repeat, hostile ones do not
 
 Tags = tuple[tuple[int, bytes], ...]  # fields that this version does not know: (tag, bytes)
@@ -90,10 +91,9 @@ def read_tag(
 
 
 def read_tags(
-    data: memoryview | bytes, position: int, end: int, first: int
+    data: memoryview | bytes, position: int, end: int, count: int
 ) -> tuple[Tags, int]:
-    """A tag section of which nothing is known; `first` is the first byte of its count."""
-    count, position = read_uvarint_rest(data, position, first)
+    """A tag section of `count` fields of which nothing is known."""
     tags = []
     tag = -1
     for _ in range(count):  # the data run out long before a hostile count does
@@ -103,10 +103,27 @@ def read_tags(
     return tuple(tags), position
 
 
+def skip_header_tags(data: memoryview, position: int) -> int:
+    """The position after a header's tag section; Kafka defines no such fields, so none is kept."""
+    count, position = read_uvarint(data, position)
+    if count > HEADER_TAGS_MAX:
+        raise MalformedBytes(f"a header has {count} tagged fields; {HEADER_TAGS_MAX} are taken")
+    return read_tags(data, position, len(data), count)[1]
+
+
 @lru_cache(maxsize=4096)
 def uuid_from(raw: bytes) -> UUID:
-    """A UUID from its 16 bytes.  Topic ids come again and again, and making one is slow."""
-    return UUID(bytes=raw) if any(raw) else ZERO_UUID
+    """A UUID from its 16 bytes.  Topic ids come again and again, and making one is slow.
+
+    So slow that its constructor, which takes whatever it is given, is passed by.
+    """
+    number = int.from_bytes(raw, "big")
+    if not number:
+        return ZERO_UUID
+    made = object.__new__(UUID)
+    object.__setattr__(made, "int", number)
+    object.__setattr__(made, "is_safe", SafeUUID.unknown)
+    return made
 
 
 class Arrays(dict[int, Any]):
@@ -157,6 +174,11 @@ def _repeat(code: str, count: int) -> str:
 def too_long(what: str, size: int, position: int, end: int) -> MalformedBytes:
     return MalformedBytes(f"{what} needs {size} bytes at position {position}, "
                           f"but {max(end - position, 0)} are left")
+
+
+def too_many(what: str) -> TooManyElements:
+    return TooManyElements(f"{what}: the request has more elements than are taken at a time "
+                           "(max.request.elements); send several smaller ones")
 
 
 def not_null(what: str) -> MalformedBytes:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from quipu.model.errors import MalformedBytes
 from quipu.wire.leader_codec import NO_LEADERS, Endpoint, Leaders, tagged_endpoints, tagged_leader
-from quipu.wire.primitives import UVARINTS, read_tags
+from quipu.wire.primitives import UVARINTS, skip_header_tags
 
 HEADER_START: Final = 8  # after api key, api version and correlation id
 VERSION_FLEXIBLE: Final = 9
@@ -52,10 +52,7 @@ def body_position(frame: memoryview, *, flexible: bool) -> int:
         position: int = HEADER_START + 2 + (max(0, size))
         if size < -1 or position > len(frame):
             raise MalformedBytes(f"a client id of {size} bytes does not fit in {len(frame)}")
-        if not flexible:
-            return position
-        first = frame[position]
-        return position + 1 if first == 0 else read_tags(frame, position + 1, len(frame), first)[1]
+        return skip_header_tags(frame, position) if flexible else position
     except (StructError, IndexError):
         raise MalformedBytes(f"a request header ends early, at byte {len(frame)}") from None
 

@@ -24,17 +24,28 @@ Not here: the notation for fields (fields.py), the definitions (messages/), head
 """
 
 import struct
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, dataclass_transform
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Self,
+    TypeVar,
+    dataclass_transform,
+)
 
 from quipu.model.errors import MalformedBytes
 from quipu.wire.decoder import Decode, compile_decoder
+from quipu.wire.encoded import EncodedArray, Meter
 from quipu.wire.encoder import Encode, compile_encoder
 from quipu.wire.fields import VERSION_END, Field, parse_versions
 from quipu.wire.layout import has_records
 from quipu.wire.primitives import Tags
 from quipu.wire.source import Source
 
+S = TypeVar("S", bound="Struct")
 _MISSING: Final = object()
+NO_LIMIT: Final = 1 << 62
 
 
 @dataclass_transform(kw_only_default=True)
@@ -104,12 +115,16 @@ class Message(Struct):
         cls._has_records = has_records(cls)
 
     def encode(self, version: int) -> bytes:
+        return b"".join(self.encode_chunks(version))
+
+    def encode_chunks(self, version: int) -> list[bytes]:
+        """The same in pieces, as they were made."""
         encode = self._encoders.get(version)
         if encode is None:
             encode = self._compile_encoder(version)
         chunks: list[bytes] = []
         encode((self,), chunks)
-        return b"".join(chunks)
+        return chunks
 
     @classmethod
     def decode(cls, data: memoryview | bytes, version: int) -> Self:
@@ -120,14 +135,19 @@ class Message(Struct):
         return message
 
     @classmethod
-    def decode_prefix(cls, data: memoryview | bytes, version: int) -> tuple[Self, int]:
-        """A message that `data` starts with, and the position after it."""
+    def decode_prefix(
+        cls, data: memoryview | bytes, version: int, *, elements_max: int = NO_LIMIT
+    ) -> tuple[Self, int]:
+        """A message that `data` starts with, and the position after it.
+
+        Raises TooManyElements if its arrays have more than `elements_max` elements in all.
+        """
         decode = cls._decoders.get(version)
         if decode is None:
             decode = cls._compile_decoder(version)
         own = memoryview(data) if cls._has_records else bytes(data)
         try:
-            (message,), position = decode(own, 0, len(own), 1)
+            (message,), position = decode(own, 0, len(own), 1, [elements_max])
         except (struct.error, IndexError) as error:
             raise MalformedBytes(f"{cls.__name__} v{version}: {len(data)} bytes are too few"
                                  ) from error
@@ -138,6 +158,12 @@ class Message(Struct):
     @classmethod
     def is_flexible(cls, version: int) -> bool:
         return version >= cls.FLEXIBLE_SINCE
+
+    @classmethod
+    def encoded_array(cls, of: type[S], version: int, meter: Meter) -> EncodedArray[S]:
+        """An array of this message, or of a struct in it, that is encoded while it is built."""
+        encode = compile_encoder(of, version, flexible=cls.is_flexible(version))
+        return EncodedArray(encode, meter)
 
     @classmethod
     def _compile_encoder(cls, version: int) -> Encode:

@@ -98,7 +98,8 @@ class History:
         self.carry_out(self.dice.choice([
             lambda: topics.create_topics(self.state, [NewTopic(name, 2)], SETTINGS, self._uuid),
             lambda: topics.delete_topics(self.state, [(name, UUID(int=0))], SETTINGS),
-            lambda: topics.create_partitions(self.state, [NewPartitions(name, 4)]),
+            lambda: topics.create_partitions(
+                self.state, [NewPartitions(name, 4)], SETTINGS),
             lambda: configs.alter(self.state, [alteration], SETTINGS),
             lambda: brokers.fence(self.state, [NodeId(number)]),
             lambda: Decision([], self.unfence(number) or []),

@@ -5,7 +5,9 @@ on (broker/envelopes).  A call on another node raises NotController.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, TypeVar
 from uuid import UUID
 
 from quipu.broker.cluster.decisions import Decisions
@@ -25,13 +27,32 @@ from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import BrokerState, Chain, broker_record
 from quipu.controller.records import ClusterCreated, Record
 from quipu.controller.state import ClusterState
-from quipu.model.errors import Code, RequestError
+from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import BrokerSettings
 from quipu.model.topics import is_internal
 from quipu.runtime.rng import Rng
 
 _log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+PART_WEIGHT_MAX: Final = 100  # of what is decided, and applied, in one go: about 10 ms
+CONFIGURED_WEIGHT: Final = 10  # of what comes with settings: a misspelled one is slow to explain
+
+
+def _parts(
+    wanted: Sequence[Item], weigh: Callable[[Item], int]
+) -> Iterator[Sequence[Item]]:
+    """`wanted` in runs of at most PART_WEIGHT_MAX; the one empty run if there is nothing."""
+    start = weight = 0
+    for index, item in enumerate(wanted):
+        weight += weigh(item)
+        if weight > PART_WEIGHT_MAX:
+            yield wanted[start:index]
+            start, weight = index, weigh(item)
+    yield wanted[start:]
 
 
 class Changes:
@@ -54,30 +75,76 @@ class Changes:
     async def create_topics(
         self, wanted: Sequence[topics.NewTopic], *, validate_only: bool = False
     ) -> list[topics.TopicAnswer]:
-        return await self._carry_out(
-            lambda: topics.create_topics(
-                self._state, wanted, self._machine.settings, self._rng.uuid,
-                chance=self._rng.random),
+        whole = topics.Whole(topic.name for topic in wanted)
+        return await self._in_parts(
+            list({topic.name: topic for topic in wanted}.values()),
+            lambda part: topics.create_topics(
+                self._state, part, self._machine.settings, self._rng.uuid,
+                chance=self._rng.random, whole=whole),
+            lambda topic, error: topics.TopicAnswer(
+                topic.name, code=error.code, message=str(error)),
+            weigh=lambda topic: CONFIGURED_WEIGHT if topic.configs else 1,
             validate_only=validate_only)
 
     async def delete_topics(
         self, wanted: Sequence[tuple[str | None, UUID]]
     ) -> list[topics.TopicAnswer]:
-        return await self._carry_out(
-            lambda: topics.delete_topics(self._state, wanted, self._machine.settings))
+        whole = topics.Whole(topics.topic_names(self._state, wanted))
+        return await self._in_parts(
+            wanted,
+            lambda part: topics.delete_topics(
+                self._state, part, self._machine.settings, whole=whole),
+            lambda each, error: topics.TopicAnswer(*each, error.code, str(error)))
 
     async def create_partitions(
         self, wanted: Sequence[topics.NewPartitions], *, validate_only: bool = False
     ) -> list[topics.TopicAnswer]:
-        return await self._carry_out(
-            lambda: topics.create_partitions(self._state, wanted), validate_only=validate_only)
+        whole = topics.Whole(topic.name for topic in wanted)
+        return await self._in_parts(
+            list({topic.name: topic for topic in wanted}.values()),
+            lambda part: topics.create_partitions(
+                self._state, part, self._machine.settings, whole=whole),
+            lambda topic, error: topics.TopicAnswer(
+                topic.name, code=error.code, message=str(error)),
+            validate_only=validate_only)
 
     async def alter_configs(
         self, alterations: Sequence[configs.Alteration], *, validate_only: bool = False
     ) -> list[configs.AlterAnswer]:
-        return await self._carry_out(
-            lambda: configs.alter(self._state, alterations, self._static),
+        repeated = configs.repeated_resources(alterations)
+        return await self._in_parts(
+            alterations,
+            lambda part: configs.alter(self._state, part, self._static, repeated=repeated),
+            lambda each, error: configs.AlterAnswer(each.resource, error.code, str(error)),
+            weigh=lambda each: CONFIGURED_WEIGHT if each.changes else 1,
             validate_only=validate_only)
+
+    async def _in_parts(
+        self,
+        wanted: Sequence[Item],
+        decide: Callable[[Sequence[Item]], Decision[Answer]],
+        failed: Callable[[Item, QuipuError], Answer],
+        *,
+        weigh: Callable[[Item], int] = lambda _: 1,
+        validate_only: bool = False,
+    ) -> list[Answer]:
+        """One decision after another, each short enough not to keep others waiting.
+
+        If it is over before the last, what is left is answered with the reason: what was decided
+        holds, and is told.
+        """
+        answers: list[Answer] = []
+        done = 0
+        for part in _parts(wanted, weigh):
+            try:
+                answers += await self._carry_out(
+                    partial(decide, part), validate_only=validate_only)
+            except QuipuError as error:
+                if not answers:
+                    raise
+                return answers + [failed(each, error) for each in wanted[done:]]
+            done += len(part)
+        return answers
 
     # -- brokers and chains
 

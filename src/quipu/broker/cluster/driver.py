@@ -43,7 +43,7 @@ from quipu.broker.cluster.telling import ClusterListener
 from quipu.broker.quorum import Quorum, QuorumConfig, QuorumView, StateMachine
 from quipu.broker.quorum.driver import CHANGE_TIMEOUT_SECONDS
 from quipu.broker.topic_views import TopicViews
-from quipu.controller import configs, describe, topics
+from quipu.controller import configs, describe, internal_topics, topics
 from quipu.controller.members import BrokerState
 from quipu.controller.state import ClusterState, Topic
 from quipu.model.ids import NO_NODE, NodeId, ProducerId, TopicPartition
@@ -247,7 +247,7 @@ class Cluster:
 
     def topic_settings(self, topic: Topic) -> TopicSettings:
         """What applies to `topic`: its own settings on top of the broker's."""
-        return topic_settings(topic.configs, self.settings)
+        return topic_settings(internal_topics.settings_of(topic), self.settings)
 
     def ladder(self, node_id: int | None = None) -> describe.Ladder:
         """Where a broker's settings come from."""

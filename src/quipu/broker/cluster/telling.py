@@ -11,6 +11,7 @@ A listener that fails harms no other: state and log agree whatever becomes of it
 """
 
 import asyncio
+import dataclasses
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +24,9 @@ from quipu.runtime.spawn import spawn
 
 _log = logging.getLogger(__name__)
 
-TURN_MAX: Final = 8  # changes that are told before other work gets its turn
+TURN_MAX: Final = 8  # changes that are told before other work gets its turn, at most ...
+TURN_SECONDS: Final = 0.005  # ... and how long that may take, but for the last of them
+PARTITIONS_MAX: Final = 32  # of a change; a topic with more of them is told in steps
 
 
 class ClusterListener(Protocol):
@@ -85,19 +88,37 @@ def differences(before: Picture, after: Picture) -> Iterator[Change]:
     for topic_id, topic in now.items():
         old = before.topics.get(topic_id)
         if old is None:
-            yield Change("on_topic_created", (topic,))
+            yield from _created(topic)
         elif old is not topic or defaults_changed:
             yield from _topic_differences(old, topic, defaults_changed=defaults_changed)
 
 
 def _topic_differences(old: Topic, new: Topic, *, defaults_changed: bool) -> Iterator[Change]:
     had = len(old.partitions)
-    if len(new.partitions) > had:
-        yield Change("on_partitions_added", (new, had))
+    yield from _added(new, had)
     if defaults_changed or old.configs != new.configs:
         yield Change("on_config_changed", (new,))
     if old.partitions != new.partitions[:had]:
         yield Change("on_replicas_changed", (new,))
+
+
+def _created(topic: Topic) -> Iterator[Change]:
+    """A topic that is new: first as if it had a few partitions, then as if it got more (N3)."""
+    yield Change("on_topic_created", (_with_partitions(topic, PARTITIONS_MAX),))
+    yield from _added(topic, PARTITIONS_MAX)
+
+
+def _added(topic: Topic, had: int) -> Iterator[Change]:
+    for first in range(had, len(topic.partitions), PARTITIONS_MAX):
+        yield Change(
+            "on_partitions_added", (_with_partitions(topic, first + PARTITIONS_MAX), first))
+
+
+def _with_partitions(topic: Topic, count: int) -> Topic:
+    """`topic` as if it had no more than `count` partitions."""
+    if len(topic.partitions) <= count:
+        return topic
+    return dataclasses.replace(topic, partitions=topic.partitions[:count])
 
 
 class Telling:
@@ -134,7 +155,11 @@ class Telling:
         self._task = None
 
     def _tell_some(self) -> None:
+        time = asyncio.get_running_loop().time
+        ends = time() + TURN_SECONDS
         for _ in range(min(TURN_MAX, len(self._waiting))):
+            if time() >= ends:
+                return
             change = self._waiting.popleft()
             if isinstance(change, Change):
                 self._tell_all(change)

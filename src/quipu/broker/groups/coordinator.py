@@ -151,7 +151,9 @@ class Groups:
 
     # -- whose group it is
 
-    async def find_coordinator(self, group_id: str) -> Coordinator | None:
+    async def find_coordinator(
+        self, group_id: str, *, wait_seconds: float = LOAD_SECONDS_MAX
+    ) -> Coordinator | None:
         """Who coordinates a group; None if nobody does now.  Makes the topic if there is none."""
         broker = self._broker
         topic = await broker.cluster.ensure_internal_topic(
@@ -165,8 +167,8 @@ class Groups:
             led = self._led.get(number)
             if self._is_stopped or (led is not None and not led.partition.is_current):
                 return None
-            if led is not None:
-                await led.shard.loaded(LOAD_SECONDS_MAX)
+            if led is not None and wait_seconds > 0:
+                await led.shard.loaded(wait_seconds)
         return Coordinator(leader, known.host, known.port)
 
     def shard_of(self, group_id: str) -> tuple[Shard | None, Code]:

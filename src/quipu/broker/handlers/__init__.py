@@ -26,9 +26,10 @@ from pkgutil import iter_modules
 from typing import Any, Final
 
 from quipu.broker.context import Broker, Context
-from quipu.model.errors import QuipuError
-from quipu.wire.messages import REQUESTS
-from quipu.wire.schema import Response
+from quipu.model.errors import Code, QuipuError
+from quipu.wire.fields import parse_versions
+from quipu.wire.messages import REQUESTS, RESPONSES
+from quipu.wire.schema import Request, Response
 
 Handler = Callable[[Broker, Any, Context], Response | Awaitable[Response]]
 
@@ -64,6 +65,28 @@ def refusal(api_key: int) -> Refusal | None:
     """How to tell every part of a request that all of it failed, if its module says how."""
     refuse: Refusal | None = getattr(import_module(MODULES[api_key]), "refuse", None)
     return refuse
+
+
+def refused(request: Request, version: int, error: QuipuError) -> Response | None:
+    """An answer that says that all of `request` failed; None if it has no place for that."""
+    response = RESPONSES[request.KEY]()
+    field = type(response).FIELDS.get("error_code")
+    if error.code == Code.NONE:
+        return None
+    if field is None or version not in parse_versions(field.versions):
+        refuse = refusal(request.KEY)
+        parts = None if refuse is None else refuse(request, error)
+        # An answer without parts would say that all is well.
+        return parts if parts is not None and not _is_empty(parts) else None
+    response.error_code = error.code  # type: ignore[attr-defined]  # it has the field
+    if "error_message" in type(response).FIELDS:
+        response.error_message = str(error)  # type: ignore[attr-defined]  # as above
+    return response
+
+
+def _is_empty(response: Response) -> bool:
+    return not any(getattr(response, name) for name, field in type(response).FIELDS.items()
+                   if field.is_array)
 
 
 @cache

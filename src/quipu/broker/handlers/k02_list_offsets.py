@@ -46,13 +46,18 @@ _VERSION_MIN: Final = {
 }
 
 
-def handle(broker: Broker, request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+async def handle(
+    broker: Broker, request: ListOffsetsRequest, context: Context
+) -> ListOffsetsResponse:
     asker = _Asker(context.api_version, request.replica_id == DIRTY_READER)
-    return ListOffsetsResponse(topics=[
-        ListOffsetsTopicResponse(name=topic.name, partitions=[
-            _find(broker, topic.name, wanted, asker) for wanted in topic.partitions])
-        for topic in request.topics
-    ])
+    response = ListOffsetsResponse(topics=context.array(ListOffsetsTopicResponse))
+    for topic in request.topics:
+        partitions = context.array(ListOffsetsPartitionResponse)
+        for wanted in topic.partitions:
+            await context.pause()
+            partitions.append(_find(broker, topic.name, wanted, asker))
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return response
 
 
 class _Asker(NamedTuple):

@@ -42,12 +42,18 @@ CREATE_SECONDS_MAX: Final = 3.0  # others want to know the brokers
 async def handle(broker: Broker, request: MetadataRequest, context: Context) -> MetadataResponse:
     wanted = _wanted(request, context.api_version)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    topics = context.array(MetadataResponseTopic)
     if wanted is None:
-        topics = [_topic(broker, topic, operations)
-                  for topic in broker.cluster.state.topics.values()]
+        for known in list(broker.cluster.state.topics.values()):
+            await context.pause()
+            topics.append(await _topic(broker, known, operations, context))
     else:
         refused = await _create_missing(broker, request, wanted)
-        topics = [_answer(broker, topic, refused, operations) for topic in wanted]
+        for asked in wanted:
+            await context.pause()
+            topic = broker.cluster.state.find_topic(asked.name, asked.topic_id)
+            topics.append(_missing(asked, refused) if topic is None
+                          else await _topic(broker, topic, operations, context))
     cluster_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -60,6 +66,13 @@ async def handle(broker: Broker, request: MetadataRequest, context: Context) -> 
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_operations else NOT_ASKED,
     )
+
+
+def refuse(request: MetadataRequest, error: QuipuError) -> MetadataResponse:
+    """Tell every topic that all failed; nobody can be told who asked for all topics."""
+    return MetadataResponse(topics=[
+        MetadataResponseTopic(error_code=error.code, name=topic.name, topic_id=topic.topic_id)
+        for topic in request.topics or ()])
 
 
 def _wanted(request: MetadataRequest, version: int) -> list[MetadataRequestTopic] | None:
@@ -98,12 +111,7 @@ async def _create_missing(
             if answer.name is not None and answer.code is not Code.NONE}
 
 
-def _answer(
-    broker: Broker, wanted: MetadataRequestTopic, refused: dict[str, Code], operations: int
-) -> MetadataResponseTopic:
-    topic = broker.cluster.state.find_topic(wanted.name, wanted.topic_id)
-    if topic is not None:
-        return _topic(broker, topic, operations)
+def _missing(wanted: MetadataRequestTopic, refused: dict[str, Code]) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=_why_missing(wanted.name, wanted.topic_id, refused),
         name=wanted.name if wanted.topic_id == ZERO_UUID else None,
@@ -122,11 +130,13 @@ def _why_missing(name: str | None, topic_id: UUID, refused: dict[str, Code]) -> 
     return refused.get(name, Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _topic(broker: Broker, topic: Topic, operations: int) -> MetadataResponseTopic:
+async def _topic(
+    broker: Broker, topic: Topic, operations: int, context: Context
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=broker.cluster.views.partitions(broker, topic),
+        partitions=await broker.cluster.views.show(broker, topic, context),
         topic_authorized_operations=operations,
     )

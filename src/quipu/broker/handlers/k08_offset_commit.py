@@ -47,10 +47,12 @@ async def handle(
     wanted: dict[OffsetKey, Committed] = {}
     response = OffsetCommitResponse()
     for topic in request.topics:
+        await context.pause()
         found = broker.cluster.state.find_topic(None if by_id else topic.name, topic.topic_id)
         answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answer)
         for partition in topic.partitions:
+            await context.pause()
             code = _check(broker, found, partition) if found is not None else unknown
             if found is not None and code is Code.NONE:
                 wanted[found.topic_id, partition.partition_index] = Committed(

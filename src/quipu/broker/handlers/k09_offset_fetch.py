@@ -21,7 +21,7 @@ from quipu.broker.groups import offsets
 from quipu.broker.groups.registry import Committed
 from quipu.broker.groups.shard import Shard
 from quipu.controller.state import Topic
-from quipu.model.errors import Code
+from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import ZERO_UUID
 from quipu.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -59,49 +59,70 @@ class Told(NamedTuple):
     code: Code = Code.NONE
 
 
-def handle(broker: Broker, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+async def handle(
+    broker: Broker, request: OffsetFetchRequest, context: Context
+) -> OffsetFetchResponse:
     """Tell how far groups have read."""
     if context.api_version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(
-            groups=[_group(broker, group, context.api_version) for group in request.groups])
+        response = OffsetFetchResponse(groups=context.array(OffsetFetchResponseGroup))
+        for group in request.groups:
+            await context.pause()
+            response.groups.append(await _group(broker, group, context))
+        return response
     shard, code = broker.groups.shard_of(request.group_id)
     if request.topics is None:
-        asked = _everything(broker, shard, request.group_id)
+        asked = await _everything(broker, shard, request.group_id, context)
     else:
         asked = [_by_name(broker, t.name, t.partition_indexes) for t in request.topics]
-    topics = [
-        OffsetFetchResponseTopic(name=wanted.name, partitions=[
-            OffsetFetchResponsePartition(
+    topics = context.array(OffsetFetchResponseTopic)
+    for wanted in asked:
+        partitions = context.array(OffsetFetchResponsePartition)
+        for told in _tell(shard, request.group_id, wanted):
+            await context.pause()
+            partitions.append(OffsetFetchResponsePartition(
                 partition_index=told.partition, committed_offset=told.offset,
                 committed_leader_epoch=told.leader_epoch, metadata=told.metadata,
-                error_code=told.code if told.code is not Code.NONE else code)
-            for told in _tell(shard, request.group_id, wanted)])
-        for wanted in asked
-    ]
+                error_code=told.code if told.code is not Code.NONE else code))
+        topics.append(OffsetFetchResponseTopic(name=wanted.name, partitions=partitions))
     return OffsetFetchResponse(error_code=code, topics=topics)
 
 
-def _group(broker: Broker, group: OffsetFetchRequestGroup, version: int
-           ) -> OffsetFetchResponseGroup:
+def refuse(request: OffsetFetchRequest, error: QuipuError) -> OffsetFetchResponse:
+    """Tell every group, or in the first version every partition, that all failed."""
+    return OffsetFetchResponse(
+        groups=[OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+                for group in request.groups],
+        topics=[OffsetFetchResponseTopic(name=topic.name, partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=NOTHING, metadata="",
+                error_code=error.code)
+            for index in topic.partition_indexes]) for topic in request.topics or ()])
+
+
+async def _group(
+    broker: Broker, group: OffsetFetchRequestGroup, context: Context
+) -> OffsetFetchResponseGroup:
     shard, code = broker.groups.shard_of(group.group_id)
     if code is not Code.NONE:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
     if group.topics is None:
-        asked = _everything(broker, shard, group.group_id)
-    elif version >= TOPIC_IDS_SINCE:
+        asked = await _everything(broker, shard, group.group_id, context)
+    elif context.api_version >= TOPIC_IDS_SINCE:
         asked = [_by_id(broker, t.topic_id, t.partition_indexes) for t in group.topics]
     else:
         asked = [_by_name(broker, t.name, t.partition_indexes) for t in group.topics]
-    return OffsetFetchResponseGroup(group_id=group.group_id, topics=[
-        OffsetFetchResponseTopics(
-            name=wanted.name, topic_id=wanted.topic_id, partitions=[
-                OffsetFetchResponsePartitions(
-                    partition_index=told.partition, committed_offset=told.offset,
-                    committed_leader_epoch=told.leader_epoch, metadata=told.metadata,
-                    error_code=told.code)
-                for told in _tell(shard, group.group_id, wanted)])
-        for wanted in asked
-    ])
+    topics = context.array(OffsetFetchResponseTopics)
+    for wanted in asked:
+        partitions = context.array(OffsetFetchResponsePartitions)
+        for told in _tell(shard, group.group_id, wanted):
+            await context.pause()
+            partitions.append(OffsetFetchResponsePartitions(
+                partition_index=told.partition, committed_offset=told.offset,
+                committed_leader_epoch=told.leader_epoch, metadata=told.metadata,
+                error_code=told.code))
+        topics.append(OffsetFetchResponseTopics(
+            name=wanted.name, topic_id=wanted.topic_id, partitions=partitions))
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
 def _by_name(broker: Broker, name: str, partitions: Sequence[int]) -> Wanted:
@@ -113,14 +134,18 @@ def _by_id(broker: Broker, topic_id: UUID, partitions: Sequence[int]) -> Wanted:
     return Wanted("", topic_id, topic, partitions, missing=Code.UNKNOWN_TOPIC_ID)
 
 
-def _everything(broker: Broker, shard: Shard | None, group_id: str) -> list[Wanted]:
+async def _everything(
+    broker: Broker, shard: Shard | None, group_id: str, context: Context
+) -> list[Wanted]:
     """All that a group has committed, topic by topic."""
     partitions: dict[UUID, list[int]] = {}
-    for topic_id, index in sorted(offsets.all_of(shard, group_id) if shard is not None else ()):
+    keys = list(offsets.all_of(shard, group_id)) if shard is not None else []
+    for topic_id, index in keys:
+        await context.pause()
         partitions.setdefault(topic_id, []).append(index)
     state = broker.cluster.state
     return [
-        Wanted(topic.name, topic.topic_id, topic, indexes)
+        Wanted(topic.name, topic.topic_id, topic, sorted(indexes))
         for topic_id, indexes in partitions.items()
         if (topic := state.topics_by_id.get(topic_id)) is not None
     ]

@@ -14,6 +14,7 @@ Versions
 from typing import Final
 
 from quipu.broker.context import Broker, Context
+from quipu.broker.groups.coordinator import LOAD_SECONDS_MAX
 from quipu.model.errors import Code, QuipuError
 from quipu.wire.messages.k10_find_coordinator import (
     Coordinator,
@@ -31,29 +32,56 @@ async def handle(
     broker: Broker, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
     """Tell where groups are served."""
+    search = _Search(broker, request.key_type)
     if context.api_version >= MANY_KEYS_SINCE:
-        return FindCoordinatorResponse(coordinators=[
-            await _find(broker, request.key_type, key) for key in request.coordinator_keys])
-    found = await _find(broker, request.key_type, request.key)
+        response = FindCoordinatorResponse(coordinators=context.array(Coordinator))
+        for key in request.coordinator_keys:
+            await context.pause()
+            response.coordinators.append(await search.find(key))
+        return response
+    found = await search.find(request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code, error_message=found.error_message, node_id=found.node_id,
         host=found.host, port=found.port)
 
 
-async def _find(broker: Broker, key_type: int, key: str) -> Coordinator:
-    if key_type == TRANSACTION:
-        return _nobody(key, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                       "transactions are not served")
-    if key_type != GROUP:
-        return _nobody(key, Code.INVALID_REQUEST, f"coordinators of type {key_type} do not exist")
-    try:
-        found = await broker.groups.find_coordinator(key)
-    except QuipuError as error:  # the topic cannot be created now
-        return _nobody(key, Code.COORDINATOR_NOT_AVAILABLE, str(error))
-    if found is None:
-        return _nobody(key, Code.COORDINATOR_NOT_AVAILABLE, "nobody leads the group's partition")
-    return Coordinator(
-        key=key, node_id=found.node_id, host=found.host, port=found.port, error_message=None)
+def refuse(request: FindCoordinatorRequest, error: QuipuError) -> FindCoordinatorResponse:
+    """Tell every key that all failed."""
+    return FindCoordinatorResponse(coordinators=[
+        _nobody(key, error.code, str(error)) for key in request.coordinator_keys])
+
+
+class _Search:
+    """One request's search: whatever it has to wait for, it waits for once."""
+
+    def __init__(self, broker: Broker, key_type: int) -> None:
+        self._broker = broker
+        self._key_type = key_type
+        self._until = broker.clock.monotonic() + LOAD_SECONDS_MAX
+        self._failure: QuipuError | None = None
+
+    async def find(self, key: str) -> Coordinator:
+        broker = self._broker
+        if self._key_type == TRANSACTION:
+            return _nobody(key, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                           "transactions are not served")
+        if self._key_type != GROUP:
+            return _nobody(key, Code.INVALID_REQUEST,
+                           f"coordinators of type {self._key_type} do not exist")
+        found = None
+        if self._failure is None:
+            try:
+                found = await broker.groups.find_coordinator(
+                    key, wait_seconds=max(0.0, self._until - broker.clock.monotonic()))
+            except QuipuError as error:  # the topic cannot be created now
+                self._failure = error
+        if self._failure is not None:
+            return _nobody(key, Code.COORDINATOR_NOT_AVAILABLE, str(self._failure))
+        if found is None:
+            return _nobody(
+                key, Code.COORDINATOR_NOT_AVAILABLE, "nobody leads the group's partition")
+        return Coordinator(
+            key=key, node_id=found.node_id, host=found.host, port=found.port, error_message=None)
 
 
 def _nobody(key: str, code: Code, message: str) -> Coordinator:

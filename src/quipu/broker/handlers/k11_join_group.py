@@ -5,6 +5,7 @@ Behaviour
       when their time is up
     * the leader alone is told who the members are
     * any protocol type will do; only members of one type and with a common protocol fit together
+    * a member has PROTOCOLS_MAX protocols at most: INVALID_REQUEST
 Versions
     v1  rebalance timeout, apart from that of the session
     v4  a new member is given an id first, with MEMBER_ID_REQUIRED, and asks again with it
@@ -17,6 +18,7 @@ from typing import Final
 
 from quipu.broker.context import Broker, Context
 from quipu.broker.groups.events import Join, Joined, Protocol
+from quipu.model.errors import Code
 from quipu.wire.messages.k11_join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -27,12 +29,17 @@ REBALANCE_TIMEOUT_SINCE: Final = 1
 KNOWN_ID_SINCE: Final = 4
 NULL_PROTOCOL_SINCE: Final = 7
 SKIP_ASSIGNMENT_SINCE: Final = 9
+PROTOCOLS_MAX: Final = 100  # of one member; clients have two or three
 
 
 async def handle(
     broker: Broker, request: JoinGroupRequest, context: Context
 ) -> JoinGroupResponse:
     """Wait for the next generation."""
+    if len(request.protocols) > PROTOCOLS_MAX:
+        return JoinGroupResponse(
+            error_code=Code.INVALID_REQUEST, member_id=request.member_id,
+            protocol_name=None if context.api_version >= NULL_PROTOCOL_SINCE else "")
     rebalance_timeout_ms = request.rebalance_timeout
     if context.api_version < REBALANCE_TIMEOUT_SINCE or rebalance_timeout_ms <= 0:
         rebalance_timeout_ms = request.session_timeout

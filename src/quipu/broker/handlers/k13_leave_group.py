@@ -2,6 +2,8 @@
 
 Behaviour
     * takes members out of a group at once, rather than when their sessions end
+    * a member that is named several times is told once; more than group.max.size are
+      INVALID_REQUEST
     * a static member may be taken out by its instance id alone, as operators do
 Versions
     v3  several members in one request, one code for each; before, one code for the request
@@ -32,7 +34,10 @@ async def handle(
     if context.api_version < MANY_MEMBERS_SINCE:
         codes = await broker.groups.leave(request.group_id, (Leaver(request.member_id, None),))
         return LeaveGroupResponse(error_code=codes[0])
-    leavers = tuple(Leaver(m.member_id, m.group_instance_id) for m in request.members)
+    leavers = tuple(dict.fromkeys(
+        Leaver(m.member_id, m.group_instance_id) for m in request.members))
+    if len(leavers) > broker.settings.group_max_size:
+        return LeaveGroupResponse(error_code=Code.INVALID_REQUEST)
     codes = await broker.groups.leave(request.group_id, leavers)
     if codes and codes[0] in _WHOLE:
         return LeaveGroupResponse(error_code=codes[0])

@@ -11,10 +11,9 @@ Versions
 from typing import Final
 
 from quipu.broker.context import Broker, Context
-from quipu.broker.groups.group import Group
 from quipu.broker.groups.members import Member
 from quipu.broker.groups.states import State
-from quipu.model.errors import Code
+from quipu.model.errors import Code, QuipuError
 from quipu.wire.messages.k15_describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -28,41 +27,54 @@ READ, DELETE, DESCRIBE = 3, 6, 8  # Kafka's numbers of operations
 ALL_OPERATIONS: Final = 1 << READ | 1 << DELETE | 1 << DESCRIBE  # nobody is kept from anything
 
 
-def handle(
+async def handle(
     broker: Broker, request: DescribeGroupsRequest, context: Context
 ) -> DescribeGroupsResponse:
     """Tell about groups."""
-    groups = [_describe(broker, group_id, context.api_version) for group_id in request.groups]
-    for group in groups:
+    response = DescribeGroupsResponse(groups=context.array(DescribedGroup))
+    for group_id in request.groups:
+        await context.pause()
+        group = await _describe(broker, group_id, context)
         if request.include_authorized_operations and group.error_code == Code.NONE:
             group.authorized_operations = ALL_OPERATIONS
-    return DescribeGroupsResponse(groups=groups)
+        response.groups.append(group)
+    return response
 
 
-def _describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:
+def refuse(request: DescribeGroupsRequest, error: QuipuError) -> DescribeGroupsResponse:
+    """Tell every group that all failed."""
+    return DescribeGroupsResponse(groups=[
+        DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
+        for group_id in request.groups])
+
+
+async def _describe(broker: Broker, group_id: str, context: Context) -> DescribedGroup:
     shard, code = broker.groups.shard_of(group_id)
     if shard is None:
         return DescribedGroup(group_id=group_id, error_code=code)
     group = shard.find(group_id)
-    if group is None and version >= NOT_FOUND_SINCE:
+    if group is None and context.api_version >= NOT_FOUND_SINCE:
         return DescribedGroup(
             group_id=group_id, group_state=State.DEAD.value, error_code=Code.GROUP_ID_NOT_FOUND,
-            error_message=f"group {group_id} does not exist")
+            error_message=f"group {group_id[:100]} does not exist")
     if group is None:
         return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
     protocol = group.protocol if group.state is State.STABLE else None
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group_id, group_state=group.state.value, protocol_type=group.protocol_type or "",
-        protocol_data=protocol or "",
-        members=[_member(group, member) for member in group.members])
+        protocol_data=protocol or "", members=context.array(DescribedGroupMember))
+    for member in list(group.members):
+        await context.pause()
+        described.members.append(_member(member, protocol))
+    return described
 
 
-def _member(group: Group, member: Member) -> DescribedGroupMember:
+def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
     described = DescribedGroupMember(
         member_id=member.member_id, group_instance_id=member.instance_id,
         client_id=member.client_id, client_host=member.client_host)
-    if group.state is State.STABLE and group.protocol is not None:
-        described.member_metadata = member.metadata(group.protocol)
+    if protocol is not None:
+        described.member_metadata = member.metadata(protocol)
         described.member_assignment = member.assignment
     return described
 

@@ -21,19 +21,21 @@ from quipu.wire.messages.k16_list_groups import (
 CLASSIC: Final = "classic"
 
 
-def handle(broker: Broker, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+async def handle(
+    broker: Broker, request: ListGroupsRequest, context: Context
+) -> ListGroupsResponse:
     """Tell which groups there are."""
-    del context
     if broker.groups.unavailable is not Code.NONE:
         return ListGroupsResponse(error_code=broker.groups.unavailable)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     if types and CLASSIC not in types:
         return ListGroupsResponse()
-    return ListGroupsResponse(groups=[
-        ListedGroup(
-            group_id=group.group_id, protocol_type=group.protocol_type or "",
-            group_state=group.state.value, group_type=CLASSIC)
-        for group in sorted(broker.groups.all(), key=lambda group: group.group_id)
-        if not states or group.state.lower() in states
-    ])
+    response = ListGroupsResponse(groups=context.array(ListedGroup))
+    for group in sorted(broker.groups.all(), key=lambda group: group.group_id):
+        await context.pause()
+        if not states or group.state.lower() in states:
+            response.groups.append(ListedGroup(
+                group_id=group.group_id, protocol_type=group.protocol_type or "",
+                group_state=group.state.value, group_type=CLASSIC))
+    return response

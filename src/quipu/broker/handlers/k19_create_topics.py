@@ -5,6 +5,10 @@ Behaviour
     * answers per topic: one bad topic does not fail the others
     * validate_only answers as if, and creates nothing
     * -1 partitions or replicas take num.partitions and default.replication.factor
+    * a name that comes twice is INVALID_REQUEST; more than max.partitions in all, or more than
+      10,000 in one request, POLICY_VIOLATION; the cluster's own names INVALID_TOPIC_EXCEPTION
+    * many topics are decided in several steps: if the controller goes in between, what is left is
+      told so, and what was created is there
     * answered by the controller, whichever node is asked
 Versions
     v4  -1 may be asked for         v5  flexible; the answer has partitions, replicas, settings
@@ -15,6 +19,7 @@ from typing import Final
 
 from quipu.broker.context import Broker, Context
 from quipu.controller.describe import Entry, describe_topic
+from quipu.controller.state import Topic
 from quipu.controller.topics import NewTopic, TopicAnswer
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import ZERO_UUID
@@ -27,6 +32,7 @@ from quipu.wire.messages.k19_create_topics import (
 )
 
 ON_CONTROLLER: Final = True
+DESCRIBED_SINCE: Final = 5
 
 
 async def handle(
@@ -34,9 +40,12 @@ async def handle(
 ) -> CreateTopicsResponse:
     answers = await broker.cluster.changes.create_topics(
         [_wanted(topic) for topic in request.topics], validate_only=request.validate_only)
-    described = context.api_version >= 5
-    return CreateTopicsResponse(topics=[
-        _result(broker, answer, request, described=described) for answer in answers])
+    response = CreateTopicsResponse(topics=context.array(CreatableTopicResult))
+    described = _Described(broker, context)
+    for answer in answers:
+        await context.pause()
+        response.topics.append(_result(answer, request, described))
+    return response
 
 
 def refuse(request: CreateTopicsRequest, error: QuipuError) -> CreateTopicsResponse:
@@ -55,8 +64,25 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
     )
 
 
+class _Described:
+    """The settings of new topics, made once for all that have the same."""
+
+    def __init__(self, broker: Broker, context: Context) -> None:
+        self._ladder = broker.cluster.ladder()
+        self._is_asked = context.api_version >= DESCRIBED_SINCE
+        self._known: dict[tuple[int, frozenset[tuple[str, str]]], list[CreatableTopicConfigs]] = {}
+
+    def of(self, topic: Topic) -> list[CreatableTopicConfigs]:
+        if not self._is_asked:
+            return []
+        key = topic.replication_factor, frozenset(topic.configs.items())
+        if key not in self._known:
+            self._known[key] = [_config(entry) for entry in describe_topic(topic, self._ladder)]
+        return self._known[key]
+
+
 def _result(
-    broker: Broker, answer: TopicAnswer, request: CreateTopicsRequest, *, described: bool
+    answer: TopicAnswer, request: CreateTopicsRequest, described: _Described
 ) -> CreatableTopicResult:
     assert answer.name is not None
     if answer.code is not Code.NONE:
@@ -64,14 +90,13 @@ def _result(
             name=answer.name, error_code=answer.code, error_message=answer.message)
     topic = answer.topic
     assert topic is not None
-    entries = describe_topic(topic.configs, broker.cluster.ladder()) if described else []
     return CreatableTopicResult(
         name=topic.name,
         topic_id=ZERO_UUID if request.validate_only else topic.topic_id,
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=topic.replication_factor,
-        configs=[_config(entry) for entry in entries],
+        configs=described.of(topic),
     )
 
 

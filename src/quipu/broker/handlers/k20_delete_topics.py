@@ -32,8 +32,11 @@ async def handle(
     else:
         wanted = [(name, ZERO_UUID) for name in request.topic_names]
     answers = await broker.cluster.delete_topics(wanted)
-    return DeleteTopicsResponse(
-        responses=[_result(answer, context.api_version) for answer in answers])
+    response = DeleteTopicsResponse(responses=context.array(DeletableTopicResult))
+    for answer in answers:
+        await context.pause()
+        response.responses.append(_result(answer, context.api_version))
+    return response
 
 
 def refuse(request: DeleteTopicsRequest, error: QuipuError) -> DeleteTopicsResponse:

@@ -5,55 +5,89 @@ Behaviour
     * offset -1 means up to the high watermark; one below the log start changes nothing
     * only the node that leads does it; the answer tells where the log starts now, once that is
       committed, as any other record is
-    * answers per partition: one bad partition does not fail the others
+    * answers per partition: one bad partition does not fail the others; of a partition that is
+      named several times, the last offset counts
+    * the cluster's own topics keep their records: INVALID_TOPIC_EXCEPTION
 
 Versions
     v2  flexible encoding
 """
 
 import asyncio
+from typing import Final, NamedTuple
 
 from quipu.broker.context import Broker, Context
 from quipu.broker.routing import why_absent
-from quipu.model.errors import QuipuError
-from quipu.model.ids import Offset
+from quipu.model.errors import Code, QuipuError
+from quipu.model.ids import Offset, TopicPartition
+from quipu.model.topics import is_internal
 from quipu.wire.messages.k21_delete_records import (
-    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
 
-NO_WATERMARK = -1
+NO_WATERMARK: Final = -1
 
 
 async def handle(
     broker: Broker, request: DeleteRecordsRequest, context: Context
 ) -> DeleteRecordsResponse:
-    del context
+    wanted = {
+        (topic.name, partition.partition_index): partition.offset
+        for topic in request.topics for partition in topic.partitions}
     timeout_ms = min(request.timeout, broker.settings.request_max_wait_ms)
-    return DeleteRecordsResponse(topics=[
-        DeleteRecordsTopicResult(name=topic.name, partitions=await asyncio.gather(*(
-            _delete(broker, topic.name, wanted, timeout_ms)
-            for wanted in topic.partitions)))
-        for topic in request.topics
-    ])
+    deletions = []
+    for (topic, index), before in wanted.items():
+        await context.pause()
+        deletions.append(_begin(broker, TopicPartition(topic, index), Offset(before), timeout_ms))
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for deletion in deletions:
+        await context.pause()
+        name = deletion.topic_partition.topic
+        result = topics.setdefault(name, DeleteRecordsTopicResult(name=name))
+        result.partitions.append(await _finish(deletion))
+    return DeleteRecordsResponse(topics=list(topics.values()))
 
 
-async def _delete(
-    broker: Broker, topic: str, wanted: DeleteRecordsPartition, timeout_ms: int
-) -> DeleteRecordsPartitionResult:
-    answer = DeleteRecordsPartitionResult(
-        partition_index=wanted.partition_index, low_watermark=NO_WATERMARK)
-    partition = broker.partitions.find(topic, wanted.partition_index)
+class _Deletion(NamedTuple):
+    """A log whose start was moved, unless there is an `error`, and where it starts now."""
+
+    topic_partition: TopicPartition
+    error: Code = Code.NONE
+    low_watermark: int = NO_WATERMARK
+    committed: "asyncio.Future[Exception | None] | None" = None
+
+
+def _begin(
+    broker: Broker, name: TopicPartition, before: Offset, timeout_ms: int
+) -> _Deletion:
+    """Move the start of one log; all of a request are moved before any is waited for."""
+    if is_internal(name.topic):
+        return _Deletion(name, Code.INVALID_TOPIC_EXCEPTION)
+    partition = broker.partitions.find(*name)
     if partition is None:
-        answer.error_code = why_absent(broker, topic, wanted.partition_index)
-        return answer
+        return _Deletion(name, why_absent(broker, *name))
     try:
-        low_watermark = partition.delete_records(Offset(wanted.offset), broker.clock.now_ms())
-        await partition.committed(partition.log.log_end, timeout_ms=timeout_ms)
-        answer.low_watermark = low_watermark
+        low_watermark = partition.delete_records(before, broker.clock.now_ms())
     except QuipuError as error:
-        answer.error_code = error.code
+        return _Deletion(name, error.code)
+    committed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+    partition.when_log_committed(
+        partition.log.log_end,
+        lambda error: None if committed.done() else committed.set_result(error),
+        timeout_ms=timeout_ms)
+    return _Deletion(name, Code.NONE, low_watermark, committed)
+
+
+async def _finish(deletion: _Deletion) -> DeleteRecordsPartitionResult:
+    answer = DeleteRecordsPartitionResult(
+        partition_index=deletion.topic_partition.partition, error_code=deletion.error,
+        low_watermark=deletion.low_watermark)
+    error = await deletion.committed if deletion.committed is not None else None
+    if error is not None:
+        answer.low_watermark = NO_WATERMARK
+        answer.error_code = (
+            error.code if isinstance(error, QuipuError) else Code.KAFKA_STORAGE_ERROR)
     return answer

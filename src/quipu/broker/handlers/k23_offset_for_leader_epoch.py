@@ -25,16 +25,18 @@ from quipu.wire.messages.k23_offset_for_leader_epoch import (
 )
 
 
-def handle(
+async def handle(
     broker: Broker, request: OffsetForLeaderEpochRequest, context: Context
 ) -> OffsetForLeaderEpochResponse:
-    del context
-    return OffsetForLeaderEpochResponse(topics=[
-        OffsetForLeaderTopicResult(topic=topic.topic, partitions=[
-            _find(broker, topic.topic, wanted)
-            for wanted in topic.partitions])
-        for topic in request.topics
-    ])
+    response = OffsetForLeaderEpochResponse(topics=context.array(OffsetForLeaderTopicResult))
+    for topic in request.topics:
+        partitions = context.array(EpochEndOffset)
+        for wanted in topic.partitions:
+            await context.pause()
+            partitions.append(_find(broker, topic.topic, wanted))
+        response.topics.append(
+            OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return response
 
 
 def _find(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -5,6 +5,7 @@ Behaviour
     * broker "" is the cluster's default: only what was set dynamically for all brokers
     * no list of names, or an empty one, asks for all; names that are unknown are left out
     * a sensitive setting, such as peer.secret, is marked as one and has no value, as in Kafka
+    * `min.insync.replicas` of a topic is told as the number of nodes that it stands for
     * answers per resource: one bad resource does not fail the others
 Versions
     v1  the source of a value, and the values that it covers (synonyms)
@@ -31,12 +32,23 @@ from quipu.wire.messages.k32_describe_configs import (
 )
 
 
-def handle(
+async def handle(
     broker: Broker, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
-    del context
-    return DescribeConfigsResponse(
-        results=[_result(broker, resource, request) for resource in request.resources])
+    response = DescribeConfigsResponse(results=context.array(DescribeConfigsResult))
+    for resource in request.resources:
+        await context.pause()
+        response.results.append(_result(broker, resource, request))
+    return response
+
+
+def refuse(request: DescribeConfigsRequest, error: QuipuError) -> DescribeConfigsResponse:
+    """Tell every resource that all failed."""
+    return DescribeConfigsResponse(results=[
+        DescribeConfigsResult(
+            error_code=error.code, error_message=str(error),
+            resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.resources])
 
 
 def _result(
@@ -61,7 +73,7 @@ def _result(
 def _entries(broker: Broker, resource: Resource) -> list[Entry]:
     cluster = broker.cluster
     if check_resource(cluster.state, resource) is ResourceType.TOPIC:
-        return describe_topic(cluster.state.topics[resource.name].configs, cluster.ladder())
+        return describe_topic(cluster.state.topics[resource.name], cluster.ladder())
     if resource.name == CLUSTER_DEFAULT:
         return describe_cluster_default(cluster.ladder())
     return describe_broker(cluster.ladder(int(resource.name)))

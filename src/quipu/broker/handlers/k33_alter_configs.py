@@ -27,16 +27,16 @@ ON_CONTROLLER: Final = True
 async def handle(
     broker: Broker, request: AlterConfigsRequest, context: Context
 ) -> AlterConfigsResponse:
-    del context
     answers = await broker.cluster.alter_configs(
         [_alteration(resource) for resource in request.resources],
         validate_only=request.validate_only)
-    return AlterConfigsResponse(responses=[
-        AlterConfigsResourceResponse(
+    response = AlterConfigsResponse(responses=context.array(AlterConfigsResourceResponse))
+    for answer in answers:
+        await context.pause()
+        response.responses.append(AlterConfigsResourceResponse(
             error_code=answer.code, error_message=answer.message,
-            resource_type=answer.resource.kind, resource_name=answer.resource.name)
-        for answer in answers
-    ])
+            resource_type=answer.resource.kind, resource_name=answer.resource.name))
+    return response
 
 
 def refuse(request: AlterConfigsRequest, error: QuipuError) -> AlterConfigsResponse:

@@ -24,17 +24,24 @@ from quipu.wire.messages.k35_describe_log_dirs import (
 )
 
 
-def handle(
+async def handle(
     broker: Broker, request: DescribeLogDirsRequest, context: Context
 ) -> DescribeLogDirsResponse:
-    del context
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in _asked(broker, request):
+        await context.pause()
         name, index = partition.topic_partition
-        topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = DescribeLogDirsTopic(
+                name=name, partitions=context.array(DescribeLogDirsPartition))
         topic.partitions.append(DescribeLogDirsPartition(
             partition_index=index, partition_size=partition.log.size_bytes))
-    result = DescribeLogDirsResult(log_dir=broker.directory.path, topics=list(topics.values()))
+    result = DescribeLogDirsResult(
+        log_dir=broker.directory.path, topics=context.array(DescribeLogDirsTopic))
+    for topic in topics.values():
+        await context.pause()
+        result.topics.append(topic)
     try:
         result.total_bytes, result.usable_bytes = broker.directory.space()
     except QuipuError as error:

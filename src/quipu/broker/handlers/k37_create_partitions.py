@@ -26,14 +26,14 @@ ON_CONTROLLER: Final = True
 async def handle(
     broker: Broker, request: CreatePartitionsRequest, context: Context
 ) -> CreatePartitionsResponse:
-    del context
     answers = await broker.cluster.create_partitions(
         [_wanted(topic) for topic in request.topics], validate_only=request.validate_only)
-    return CreatePartitionsResponse(results=[
-        CreatePartitionsTopicResult(
-            name=answer.name or "", error_code=answer.code, error_message=answer.message)
-        for answer in answers
-    ])
+    response = CreatePartitionsResponse(results=context.array(CreatePartitionsTopicResult))
+    for answer in answers:
+        await context.pause()
+        response.results.append(CreatePartitionsTopicResult(
+            name=answer.name or "", error_code=answer.code, error_message=answer.message))
+    return response
 
 
 def refuse(request: CreatePartitionsRequest, error: QuipuError) -> CreatePartitionsResponse:

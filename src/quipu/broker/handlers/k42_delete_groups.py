@@ -17,8 +17,9 @@ async def handle(
     broker: Broker, request: DeleteGroupsRequest, context: Context
 ) -> DeleteGroupsResponse:
     """Forget groups."""
-    del context
-    return DeleteGroupsResponse(results=[
-        DeletableGroupResult(group_id=group_id, error_code=await broker.groups.delete(group_id))
-        for group_id in request.groups_names
-    ])
+    response = DeleteGroupsResponse(results=context.array(DeletableGroupResult))
+    for group_id in request.groups_names:
+        await context.pause()
+        response.results.append(DeletableGroupResult(
+            group_id=group_id, error_code=await broker.groups.delete(group_id)))
+    return response

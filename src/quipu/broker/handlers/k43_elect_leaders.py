@@ -30,7 +30,6 @@ ON_CONTROLLER: Final = True
 async def handle(
     broker: Broker, request: ElectLeadersRequest, context: Context
 ) -> ElectLeadersResponse:
-    del context
     if request.election_type not in list(ElectionType):
         raise RequestError(f"unknown election type {request.election_type}",
                            code=Code.INVALID_REQUEST)
@@ -40,12 +39,13 @@ async def handle(
                   for partition in each.partitions]
     answers = await broker.cluster.changes.elect_leaders(
         ElectionType(request.election_type), wanted)
-    return ElectLeadersResponse(replica_election_results=_by_topic(answers))
+    return ElectLeadersResponse(replica_election_results=await _by_topic(answers, context))
 
 
-def _by_topic(answers: list[ElectAnswer]) -> list[ReplicaElectionResult]:
+async def _by_topic(answers: list[ElectAnswer], context: Context) -> list[ReplicaElectionResult]:
     results: dict[str, ReplicaElectionResult] = {}
     for answer in answers:
+        await context.pause()
         result = results.setdefault(answer.topic, ReplicaElectionResult(topic=answer.topic))
         result.partition_result.append(PartitionResult(
             partition_id=answer.partition, error_code=answer.code, error_message=answer.message))

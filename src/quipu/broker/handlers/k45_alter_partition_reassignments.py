@@ -27,19 +27,21 @@ ON_CONTROLLER: Final = True
 async def handle(
     broker: Broker, request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:
-    del context
     answers = await broker.cluster.changes.alter_reassignments(
         [Reassignment(topic.name, partition.partition_index, partition.replicas)
          for topic in request.topics for partition in topic.partitions],
         factor_may_change=request.allow_replication_factor_change)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
-        responses=_by_topic(answers))
+        responses=await _by_topic(answers, context))
 
 
-def _by_topic(answers: list[ReassignAnswer]) -> list[ReassignableTopicResponse]:
+async def _by_topic(
+    answers: list[ReassignAnswer], context: Context
+) -> list[ReassignableTopicResponse]:
     results: dict[str, ReassignableTopicResponse] = {}
     for answer in answers:
+        await context.pause()
         result = results.setdefault(answer.topic, ReassignableTopicResponse(name=answer.topic))
         result.partitions.append(ReassignablePartitionResponse(
             partition_index=answer.partition, error_code=answer.code,

@@ -23,13 +23,13 @@ ON_CONTROLLER: Final = True
 async def handle(
     broker: Broker, request: ListPartitionReassignmentsRequest, context: Context
 ) -> ListPartitionReassignmentsResponse:
-    del context
     wanted = None
     if request.topics is not None:
         wanted = [TopicPartition(topic.name, partition) for topic in request.topics
                   for partition in topic.partition_indexes]
     topics: dict[str, OngoingTopicReassignment] = {}
     for moving in await broker.cluster.changes.list_reassignments(wanted):
+        await context.pause()
         topic = topics.setdefault(moving.topic, OngoingTopicReassignment(name=moving.topic))
         topic.partitions.append(OngoingPartitionReassignment(
             partition_index=moving.partition, replicas=list(moving.replicas),

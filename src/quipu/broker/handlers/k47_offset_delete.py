@@ -8,7 +8,6 @@ Behaviour
 
 from quipu.broker.context import Broker, Context
 from quipu.broker.groups import offsets
-from quipu.broker.groups.group import Group
 from quipu.broker.groups.registry import OffsetKey
 from quipu.model.errors import Code
 from quipu.wire.messages.k47_offset_delete import (
@@ -23,7 +22,6 @@ async def handle(
     broker: Broker, request: OffsetDeleteRequest, context: Context
 ) -> OffsetDeleteResponse:
     """Forget offsets."""
-    del context
     shard, code = broker.groups.shard_of(request.group_id)
     if shard is None:
         return OffsetDeleteResponse(error_code=code)
@@ -34,27 +32,34 @@ async def handle(
     assert group is not None, "checked before, and nothing has been waited for"
     answers: list[OffsetDeleteResponseTopic] = []
     keys: list[OffsetKey] = []
+    read = group.subscribed_topics()
     for topic in request.topics:
         answer = OffsetDeleteResponseTopic(name=topic.name)
         answers.append(answer)
         for partition in topic.partitions:
-            code, key = _check(broker, group, topic.name, partition.partition_index)
+            await context.pause()
+            code, key = _check(broker, read, topic.name, partition.partition_index)
             if key is not None:
                 keys.append(key)
             answer.partitions.append(OffsetDeleteResponsePartition(
                 partition_index=partition.partition_index, error_code=code))
+    code = offsets.check_delete(shard, request.group_id)  # again: others had their turns
+    if code is not Code.NONE:
+        return OffsetDeleteResponse(error_code=code)
     code = await offsets.delete(shard, request.group_id, keys)
     return OffsetDeleteResponse(error_code=code, topics=answers if code is Code.NONE else [])
 
 
 def _check(
-    broker: Broker, group: Group, name: str, partition: int
+    broker: Broker, read: frozenset[str] | None, name: str, partition: int
 ) -> tuple[Code, OffsetKey | None]:
-    """Whether this offset may go, and what it is called inside."""
+    """Whether this offset may go, and what it is called inside.
+
+    `read` are the topics that members of the group read; None if they may be any.
+    """
     topic = broker.cluster.state.topics.get(name)
     if topic is None or not 0 <= partition < len(topic.partitions):
         return Code.UNKNOWN_TOPIC_OR_PARTITION, None
-    read = group.subscribed_topics()
     if read is None or name in read:
         return Code.GROUP_SUBSCRIBED_TO_TOPIC, None
     return Code.NONE, (topic.topic_id, partition)

@@ -34,15 +34,17 @@ LISTENER_NAME: Final = "PEER"
 async def handle(
     broker: Broker, request: DescribeQuorumRequest, context: Context
 ) -> DescribeQuorumResponse:
-    del context
     view = await broker.cluster.describe_quorum()
-    return DescribeQuorumResponse(
-        topics=[
-            QuorumTopicData(topic_name=topic.topic_name, partitions=[
-                _partition(topic.topic_name, partition.partition_index, view)
-                for partition in topic.partitions])
-            for topic in request.topics],
-        nodes=_nodes(broker, view))
+    response = DescribeQuorumResponse(
+        topics=context.array(QuorumTopicData), nodes=_nodes(broker, view))
+    for topic in request.topics:
+        partitions = context.array(QuorumPartitionData)
+        for partition in topic.partitions:
+            await context.pause()
+            partitions.append(_partition(topic.topic_name, partition.partition_index, view))
+        response.topics.append(
+            QuorumTopicData(topic_name=topic.topic_name, partitions=partitions))
+    return response
 
 
 def _partition(topic: str, index: int, view: QuorumView) -> QuorumPartitionData:

@@ -23,32 +23,48 @@ from quipu.wire.messages.k61_describe_producers import (
 NO_COORDINATOR_EPOCH = -1
 
 
-def handle(
+async def handle(
     broker: Broker, request: DescribeProducersRequest, context: Context
 ) -> DescribeProducersResponse:
-    del context
+    response = DescribeProducersResponse(topics=context.array(TopicResponse))
+    for topic in request.topics:
+        partitions = context.array(PartitionResponse)
+        for index in topic.partition_indexes:
+            await context.pause()
+            partitions.append(await _describe(broker, topic.name, index, context))
+        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return response
+
+
+def refuse(request: DescribeProducersRequest, error: QuipuError) -> DescribeProducersResponse:
+    """Tell every partition that all failed."""
     return DescribeProducersResponse(topics=[
         TopicResponse(name=topic.name, partitions=[
-            _describe(broker, topic.name, index) for index in topic.partition_indexes])
-        for topic in request.topics
-    ])
+            PartitionResponse(partition_index=index, error_code=error.code)
+            for index in topic.partition_indexes])
+        for topic in request.topics])
 
 
-def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
-    answer = PartitionResponse(partition_index=index)
+async def _describe(
+    broker: Broker, topic: str, index: int, context: Context
+) -> PartitionResponse:
+    answer = PartitionResponse(
+        partition_index=index, active_producers=context.array(ProducerState))
     partition = broker.partitions.find(topic, index)
     if partition is None:
         answer.error_code = why_absent(broker, topic, index)
-        answer.error_message = f"there is no partition {topic}-{index} here"
+        answer.error_message = f"there is no partition {topic[:100]}-{index} here"
         return answer
     try:
         partition.must_lead()
-        answer.active_producers = [
-            ProducerState(
-                producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
-                last_sequence=producer.last_sequence, last_timestamp=producer.last_timestamp,
-                coordinator_epoch=NO_COORDINATOR_EPOCH)
-            for producer in partition.log.producers()]
+        producers = partition.log.producers()
     except QuipuError as error:
         answer.error_code, answer.error_message = error.code, str(error)
+        return answer
+    for producer in producers:
+        await context.pause()
+        answer.active_producers.append(ProducerState(
+            producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
+            last_sequence=producer.last_sequence, last_timestamp=producer.last_timestamp,
+            coordinator_epoch=NO_COORDINATOR_EPOCH))
     return answer

@@ -8,11 +8,13 @@ Behaviour
     * arrays that may be null are empty instead: Java's tools fail on null
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import islice
 
 from quipu.broker.context import Broker, Context
-from quipu.broker.topic_views import TOPIC_OPERATIONS
-from quipu.controller.state import ClusterState, Topic
+from quipu.broker.topic_views import TOPIC_OPERATIONS, show_some
+from quipu.controller.state import Topic
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.topics import check_topic_name
 from quipu.wire.messages.k75_describe_topic_partitions import (
@@ -24,13 +26,14 @@ from quipu.wire.messages.k75_describe_topic_partitions import (
 )
 
 
-def handle(
+async def handle(
     broker: Broker, request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
-    del context
     left = _page_size(broker, request)
-    response = DescribeTopicPartitionsResponse()
-    for name, first in _names(broker.cluster.state, request):
+    response = DescribeTopicPartitionsResponse(
+        topics=context.array(DescribeTopicPartitionsResponseTopic))
+    for name, first in _names(broker, request):
+        await context.pause()
         topic = broker.cluster.state.topics.get(name)
         if topic is None:
             response.topics.append(_missing(name))
@@ -39,7 +42,7 @@ def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         last = min(len(topic.partitions), first + left)
-        response.topics.append(_topic(broker, topic, range(first, last)))
+        response.topics.append(await _topic(broker, topic, range(first, last), context))
         left -= max(last - first, 0)
         if last < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=last)
@@ -55,19 +58,19 @@ def _page_size(broker: Broker, request: DescribeTopicPartitionsRequest) -> int:
 
 
 def _names(
-    state: ClusterState, request: DescribeTopicPartitionsRequest
+    broker: Broker, request: DescribeTopicPartitionsRequest
 ) -> Iterator[tuple[str, int]]:
     """Names from the cursor on, each with the partition to begin with."""
-    names = {topic.name for topic in request.topics} or state.topics.keys()
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
         raise RequestError(f"a cursor at partition {cursor.partition_index}",
                            code=Code.INVALID_REQUEST)
-    for name in sorted(names):
-        if cursor is None or name > cursor.topic_name:
-            yield name, 0
-        elif name == cursor.topic_name:
-            yield name, cursor.partition_index
+    names = (sorted(topic.name for topic in request.topics)
+             or broker.cluster.views.names(broker.cluster.state))
+    start = 0 if cursor is None else bisect_left(names, cursor.topic_name)
+    for name in islice(names, start, None):
+        at_cursor = cursor is not None and name == cursor.topic_name
+        yield name, cursor.partition_index if cursor is not None and at_cursor else 0
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -79,27 +82,27 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
 
 
-def _topic(
-    broker: Broker, topic: Topic, partitions: range
+async def _topic(
+    broker: Broker, topic: Topic, partitions: range, context: Context
 ) -> DescribeTopicPartitionsResponseTopic:
-    shown = broker.cluster.views.partitions(broker, topic)[partitions.start : partitions.stop]
-    return DescribeTopicPartitionsResponseTopic(
+    described = DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                error_code=partition.error_code,
-                partition_index=partition.partition_index,
-                leader_id=partition.leader_id,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replica_nodes,
-                isr_nodes=partition.isr_nodes,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-                offline_replicas=partition.offline_replicas,
-            )
-            for partition in shown
-        ],
+        partitions=context.array(DescribeTopicPartitionsResponsePartition),
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
+    for partition in show_some(broker, topic, partitions):
+        await context.pause()
+        described.partitions.append(DescribeTopicPartitionsResponsePartition(
+            error_code=partition.error_code,
+            partition_index=partition.partition_index,
+            leader_id=partition.leader_id,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replica_nodes,
+            isr_nodes=partition.isr_nodes,
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+            offline_replicas=partition.offline_replicas,
+        ))
+    return described

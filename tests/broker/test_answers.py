@@ -1,0 +1,117 @@
+"""The memory of answers: one by one and all together."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from quipu.broker.answers import Answer, Answers, AnswerTooLarge, AskerGone, NoRoomForAnswer
+from quipu.broker.request_queue import LARGE_MAX, LARGE_SIZE, RequestQueue
+from quipu.broker.stats import Stats
+from quipu.runtime.turns import Turns
+from quipu.wire.messages.k15_describe_groups import DescribeGroupsResponse
+from tests.looped import looped
+
+
+class Room:
+    """Memory for answers of 100 bytes each and 250 in all, and the time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.closed: list[str] = []
+        self.answers = Answers(
+            Turns(lambda: self.now), lambda: self.now, Stats(), size_max=100, total_max=250)
+
+    def answer(self, name: str = "", **options: Any) -> Answer:
+        return Answer(self.answers, DescribeGroupsResponse, 5,
+                      close=lambda: self.closed.append(name), **options)
+
+
+def test_an_answer_is_bounded() -> None:
+    """K8: it is refused with what to do, and gives back what it held."""
+    room = Room()
+    answer = room.answer()
+    answer.spend(100)
+    with pytest.raises(AnswerTooLarge, match=r"max.response.bytes.*ask for less"):
+        answer.spend(1)
+    answer.release()
+    assert (room.answers.total, room.answers.stats.answers_refused) == (0, 1)
+
+
+def test_all_answers_are_bounded_and_the_slowest_goes_first() -> None:
+    """K8: who has not taken its answer for longest makes room; nobody who was just answered."""
+    room = Room()
+    for name in ("first", "second"):
+        taken = room.answer(name)
+        taken.spend(90)
+        taken.leaving(90)
+        room.now += 0.7
+    newest = room.answer("newest")
+    newest.spend(70)
+    assert room.closed == []
+
+    newest.spend(20)
+    assert room.closed == ["first"]
+    assert room.answers.total == 180
+
+    another = room.answer("another")
+    with pytest.raises(NoRoomForAnswer, match=r"queued.max.response.bytes"):
+        another.spend(80)
+    assert room.closed == ["first"], "the second is not slow yet"
+    another.release()
+    room.now += 1
+    room.answer("later").spend(80)
+    assert room.closed == ["first", "second"]
+    assert room.answers.stats.answers_dropped == 2
+
+
+def test_what_has_left_is_given_back_once() -> None:
+    """K8: also if the connection was closed meanwhile."""
+    room = Room()
+    answer = room.answer("a")
+    answer.spend(50)
+    answer.leaving(60)
+    assert room.answers.total == 60
+    answer.release()
+    answer.release()
+    answer.give_up()
+    assert room.answers.total == 0
+
+
+@looped
+async def test_nothing_is_done_for_who_is_gone() -> None:
+    """K8: a handler ends at its next pause."""
+    gone = False
+    answer = Room().answer(is_closed=lambda: gone)
+    await answer.pause()
+    gone = True
+    with pytest.raises(AskerGone):
+        await answer.pause()
+
+
+@looped
+async def test_few_large_requests_are_worked_on_at_a_time() -> None:
+    """K8: the others wait as bytes, which are bounded; those of members never wait for it."""
+    queue = RequestQueue(Turns(lambda: 0.0), waiting_size_max=20 * LARGE_SIZE)
+    size = LARGE_SIZE + 1
+    begun, end = 0, asyncio.Event()
+
+    async def request(*, is_member: bool = False) -> None:
+        nonlocal begun
+        async with queue.turn(size, is_member=is_member):
+            begun += 1
+            await end.wait()
+
+    tasks = [asyncio.create_task(request()) for _ in range(LARGE_MAX + 3)]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert begun == LARGE_MAX
+    assert queue.has_room(LARGE_SIZE)
+    assert not queue.has_room(20 * LARGE_SIZE)
+    member = asyncio.create_task(request(is_member=True))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert begun == LARGE_MAX + 1
+    end.set()
+    await asyncio.gather(*tasks, member)
+    assert (begun, queue.waiting_size) == (LARGE_MAX + 4, 0)
