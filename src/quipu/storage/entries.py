@@ -87,9 +87,11 @@ class EntryReader:
                 if entry is None:
                     return found
                 found.append(entry)
-                max_bytes = max(0, max_bytes - len(entry.data))
+                max_bytes -= len(entry.data)
                 position += len(entry.data)
                 self._next_log, self._stopped = entry.next_log, (segment, position)
+                if max_bytes <= 0:
+                    return found
             number, position = number + 1, 0
         return found
 

@@ -82,7 +82,7 @@ def read(
             position = start + stopped
             if start > 0 and len(buffers) == len(found):  # all of it is from the copy of the tail
                 segment.kept_read = asked, buffers
-            if stopped < len(view) or max_bytes <= 0:
+            if stopped < len(view) or (max_bytes <= 0 and (buffers or not min_one)):
                 return buffers
         number, position = number + 1, 0
     return buffers

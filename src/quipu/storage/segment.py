@@ -215,7 +215,7 @@ class Segment:
     # --- reading ----------------------------------------------------------------------------
 
     def window(self, position: int, size: int) -> tuple[memoryview, int]:
-        """Bytes from `position` on, at least `size` of them if the segment has them.
+        """Bytes from `position` on, at least `size` of them if the segment has them, or one batch.
 
         Gives a buffer that ends where a batch does, and where in the segment it begins.
         """
@@ -226,7 +226,7 @@ class Segment:
             self._opened.touch(self)
             return view, 0
         segment_size = self.file.size
-        if view is not None and position + size <= len(view):
+        if view is not None and position < len(view) and position + size <= len(view):
             return view, 0
         if view is not None and len(view) == segment_size:
             return view, 0
