@@ -142,8 +142,10 @@ def test_damage_is_told_and_never_sent(position: int) -> None:
     assert clean is not None
     disk.flip(path, second.position + position)
     log = replica(disk, HEAD, memory=Memory(clean.log_end, clean, is_current=True))
+    assert [entry.next_log for entry in log.read_entries(LogOffset(3), ALL)] == [4]
     with pytest.raises(CorruptLog):
-        log.read_entries(LogOffset(3), ALL)
+        log.read_entries(LogOffset(4), ALL)
+    assert log.read_entries(LogOffset(5), ALL)[-1].next_log == log.log_end
 
 
 # --- appending ----------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ Invariants
     S3  a sealed segment is complete, durable, and has a sound index file; it is unsealed only
         between the roll that closed it and the sync that follows
     S4  what a reader got stays valid for as long as it is held: files are cut by replacing them
+    S5  what a client or another node is given was checked since the segment was opened or sealed;
+        what this process wrote to a segment that is still active counts as checked
 
 Not here: when to roll (log.py) or to delete (retention.py); a batch's layout (wire).
 """
@@ -25,7 +27,8 @@ from quipu.model.batch_types import DATA
 from quipu.model.errors import CorruptLog, MalformedBytes
 from quipu.model.ids import NO_TIMESTAMP
 from quipu.runtime.disk import Disk, File, NotFound
-from quipu.storage.config import LogConfig
+from quipu.storage.config import NEVER, LogConfig
+from quipu.storage.damage import Damage, next_damage, scan_to_fault
 from quipu.storage.index import (
     DELTA_MAX,
     ENTRY_SIZE,
@@ -38,7 +41,7 @@ from quipu.storage.index import (
 )
 from quipu.storage.scan import Scan, Scanned
 from quipu.wire.scan_run import Run
-from quipu.wire.stored_batch import STORED_HEADER_SIZE
+from quipu.wire.stored_batch import STORED_HEADER_SIZE, Fault, check_header
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -65,6 +68,7 @@ class OpenSegments:
         self._segments: OrderedDict[Segment, None] = OrderedDict()
         self._tails: OrderedDict[Segment, int] = OrderedDict()
         self._tails_size = 0
+        self.damaged: dict[Segment, None] = {}  # have batches that are not what was written
 
     def keep_tail(self, segment: "Segment", size: int) -> None:
         """Let `segment` keep a copy of its tail; those that were read longest ago make room."""
@@ -96,7 +100,8 @@ class Segment:
     """One segment, active (`file` is open) or complete."""
 
     __slots__ = ("_disk", "_index", "_opened", "_size", "_tail", "_tail_start", "_view", "base_log",
-                 "base_offset", "created_ms", "end_offset", "file", "first_end", "index_due",
+                 "base_offset", "checked_end", "checked_start", "created_ms", "damage",
+                 "end_offset", "file", "first_end", "index_due",
                  "index_interval", "index_size_max", "is_new", "kept_read", "log_end",
                  "max_timestamp", "path", "roll_ms", "roll_size")
 
@@ -116,6 +121,9 @@ class Segment:
         self.index_due = 0  # position from which the next batch gets an entry
         self.index_interval = 4096
         self.index_size_max = 2**31
+        self.checked_start = 0  # what lies between the two need not be checked again (S5)
+        self.checked_end = 0
+        self.damage: list[Damage] = []  # that is known, in order
         self._disk = disk
         self._opened = opened
         self._size = 0
@@ -182,7 +190,7 @@ class Segment:
         self._index = Index()
         for number in range(len(index)):
             self._index.add(index[number])
-        self.index_due = self._index[len(self._index) - 1].position + self.index_interval
+        self.index_due = 0  # what comes next is named: damage before it ends there at the latest
         self._opened.forget(self)
         self._disk.remove(self.index_path)
 
@@ -202,7 +210,17 @@ class Segment:
             self._size = self.file.size
             self.file.close()
             self.file = None
+            self.checked_start = self.checked_end = 0
         self.release()
+        self._opened.damaged.pop(self, None)
+
+    def trust(self, position: int = 0) -> None:
+        """What lies from `position` on was checked, or is written by this process (S5)."""
+        self.checked_start, self.checked_end = position, NEVER
+
+    def tell_damage(self) -> None:
+        """Let those who repair know."""
+        self._opened.damaged[self] = None
 
     def release(self) -> None:
         """Drop what can be had again from the files."""
@@ -256,6 +274,18 @@ class Segment:
         self._view = view
         return view
 
+    def index_around(self, position: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """The batches that the index names at or before `position`, and after it: for each, its
+        position, log offset and client offset.  After the last one comes the segment's end.
+        """
+        before, after = self._loaded_index().around(position)
+        end = (self.size, self.log_end, self.end_offset)
+        if after is not None:
+            end = (after.position, self.base_log + after.log_offset_delta,
+                   self.base_offset + after.offset_delta)
+        return (before.position, self.base_log + before.log_offset_delta,
+                self.base_offset + before.offset_delta), end
+
     def find_offset(self, offset: int) -> int:
         """Position of a batch at or before the one that holds client offset `offset`."""
         delta = offset - self.base_offset
@@ -272,11 +302,11 @@ class Segment:
 
     def _locate(self, find: Callable[[Index], Entry]) -> int:
         entry = find(self._loaded_index())
-        if self.file is not None or self._is_true(entry):  # an active one's index was made here
+        # An active one's index was made here; a header that is damaged is met by whoever reads it.
+        if self.file is not None or self._is_true(entry) or self._is_damaged(entry.position):
             return entry.position
         _log.warning("%s names other batches than the segment has: rebuilt", self.index_path)
         entry = find(self.rebuild_index())
-        assert self._is_true(entry), (self.path, entry)
         return entry.position
 
     def _is_true(self, entry: Entry) -> bool:
@@ -286,6 +316,10 @@ class Segment:
             return False
         (log_offset,) = _LOG_OFFSET.unpack_from(view, entry.position)
         return bool(log_offset == self.base_log + entry.log_offset_delta)
+
+    def _is_damaged(self, position: int) -> bool:
+        view, _ = self.window(position, STORED_HEADER_SIZE)
+        return isinstance(check_header(view, position), Fault)
 
     def _loaded_index(self) -> Index:
         if self._index is None:
@@ -358,20 +392,34 @@ class Segment:
         self.max_timestamp = max(newest, run.max_timestamp)
 
     def rebuild_index(self) -> Index:
-        """Scan the complete segment and write its index anew; raises `CorruptLog`."""
+        """Scan the complete segment and write its index anew.
+
+        If the segment is damaged too, the index reaches as far as it is not, and is not written.
+        """
         assert self.file is None
-        known, self._view = self.summary, None
+        known, first_end, self._view = self.summary, self.first_end, None
         file = self._disk.open(self.path)
         try:
             scan = self.scan(file, lambda _: None)
             self._size = file.size
         finally:
             file.close()
+        assert self._index is not None
         if scan.fault is not None or self.summary != known:
             why = scan.fault or f"now holds {self.summary}, held {known}"
-            raise CorruptLog(f"{self.path}: {why}, at position {scan.position}; nothing was "
-                             "changed: see `quipu log show` and `quipu log repair`")
-        self.write_index()
+            (self._size, self.base_offset, self.end_offset, self.log_end, self.max_timestamp,
+             self.created_ms) = known
+            self.first_end = first_end
+            if file.size != known.size or scan.position >= known.size:
+                raise CorruptLog(f"{self.path}: {why}, at position {scan.position}; nothing was "
+                                 "changed: see `quipu log show` and `quipu log repair`")
+            if not len(self._index):
+                self._index.add((0, 0, 0, NO_TIMESTAMP))
+            if next_damage(self, scan.position) is None:
+                self.damage.append(scan_to_fault(self, scan, why))
+                self.tell_damage()
+                _log.error("%s: %s", self.path, self.damage[-1])
+        else:
+            self.write_index()
         self._opened.touch(self)
-        assert self._index is not None
         return self._index

@@ -45,6 +45,7 @@ class Segments(list[Segment]):
         segment.base_offset = base_offset
         segment.created_ms = created_ms
         segment.is_new = True
+        segment.trust()
         segment.set_limits(config)
         segment.file = self._place.disk.open(path, create=True)
         try:
