@@ -28,7 +28,9 @@ from quipu.broker.health import Health, Phase
 from quipu.broker.lease import Lease
 from quipu.broker.partitions import Partitions
 from quipu.broker.replication import Replication
+from quipu.broker.replication.repairs import Repairs
 from quipu.broker.samples import chain_samples, group_samples, lag_samples
+from quipu.broker.scrubbing import Scrubber
 from quipu.broker.server import Session
 from quipu.broker.stats import Stats
 from quipu.model.errors import QuipuError
@@ -162,7 +164,9 @@ class Node:
         replication.watch(groups)
         await groups.start()
         self._tell_strays()
-        self._start_tasks()
+        self._start_tasks(Repairs(
+            directory, partitions, self._peers, clock, node_id=settings.own_id, stats=self.stats,
+            health=self.health))
         await cluster.serve()
 
     def _open_peers(self) -> PeerNet | None:
@@ -190,12 +194,16 @@ class Node:
         assert self._peers.address is not None
         return self._peers.address
 
-    def _start_tasks(self) -> None:
+    def _start_tasks(self, repairs: Repairs) -> None:
+        broker = self.broker
+        scrubber = Scrubber(broker.directory, self.settings, self._clock, self.stats)
         retention_seconds = self.settings.log_retention_check_interval_ms / 1000
         self._tasks += [
             spawn(_every(FLUSH_TICK_SECONDS, self._flush_due), "flush"),
             spawn(_every(REMEMBER_SECONDS, self._remember), "remember"),
             spawn(_every(retention_seconds, self._retain), "retention"),
+            spawn(scrubber.run(), "scrub"),
+            spawn(repairs.run(), "repair"),
         ]
 
     def _tell_strays(self) -> None:

@@ -77,19 +77,11 @@ class Damage:
 def check(segment: "Segment", view: memoryview, start: int, position: int, end: int) -> bool:
     """Are the batches from `position` to `end` as they were written?  If not, it is noted.
 
-    `view` is the segment's from `start` on.  What was found sound is not looked at again (until
-    the segment is let go of, or scrubbed).
+    `view` is the segment's from `start` on.
     """
     (log_offset,) = _LOG_OFFSET.unpack_from(view, position - start)
     sound, _ = sound_end(view, position - start, end - start, log_offset)
-    if sound + start < end:
-        return note(segment, sound + start) is None
-    if position <= segment.checked_end and end >= segment.checked_start:
-        segment.checked_start = min(segment.checked_start, position)
-        segment.checked_end = max(segment.checked_end, end)
-    else:
-        segment.checked_start, segment.checked_end = position, end
-    return True
+    return sound + start >= end or note(segment, sound + start) is None
 
 
 def note_in(segment: "Segment", view: memoryview, start: int, position: int) -> Damage | None:
@@ -222,7 +214,6 @@ def take_mended(disk: Disk, segment: "Segment", damage: Damage) -> None:
     disk.rename(segment.path + MENDED_SUFFIX, segment.path)
     segment.damage.remove(damage)
     segment.release()
-    segment.checked_start = segment.checked_end = 0
 
 
 def scan_to_fault(segment: "Segment", scan: Scan, why: str) -> Damage:

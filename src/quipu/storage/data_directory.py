@@ -49,7 +49,7 @@ class DataDirectory:
         self.node_id = node_id
         self._clock = clock
         self._lock = lock
-        self._opened = OpenSegments()
+        self.opened = OpenSegments()  # shared by all logs
         self._logs: dict[str, Log] = {}
         self._dirty: dict[Log, None] = {}  # have something to flush
         self._flushed: dict[Log, None] = {}  # have been flushed since the last `remember`
@@ -105,7 +105,7 @@ class DataDirectory:
         replica: bool = False,
     ) -> Log:
         place = Place(disk=self.disk, directory=f"{self.path}/{name}", name=name,
-                      topic_id=topic_id, node_id=self.node_id, opened=self._opened)
+                      topic_id=topic_id, node_id=self.node_id, opened=self.opened)
         return Log(place, config, memory=memory, replica=replica, now_ms=self._clock.now_ms())
 
     # --- logs -------------------------------------------------------------------------------
@@ -124,6 +124,10 @@ class DataDirectory:
         return [name for name in self.disk.list(self.path)
                 if not name.startswith(".") and name != NODE_LOG_NAME
                 and not name.endswith((DELETED_SUFFIX, STRAY_SUFFIX, DAMAGED_SUFFIX))]
+
+    def logs(self) -> list[Log]:
+        """All that are open, the node's own too."""
+        return [*self._logs.values(), self._node_log.log]
 
     def find(self, name: str) -> Log | None:
         """An open log."""

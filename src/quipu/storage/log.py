@@ -37,6 +37,7 @@ from quipu.storage.flush import FlushCallback, Flusher
 from quipu.storage.place import NOTHING, CleanStop, Memory, Place
 from quipu.storage.producers import ProducerInfo
 from quipu.storage.reading import StoredBatch, TimestampAndOffset
+from quipu.storage.recovery import segment_bases
 from quipu.storage.retention import may_expire
 from quipu.storage.segment import Segment
 from quipu.storage.segments import Segments
@@ -138,6 +139,14 @@ class Log:
         """The segments, oldest first; the last one is active.  None while it is blank."""
         self.load()
         return self.files
+
+    def complete_segments(self) -> list[Segment]:
+        """All but the active one; a log that was not looked at yet is opened if it has any."""
+        if not self.is_open and not self.is_blank and (
+                len(segment_bases(list(self.place.disk.list(self.directory)))) < 2):
+            return []
+        return [] if self.failure is not None else [
+            segment for segment in self.segments if segment.file is None]
 
     @property
     def log_start_log_offset(self) -> LogOffset:

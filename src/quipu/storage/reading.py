@@ -90,7 +90,7 @@ def read(
                 if note_in(segment, view, start, position):
                     continue
                 raise CorruptLog(f"{segment.path}: {error}") from error
-            if (position < segment.checked_start or start + stopped > segment.checked_end) and (
+            if position < segment.trusted_from and (
                     not check(segment, view, start, position, start + stopped)):
                 continue
             buffers += found

@@ -11,8 +11,8 @@ Invariants
     S3  a sealed segment is complete, durable, and has a sound index file; it is unsealed only
         between the roll that closed it and the sync that follows
     S4  what a reader got stays valid for as long as it is held: files are cut by replacing them
-    S5  what a client or another node is given was checked since the segment was opened or sealed;
-        what this process wrote to a segment that is still active counts as checked
+    S5  what a client or another node is given is checked each time; but of the active segment,
+        what this process has written, or scanned at its start, is trusted
 
 Not here: when to roll (log.py) or to delete (retention.py); a batch's layout (wire).
 """
@@ -100,10 +100,9 @@ class Segment:
     """One segment, active (`file` is open) or complete."""
 
     __slots__ = ("_disk", "_index", "_opened", "_size", "_tail", "_tail_start", "_view", "base_log",
-                 "base_offset", "checked_end", "checked_start", "created_ms", "damage",
-                 "end_offset", "file", "first_end", "index_due",
-                 "index_interval", "index_size_max", "is_new", "kept_read", "log_end",
-                 "max_timestamp", "path", "roll_ms", "roll_size")
+                 "base_offset", "created_ms", "damage", "end_offset", "file", "first_end",
+                 "index_due", "index_interval", "index_size_max", "is_new", "kept_read", "log_end",
+                 "max_timestamp", "path", "roll_ms", "roll_size", "trusted_from")
 
     def __init__(self, disk: Disk, opened: OpenSegments, path: str, base_log: int) -> None:
         self.path = path
@@ -121,8 +120,7 @@ class Segment:
         self.index_due = 0  # position from which the next batch gets an entry
         self.index_interval = 4096
         self.index_size_max = 2**31
-        self.checked_start = 0  # what lies between the two need not be checked again (S5)
-        self.checked_end = 0
+        self.trusted_from = NEVER  # position from which bytes are not checked (S5)
         self.damage: list[Damage] = []  # that is known, in order
         self._disk = disk
         self._opened = opened
@@ -210,13 +208,13 @@ class Segment:
             self._size = self.file.size
             self.file.close()
             self.file = None
-            self.checked_start = self.checked_end = 0
+            self.trusted_from = NEVER
         self.release()
         self._opened.damaged.pop(self, None)
 
     def trust(self, position: int = 0) -> None:
         """What lies from `position` on was checked, or is written by this process (S5)."""
-        self.checked_start, self.checked_end = position, NEVER
+        self.trusted_from = position
 
     def tell_damage(self) -> None:
         """Let those who repair know."""
