@@ -74,7 +74,7 @@ class Node:
         self._clock = clock or SystemClock()
         self._rng = rng or SystemRng()
         real_disk = RealDisk()
-        self._sync_seconds = real_disk.sync_seconds
+        self._sync_seconds = real_disk.files.sync_seconds
         self._disk: Disk = disk or real_disk
         self._net = net or RealNet()
         self._with_http = with_http  # not in a simulated world, which nobody scrapes

@@ -21,7 +21,7 @@ from quipu.model.errors import QuipuError
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock
 from quipu.runtime.disk import Disk
-from quipu.runtime.pages import release_pages
+from quipu.runtime.mapping import release_pages
 from quipu.storage.damage import note
 from quipu.storage.data_directory import DataDirectory
 from quipu.storage.log import Log
