@@ -172,6 +172,11 @@ _STATS: Final[dict[str, _Family]] = {  # by attribute of Stats
     "segments_removed": _Family(
         "quipu_segments_removed_total", "counter", "Segment files removed by retention."
     ),
+    "disk_refusals": _Family(
+        "quipu_disk_refusals_total",
+        "counter",
+        "Writes to logs that the disk refused: it is full, or fails.",
+    ),
     "scrubbed_bytes": _Family(
         "quipu_scrubbed_bytes_total", "counter", "Bytes of complete segments checked by the scrub."
     ),

@@ -38,6 +38,7 @@ from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
 from quipu.runtime.connection import NetLimits
+from quipu.runtime.descriptors import shares
 from quipu.runtime.discovery import Discovery
 from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
 from quipu.runtime.network import FrameListener, Net, RealNet
@@ -49,6 +50,7 @@ from quipu.storage.data_directory import DataDirectory
 _log = logging.getLogger(__name__)
 
 REMEMBER_SECONDS: Final = 5.0  # between two notes of how far logs are flushed
+RETRY_SECONDS: Final = 1.0  # after which a log is opened again that could not be
 FLUSH_TICK_SECONDS: Final = 0.1  # how exactly flush.ms is kept
 STOP_SECONDS_MAX: Final = 10.0  # for answers to leave
 NEVER_IDLE_SECONDS: Final = 10 * 365 * 86_400.0
@@ -73,9 +75,9 @@ class Node:
         self.stats = Stats()
         self._clock = clock or SystemClock()
         self._rng = rng or SystemRng()
-        real_disk = RealDisk()
-        self._sync_seconds = real_disk.files.sync_seconds
-        self._disk: Disk = disk or real_disk
+        self._real_disk = RealDisk()
+        self._sync_seconds = self._real_disk.files.sync_seconds
+        self._disk: Disk = disk or self._real_disk
         self._net = net or RealNet()
         self._with_http = with_http  # not in a simulated world, which nobody scrapes
         self._http: http.HttpServer | None = None
@@ -90,9 +92,9 @@ class Node:
     async def start(self) -> tuple[str, int]:
         """Serve; returns the address that clients connect to."""
         started = self._clock.monotonic()
-        raise_file_limit()
         self._frames = self._net.frame_server(
-            lambda connection: Session(self.broker, connection), self._limits())
+            lambda connection: Session(self.broker, connection),
+            self._limits(self._share_descriptors()))
         listener = self.settings.listeners
         host, port = self._frames.bind(listener.host, listener.port)
         try:
@@ -201,6 +203,7 @@ class Node:
         self._tasks += [
             spawn(_every(FLUSH_TICK_SECONDS, self._flush_due), "flush"),
             spawn(_every(REMEMBER_SECONDS, self._remember), "remember"),
+            spawn(_every(RETRY_SECONDS, self._open_again), "retry"),
             spawn(_every(retention_seconds, self._retain), "retention"),
             spawn(scrubber.run(), "scrub"),
             spawn(repairs.run(), "repair"),
@@ -215,13 +218,22 @@ class Node:
             _log.warning("%d directories in %s belong to no topic and are left alone: %s",
                          len(strays), directory.path, ", ".join(strays[:10]))
 
-    def _limits(self) -> NetLimits:
+    def _share_descriptors(self) -> int:
+        """Decide what descriptors are for; gives how many connections there may be."""
+        limit, wanted = raise_file_limit(), self.settings.max_connections
+        connections, self._real_disk.files.count_max = shares(limit, connections_max=wanted)
+        if connections < wanted and self._with_http:
+            _log.warning("max.connections is %d instead of %d: this process may open %d files "
+                         "(ulimit -n)", connections, wanted, limit)
+        return connections
+
+    def _limits(self, connections_max: int) -> NetLimits:
         settings = self.settings
         idle_ms = settings.connections_max_idle_ms
         return NetLimits(
             frame_size_max=settings.socket_request_max_bytes,
             partial_size_max=settings.queued_max_request_bytes,
-            connections_max=settings.max_connections,
+            connections_max=connections_max,
             idle_seconds_max=idle_ms / 1000 if idle_ms >= 0 else NEVER_IDLE_SECONDS,
         )
 
@@ -256,6 +268,7 @@ class Node:
     async def _flush_due(self) -> None:
         assert self._directory is not None
         self._directory.flush_due(self._clock.now_ms())
+        self.stats.disk_refusals = self._directory.refusals
         while self._sync_seconds:
             self.stats.flushes.observe(self._sync_seconds.popleft())
 
@@ -263,16 +276,34 @@ class Node:
         assert self._directory is not None
         try:
             self._directory.remember()
+            self._directory.keep_reserve()
         except QuipuError as error:
+            if not self.health.has_failed("disk"):
+                _log.error("the disk refuses writes: %s", error)
             self.health.fail("disk", str(error))
-            raise
+            return
+        if self.health.has_failed("disk"):
+            _log.info("the disk takes writes again")
         self.health.mend("disk")
+
+    async def _open_again(self) -> None:
+        """Logs that could not be opened for want of descriptors, memory or room."""
+        assert self._directory is not None
+        assert self._replication is not None
+        for log in self._directory.retry_failed(self._clock.now_ms()):
+            _log.info("open again", extra={"log": log.name})
+            for partition in self.broker.partitions.all():
+                if partition.log is log:
+                    self._replication.opened_anew(partition)
 
     async def _retain(self) -> None:
         now_ms = self._clock.now_ms()
         for partition in self.broker.partitions.all():
-            if partition.failed is None:
-                self.stats.segments_removed += partition.apply_retention(now_ms)
+            try:
+                if partition.failed is None:
+                    self.stats.segments_removed += partition.apply_retention(now_ms)
+            except QuipuError as error:  # of one partition: the others may make room
+                _log.warning("%s: retention: %s", partition.topic_partition, error)
             await asyncio.sleep(0)
 
     # -- the end
@@ -309,6 +340,8 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(seconds)
         try:
             await work()
+        except QuipuError as error:
+            _log.error("background work failed, and is done again: %s", error)
         except Exception:  # noqa: BLE001 the next time may go well
             _log.exception("background work failed")
 

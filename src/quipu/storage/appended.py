@@ -42,6 +42,10 @@ class Watcher(Protocol):
         """A flush of `log` ended well."""
         ...
 
+    def refused(self, log: "Log") -> None:
+        """The disk refused a write to `log`."""
+        ...
+
     def committed(self, log: "Log") -> None:
         """The committed mark of `log` has moved."""
         ...

@@ -116,7 +116,7 @@ def _resume(place: Place, segments: list[Segment], clean: CleanStop) -> Recovere
     _check_chain(place, segments)
     active.resume_index()
     active.file = place.disk.open(active.path)
-    active.trust(active.size)
+    active.trust_from_here()
     state = LogState(Offset(clean.log_start_offset), EpochHistory.decode(clean.epochs),
                      ProducerStates.decode(clean.producers))
     return Recovered(segments, state, clean.end_offset, clean.log_end, was_scanned=False)

@@ -20,13 +20,14 @@ Not here: when to roll (log.py) or to delete (retention.py); a batch's layout (w
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from struct import Struct
 from typing import Final
 
 from quipu.model.batch_types import DATA
 from quipu.model.errors import CorruptLog, MalformedBytes
 from quipu.model.ids import NO_TIMESTAMP
-from quipu.runtime.disk import Disk, File, NotFound
+from quipu.runtime.disk import Disk, File, NotFound, TransientDiskError
 from quipu.storage.config import NEVER, LogConfig
 from quipu.storage.damage import Damage, next_damage, scan_to_fault
 from quipu.storage.index import (
@@ -99,9 +100,9 @@ class OpenSegments:
 class Segment:
     """One segment, active (`file` is open) or complete."""
 
-    __slots__ = ("_disk", "_index", "_opened", "_size", "_tail", "_tail_start", "_view", "base_log",
-                 "base_offset", "created_ms", "damage", "end_offset", "file", "first_end",
-                 "index_due", "index_interval", "index_size_max", "is_new", "kept_read", "log_end",
+    __slots__ = ("_disk", "_index", "_opened", "_resumed_at", "_size", "_tail", "_tail_start",
+                 "_view", "base_log", "base_offset", "created_ms", "damage", "end_offset", "file",
+                 "first_end", "index_due", "index_interval", "index_size_max", "is_new", "kept_read", "log_end",
                  "max_timestamp", "path", "roll_ms", "roll_size", "trusted_from")
 
     def __init__(self, disk: Disk, opened: OpenSegments, path: str, base_log: int) -> None:
@@ -122,6 +123,7 @@ class Segment:
         self.index_size_max = 2**31
         self.trusted_from = NEVER  # position from which bytes are not checked (S5)
         self.damage: list[Damage] = []  # that is known, in order
+        self._resumed_at = 0, 0, 0  # where this process went on: position, log and client offset
         self._disk = disk
         self._opened = opened
         self._size = 0
@@ -188,7 +190,7 @@ class Segment:
         self._index = Index()
         for number in range(len(index)):
             self._index.add(index[number])
-        self.index_due = 0  # what comes next is named: damage before it ends there at the latest
+        self.index_due = self._index[len(self._index) - 1].position + self.index_interval
         self._opened.forget(self)
         self._disk.remove(self.index_path)
 
@@ -212,9 +214,14 @@ class Segment:
         self.release()
         self._opened.damaged.pop(self, None)
 
-    def trust(self, position: int = 0) -> None:
-        """What lies from `position` on was checked, or is written by this process (S5)."""
-        self.trusted_from = position
+    def trust(self) -> None:
+        """What is in it was checked, or is written by this process (S5)."""
+        self.trusted_from = 0
+
+    def trust_from_here(self) -> None:
+        """Only what comes from now on is written by this process (S5)."""
+        self.trusted_from = self.size
+        self._resumed_at = self.size, self.log_end, self.end_offset
 
     def tell_damage(self) -> None:
         """Let those who repair know."""
@@ -278,6 +285,9 @@ class Segment:
         """
         before, after = self._loaded_index().around(position)
         end = (self.size, self.log_end, self.end_offset)
+        if self.file is not None and position < self.trusted_from:
+            end = self._resumed_at
+            after = after if after is not None and after.position < end[0] else None
         if after is not None:
             end = (after.position, self.base_log + after.log_offset_delta,
                    self.base_offset + after.offset_delta)
@@ -418,6 +428,7 @@ class Segment:
                 self.tell_damage()
                 _log.error("%s: %s", self.path, self.damage[-1])
         else:
-            self.write_index()
+            with suppress(TransientDiskError):  # the one in memory serves; a later one is written
+                self.write_index()
         self._opened.touch(self)
         return self._index

@@ -1,0 +1,34 @@
+"""What the file descriptors of a process are used for, decided before any of them is.
+
+    connections of clients      up to `max.connections`, and no more than half
+    open files of logs          the rest; with more logs than that, they take turns (files.py)
+    RESERVE                     everything else, and never given to either: listeners, links to
+                                other nodes, probes, files that are open for a moment
+"""
+
+from typing import Final, NamedTuple
+
+from quipu.model.errors import Kind, QuipuError
+
+RESERVE: Final = 160
+LIMIT_MIN: Final = 256
+LIMIT_MAX: Final = 1 << 20  # above, or without a limit, it is as if there were so many
+
+
+class Shares(NamedTuple):
+    """How many descriptors there are for what."""
+
+    connections: int
+    files: int
+
+
+def shares(limit: int, *, connections_max: int) -> Shares:
+    """Of a process that may have `limit` descriptors; raises if they are too few."""
+    if not 0 <= limit <= LIMIT_MAX:
+        limit = LIMIT_MAX
+    if limit < LIMIT_MIN:
+        raise QuipuError(f"this process may open {limit} files, a node needs {LIMIT_MIN} at least: "
+                         "raise the limit (ulimit -n)", kind=Kind.INVALID)
+    rest = limit - RESERVE
+    connections = min(connections_max, rest // 2)
+    return Shares(connections, rest - connections)
