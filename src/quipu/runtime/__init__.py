@@ -4,7 +4,8 @@ Everything that is not a function of its inputs comes through here and is passed
 test can put a twin in its place.  Nothing in this room knows about Kafka.
 
     clock rng disk spawn    time, chance, files, tasks
-    files mapping disk_errors descriptors    ... of files: open ones, mapped ones, what is refused, how many
+    files mapping disk_errors    open files, mapped ones, and what is refused
+    descriptors             how many descriptors there are for what
     network                 the door to everything that is a socket
     connection outgoing net framed connections, and a server of them
     peer_net                how nodes talk to each other: the words (`PeerNet`)

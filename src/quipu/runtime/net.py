@@ -23,6 +23,7 @@ from quipu.runtime.connection import (
     NetLimits,
     NetStats,
 )
+from quipu.runtime.descriptors import connections_end
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class FrameServer:
     _connections: set[Connection] = field(init=False, default_factory=set)
     _listener: socket.socket | None = field(init=False, default=None)
     _sweeper: asyncio.TimerHandle | None = field(init=False, default=None)
+    _descriptors_end: int = field(init=False, default_factory=connections_end)
 
     def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -120,12 +122,13 @@ class FrameServer:
             self._accepted(sock, peer)
 
     def _accepted(self, sock: socket.socket, peer: tuple[str, int]) -> None:
-        if len(self._connections) >= self.limits.connections_max:
+        if (len(self._connections) >= self.limits.connections_max
+                or sock.fileno() >= self._descriptors_end):
             self.stats.refused += 1
             sock.close()
             if self.stats.refused & (self.stats.refused - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
-                _log.warning("refused connection of %s: %d are open (max.connections); refused %d",
-                             peer[0], len(self._connections), self.stats.refused)
+                _log.warning("refused connection of %s: %d are open (max.connections, or ulimit "
+                             "-n); refused %d", peer[0], len(self._connections), self.stats.refused)
             return
         sock.setblocking(False)  # noqa: FBT003 the standard library's own signature
         self.stats.accepted += 1

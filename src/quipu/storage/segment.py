@@ -102,8 +102,9 @@ class Segment:
 
     __slots__ = ("_disk", "_index", "_opened", "_resumed_at", "_size", "_tail", "_tail_start",
                  "_view", "base_log", "base_offset", "created_ms", "damage", "end_offset", "file",
-                 "first_end", "index_due", "index_interval", "index_size_max", "is_new", "kept_read", "log_end",
-                 "max_timestamp", "path", "roll_ms", "roll_size", "trusted_from")
+                 "first_end", "index_due", "index_interval", "index_size_max", "is_new",
+                 "kept_read", "log_end", "max_timestamp", "path", "roll_ms", "roll_size",
+                 "trusted_from")
 
     def __init__(self, disk: Disk, opened: OpenSegments, path: str, base_log: int) -> None:
         self.path = path
