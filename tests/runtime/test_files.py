@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from quipu.model.errors import QuipuError
 from quipu.runtime.descriptors import LIMIT_MAX, LIMIT_MIN, RESERVE, shares
 from quipu.runtime.disk import DiskBusy, DiskError, DiskFull, RealDisk, TransientDiskError
 from quipu.runtime.disk_errors import mapped
 from quipu.runtime.mapping import COMPILED
-from quipu.model.errors import QuipuError
 
 
 def open_count() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def disk_of(count_max: int) -> RealDisk:

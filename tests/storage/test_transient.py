@@ -67,8 +67,7 @@ def test_a_log_goes_on_where_it_was_refused(what: str, error: DiskError) -> None
         disk.refuses = {what: error} if number % 10 > 4 else {}
         try:
             append(log, [b"%d" % number])
-        except DiskError as refused:
-            assert refused is error
+        except type(error):
             continue
         written.append(b"%d" % number)
         log.flush_due(NOW_MS + number)

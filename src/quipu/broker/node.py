@@ -274,17 +274,27 @@ class Node:
 
     async def _remember(self) -> None:
         assert self._directory is not None
+        directory = self._directory
+        trouble = self._take_refusal()
         try:
-            self._directory.remember()
-            self._directory.keep_reserve()
+            directory.remember()
+            directory.keep_reserve()
+            if trouble is None and directory.space().usable > 0:
+                if self.health.has_failed("disk"):
+                    _log.info("the disk takes writes again")
+                self.health.mend("disk")
         except QuipuError as error:
+            trouble = error
+        if trouble is not None:
             if not self.health.has_failed("disk"):
-                _log.error("the disk refuses writes: %s", error)
-            self.health.fail("disk", str(error))
-            return
-        if self.health.has_failed("disk"):
-            _log.info("the disk takes writes again")
-        self.health.mend("disk")
+                _log.error("the disk refuses writes: %s", trouble)
+            self.health.fail("disk", str(trouble))
+
+    def _take_refusal(self) -> QuipuError | None:
+        """The last write that the disk has refused since this was last asked."""
+        assert self._directory is not None
+        refusal, self._directory.refusal = self._directory.refusal, None
+        return refusal
 
     async def _open_again(self) -> None:
         """Logs that could not be opened for want of descriptors, memory or room."""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from quipu.model.ids import LogOffset, Offset
+from quipu.runtime.disk import DiskError
 
 if TYPE_CHECKING:
     from quipu.storage.log import Log
@@ -42,7 +43,7 @@ class Watcher(Protocol):
         """A flush of `log` ended well."""
         ...
 
-    def refused(self, log: "Log") -> None:
+    def refused(self, log: "Log", error: DiskError) -> None:
         """The disk refused a write to `log`."""
         ...
 

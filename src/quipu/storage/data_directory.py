@@ -24,7 +24,15 @@ from uuid import UUID
 from quipu.model.errors import CorruptLog, Kind, MalformedBytes, QuipuError
 from quipu.model.ids import NO_NODE, ZERO_UUID, LogOffset, NodeId
 from quipu.runtime.clock import Clock
-from quipu.runtime.disk import Disk, DiskFull, Lock, NotFound, Space, TransientDiskError
+from quipu.runtime.disk import (
+    Disk,
+    DiskError,
+    DiskFull,
+    Lock,
+    NotFound,
+    Space,
+    TransientDiskError,
+)
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
 from quipu.storage.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME, NodeLog, Remembered
@@ -61,6 +69,7 @@ class DataDirectory:
         self._forgotten: dict[str, None] = {}  # names of deleted logs that are still to be noted
         self._renamed = 0
         self.refusals = 0  # writes that the disk has refused
+        self.refusal: DiskError | None = None  # the last one
         self._remove_deleted()
         self._node_log = self._open_node_log()
         self._was_stopped = self._node_log.was_stopped
@@ -237,9 +246,10 @@ class DataDirectory:
         if not log.is_dirty:
             self._dirty.pop(log, None)
 
-    def refused(self, log: Log) -> None:
+    def refused(self, log: Log, error: DiskError) -> None:
         del log
         self.refusals += 1
+        self.refusal = error
 
     def committed(self, log: Log) -> None:
         self._flushed[log] = None

@@ -268,7 +268,7 @@ class Log:
         if not isinstance(error, TransientDiskError):
             self.fail(error)
         if self.watcher is not None:
-            self.watcher.refused(self)
+            self.watcher.refused(self, error)
         return error
 
     # --- segments ---------------------------------------------------------------------------
