@@ -1,10 +1,6 @@
-"""Disks without room, in real file systems of a few MiB: needs root, to mount them."""
+"""Disks without room: of a single node, and of each member of a chain in turn."""
 
-import contextlib
-import os
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,38 +12,12 @@ from tests.cluster.test_disks import asked
 from tests.harness.cluster import RunningCluster
 from tests.harness.node import RunningNode
 from tests.harness.raw import RawConnection
+from tests.harness.small_disk import small_disk
 from tests.hostile.bystander import PRODUCE_VERSION, produce_request
 
-SIZE = 24 << 20
 SETTINGS = {"log.segment.bytes": str(1 << 20), "log.flush.interval.messages": "1"}
 
-pytestmark = [
-    pytest.mark.xdist_group("cluster"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system"),
-]
-
-
-@contextlib.contextmanager
-def small_disk(path: Path) -> Iterator[Path]:
-    """A file system of its own at `path`."""
-    path.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path)],
-                          check=False, capture_output=True)
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount: {done.stderr.decode()}")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
-
-
-def fill_up(disk: Path) -> Path:
-    """Take all the room that is left; gives the file that has it."""
-    path = disk / "filler"
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-    return path
+pytestmark = pytest.mark.xdist_group("cluster")
 
 
 def produced(raw: RawConnection, value: bytes) -> int:
@@ -80,6 +50,12 @@ def commit(bootstrap: str, offset: int) -> None:
         consumer.close()
 
 
+def commit_all(bootstrap: str, count: int) -> None:
+    """Commit again and again: a page of the group's log may still have room."""
+    for offset in range(count):
+        commit(bootstrap, offset)
+
+
 def create(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce("t", b"first", partition=0)
@@ -100,14 +76,13 @@ def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
     while there is none.
     """
     with small_disk(tmp_path / "disk") as disk:
-        node = RunningNode(disk / "data", settings=SETTINGS)
-        node.log_path = tmp_path / "log"
+        node = disk.give(RunningNode(disk.path / "data", settings=SETTINGS))
         with node:
             create(node.bootstrap)
             time.sleep(6)  # the reserve is kept
             expected = [b"first"]
             with RawConnection(node.host, node.port) as raw:
-                filler = fill_up(disk)
+                disk.fill()
                 for number in range(3000):
                     code = produced(raw, b"%d" % number + bytes(500))
                     if code:
@@ -116,8 +91,7 @@ def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
                 assert code == Code.KAFKA_STORAGE_ERROR
                 assert values(node.bootstrap, len(expected)) == expected
                 with pytest.raises(KafkaException):
-                    for offset in range(500):
-                        commit(node.bootstrap, offset)
+                    commit_all(node.bootstrap, 500)
                 deadline = time.monotonic() + 30
                 while asked(node.http + "/health/ready")[0] != 503:
                     assert time.monotonic() < deadline, node.log_text()
@@ -125,7 +99,7 @@ def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
                 assert "No space left" in asked(node.http + "/health/ready")[1]
                 assert asked(node.http + "/health/live")[0] == 200
                 assert "quipu_disk_refusals_total 0" not in asked(node.http + "/metrics")[1]
-                filler.unlink()
+                disk.free()
                 await_code(raw, 0, node)
                 commit(node.bootstrap, 1)
             found = values(node.bootstrap, len(expected) + 1)
@@ -134,15 +108,15 @@ def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
             while asked(node.http + "/health/ready")[0] != 200:
                 assert time.monotonic() < deadline, node.log_text()
                 time.sleep(0.2)
-            filler = fill_up(disk)
+            disk.fill()
             node.kill()
             node.start()
             assert values(node.bootstrap, len(found)) == found
-            filler.unlink()
+            disk.free()
             with RawConnection(node.host, node.port) as raw:
                 await_code(raw, 0, node)
             assert values(node.bootstrap, len(found) + 1) == [*found, b"again"]
-            fill_up(disk)
+            disk.fill()
             assert node.stop() == 0
             assert "Traceback" not in node.log_text()
             assert "offline" not in node.log_text()
@@ -156,7 +130,7 @@ def test_a_chain_waits_for_a_member_without_room(tmp_path: Path, place: int) -> 
     names = list(cluster.nodes)
     victim = cluster[names[place]]
     with small_disk(tmp_path / "disk") as disk:
-        victim.directory = disk / "data"
+        disk.give(victim)
         with cluster:
             cluster.create_topic("t")
             producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0,
@@ -170,7 +144,7 @@ def test_a_chain_waits_for_a_member_without_room(tmp_path: Path, place: int) -> 
             for number in range(200):
                 producer.produce("t", b"%d" % number, partition=0, on_delivery=told)
             assert producer.flush(60) == 0
-            filler = fill_up(disk)
+            disk.fill()
             for number in range(200, 1200):
                 producer.produce("t", b"%d" % number + bytes(300), partition=0, on_delivery=told)
             producer.flush(8)
@@ -179,7 +153,7 @@ def test_a_chain_waits_for_a_member_without_room(tmp_path: Path, place: int) -> 
             assert values(cluster.bootstrap, before)[:before] == kept[:before]
             assert set(cluster.states("a").values()) == {"serving"}
             assert len(cluster.states("a")) == 3
-            filler.unlink()
+            disk.free()
             assert producer.flush(90) == 0, cluster.logs()
             expected = [b"%d" % number + bytes(300 if number >= 200 else 0)
                         for number in range(1200)]

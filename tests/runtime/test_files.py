@@ -93,14 +93,16 @@ def test_a_file_that_was_exchanged_while_it_was_aside_is_not_written_to(tmp_path
         file.append((b"d",), 1)
 
 
-@pytest.mark.skipif(not COMPILED, reason="the maps of the standard library hold descriptors")
 def test_maps_hold_no_descriptors(tmp_path: Path) -> None:
-    """K8: however many segments are read, and however slowly what was read is sent."""
+    """K8: however many segments are read, and however slowly what was read is sent.
+
+    Those of the standard library, which serve where nothing is compiled, do.
+    """
     disk = RealDisk()
     (tmp_path / "file").write_bytes(b"mapped" * 1000)
     before = open_count()
     views = [disk.map(str(tmp_path / "file")) for _ in range(300)]
-    assert open_count() == before
+    assert open_count() == before + (0 if COMPILED else 300)
     (tmp_path / "file").unlink()
     part = views[7][6:12]
     del views

@@ -221,4 +221,3 @@ def scan_to_fault(segment: "Segment", scan: Scan, why: str) -> Damage:
     return Damage(scan.position, segment.size, scan.log_end, segment.log_end,
                   segment.base_offset if scan.end_offset is None else scan.end_offset,
                   segment.end_offset, why)
-
