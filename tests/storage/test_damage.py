@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quipu.model.batch_types import DATA
+from quipu.model.batch_types import DATA, GROUP
 from quipu.model.errors import Code, CorruptLog, RequestError
 from quipu.model.ids import LogOffset, Offset
+from quipu.runtime.clock import ManualClock
 from quipu.runtime.disk import DiskFull
 from quipu.runtime.sim_disk import SimDisk
 from quipu.storage.config import LogConfig
@@ -22,9 +23,10 @@ from quipu.storage.damage import (
 from quipu.storage.log import Log, StoredBatch
 from quipu.storage.place import CleanStop, Memory
 from quipu.storage.segment import Segment
-from quipu.wire.record_batch import decode_records, parse_header
-from tests.storage.builders import append, data_disk, segment_names, split
-from tests.storage.replicas import HEAD, TAIL, feed, mixed, replica
+from quipu.storage.state_log import StateLog
+from quipu.wire.record_batch import Record, decode_records, parse_header
+from tests.storage.builders import NOW_MS, append, data_disk, segment_names, split
+from tests.storage.replicas import E1, HEAD, TAIL, feed, mixed, replica
 
 CONFIG = LogConfig(segment_bytes=2500, index_interval_bytes=300)
 
@@ -260,3 +262,22 @@ def test_a_repair_without_room_leaves_everything_as_it_was() -> None:
     disk.capacity = None
     mend(log, source)
     assert disk.read(segment.path) == intact
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_damage_in_a_log_of_the_nodes_own_is_told_when_it_is_replayed(share: float) -> None:
+    """T12: metadata and groups are read whole at the start; nothing of it is passed by."""
+    disk = data_disk()
+    log = replica(disk, HEAD, CONFIG)
+    for number in range(60):
+        log.append_records(GROUP, [Record(None, b"%d" % number)], epoch=E1, now_ms=NOW_MS)
+    clean = log.close()
+    assert clean is not None
+    log = replica(disk, HEAD, CONFIG, Memory(clean.log_end, clean, is_current=True))
+    path = log.segments[1].path
+    disk.flip(path, int(disk.size(path) * share))
+    applied: list[bytes] = []
+    with pytest.raises(CorruptLog, match=path):
+        StateLog(log, GROUP, ManualClock()).replay(applied.append)
+    assert applied == [b"%d" % number for number in range(len(applied))]
+    assert damages(log)
