@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 
 from quipu.runtime.disk import RealDisk
-from quipu.runtime.pages import release_pages
+from quipu.runtime.mapping import release_pages
 from quipu.storage.inspect.examine import Examination
 from quipu.storage.inspect.files import find_logs
 from quipu.wire.record_batch import Record

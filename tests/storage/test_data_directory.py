@@ -144,7 +144,7 @@ def test_remember_writes_only_what_changed() -> None:
         append(log, [b"x"])
         log.flush_now()
     directory.remember()
-    node = directory._node_log._log
+    node = directory._node_log.log
     size = node.size_bytes
     directory.remember()
     assert node.size_bytes == size
@@ -194,8 +194,8 @@ def test_the_node_log_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
             append(log, [b"x"], now_ms=NOW_MS + turn)
             log.flush_now()
         directory.remember()
-    assert directory._node_log._log.size_bytes < 25_000
-    assert directory._node_log._log.log_start_log_offset > 0
+    assert directory._node_log.log.size_bytes < 25_000
+    assert directory._node_log.log.log_start_log_offset > 0
     directory.abandon()
     known = open_directory(disk)._node_log.logs
     assert {name: item.memory.flushed for name, item in known.items()} == {

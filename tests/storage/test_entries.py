@@ -5,10 +5,12 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, DATA, LOG_START, BatchType
 from quipu.model.errors import Code, CorruptLog, RequestError
-from quipu.model.ids import Epoch, LogOffset, NodeId
+from quipu.model.ids import Epoch, LogOffset, NodeId, Offset
 from quipu.runtime.disk import Buffer, DiskFull, RealDisk
 from quipu.runtime.rng import SeededRng
 from quipu.runtime.sim_disk import SimDisk, SimFile
@@ -16,7 +18,7 @@ from quipu.storage.config import NEVER, LogConfig
 from quipu.storage.log import Log
 from quipu.storage.place import Memory
 from quipu.storage.producers import SeenBatch
-from quipu.wire.record_batch import Record, encode_batch
+from quipu.wire.record_batch import Record, encode_batch, parse_header
 from quipu.wire.stored_batch import pack_prefix
 from tests.storage.builders import (
     DIRECTORY,
@@ -25,6 +27,7 @@ from tests.storage.builders import (
     data_disk,
     read_all,
     segment_names,
+    split,
 )
 from tests.storage.replicas import ALL, E1, HEAD, TAIL, UNKNOWN, feed, internal, mixed, replica
 
@@ -52,6 +55,41 @@ def test_every_entry_is_of_one_type_and_a_checkpoint_is_alone(max_bytes: int) ->
         at = entries[-1].next_log
     assert found == stored
     assert log.read_entries(log.log_end, max_bytes) == []
+
+
+@given(sizes=st.lists(st.integers(1, 400), min_size=1, max_size=40),
+       segment_bytes=st.integers(300, 4000), limits=st.lists(st.integers(0, 3000), min_size=1),
+       read_between=st.integers(1, 5))
+def test_whatever_the_limit_the_next_batch_is_read_when_it_is_there(
+    sizes: list[int], segment_bytes: int, limits: list[int], read_between: int
+) -> None:
+    """V9: for all limits, batch sizes and ends of segments: what was read before, and how far the
+    file was mapped then, is no reason to find damage or nothing where a batch begins.
+    """
+    log = replica(data_disk(), HEAD, LogConfig(segment_bytes=max(segment_bytes, 1000),
+                                               index_interval_bytes=100))
+    found: list[bytes] = []
+    at, offset, turn = LogOffset(0), Offset(0), 0
+    for number, size in enumerate(sizes):
+        append(log, [b"x" * size], epoch=1)
+        if number % read_between:
+            continue
+        if turn % 3 == 0 and log.active is not None and log.active.file is not None:
+            log.active._view = log.active.file.map()  # as a long read would leave it
+        while at < log.log_end:
+            limit, turn = limits[turn % len(limits)], turn + 1
+            entries = log.read_entries(at, limit)
+            assert entries, (at, limit)
+            assert sum(len(each.data) for each in entries) <= limit or len(entries) == 1
+            found += [bytes(each.data) for each in entries]
+            at = entries[-1].next_log
+            if offset < log.end_offset:
+                buffers = log.read(offset, limit, end=log.end_offset, min_one=True)
+                assert buffers, (offset, limit)
+                offset = Offset(parse_header(split(buffers)[-1]).last_offset + 1)
+    stored = b"".join(bytes(batch.data) for batch in log.read_stored() if
+                      batch.header.log_offset < at)
+    assert b"".join(found) == stored
 
 
 def test_runs_of_data_are_one_entry_per_segment() -> None:
@@ -104,8 +142,10 @@ def test_damage_is_told_and_never_sent(position: int) -> None:
     assert clean is not None
     disk.flip(path, second.position + position)
     log = replica(disk, HEAD, memory=Memory(clean.log_end, clean, is_current=True))
+    assert [entry.next_log for entry in log.read_entries(LogOffset(3), ALL)] == [4]
     with pytest.raises(CorruptLog):
-        log.read_entries(LogOffset(3), ALL)
+        log.read_entries(LogOffset(4), ALL)
+    assert log.read_entries(LogOffset(5), ALL)[-1].next_log == log.log_end
 
 
 # --- appending ----------------------------------------------------------------------------------

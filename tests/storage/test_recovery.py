@@ -125,6 +125,37 @@ def test_damage_below_the_flushed_mark_takes_the_log_offline_and_cuts_nothing(
         log.read(0, 100, end=0, min_one=True)
 
 
+@pytest.mark.parametrize("records", [1, 2, 3])
+def test_of_the_last_durable_batch_nothing_is_cut_whatever_of_it_is_left(records: int) -> None:
+    """T12: the mark lies right behind it, and the batch may be of one record.  Flipped in any
+    byte, or ended within, it is damage; the same bytes one record above the mark are torn.
+    """
+    disk = data_disk()
+    log = open_log(disk, ONE_SEGMENT)
+    append(log, [b"one"])
+    log.flush_now()
+    path, start, mark = log.segments[-1].path, log.segments[-1].size, log.log_end
+    append(log, [b"last"] * records)
+    log.flush_now()
+    data, end = disk.read(path), log.log_end
+    damaged = [data[:size] for size in range(start, len(data))]
+    damaged += [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+                for at in range(start, len(data))]
+    for each in damaged:
+        durable = data_disk()
+        durable.make_directory(DIRECTORY)
+        durable.set_data(path, each)
+        assert isinstance(open_log(durable, ONE_SEGMENT, Memory(flushed=end)).failure, CorruptLog)
+        assert durable.read(path) == each
+        assert segment_names(durable, f".torn-{NOW_MS}") == []
+        torn = data_disk()
+        torn.make_directory(DIRECTORY)
+        torn.set_data(path, each)
+        log = open_log(torn, ONE_SEGMENT, Memory(flushed=mark))
+        assert log.failure is None
+        assert torn.read(path) == data[:start]
+
+
 def test_damage_after_the_mark_in_the_same_segment_is_cut() -> None:
     """T12: the mark divides: what lies at or after it was promised to nobody."""
     disk, path, positions = three_batches()

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from quipu.model.batch_types import CONFIGURATION, DATA
 from quipu.wire import _scan_pure
 from quipu.wire.record_batch import Record, encode_batch
-from quipu.wire.scan_run import BATCHES_KEPT, PRODUCERS_MAX, Expected, Run, scan_run
+from quipu.wire.scan_run import (
+    BATCHES_KEPT,
+    PRODUCERS_MAX,
+    Expected,
+    Run,
+    scan_run,
+    sound_end,
+)
 from quipu.wire.stored_batch import COVERED_END, STORED_HEADER_SIZE, pack_prefix
 
 EPOCH = 3
@@ -233,3 +240,28 @@ def test_the_plain_walk_serves_when_asked_for() -> None:
     answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True,
                             text=True, env={**os.environ, "QUIPU_PURE": "1"})
     assert answer.stdout.strip() == "False"
+
+
+@given(items=st.lists(st.builds(
+    Item, count=st.integers(1, 3), value_size=st.sampled_from([0, 5, 900, 40_000]),
+    timestamp=st.just(1000), producer=st.just((-1, -1, -1))), max_size=6),
+    data=st.data())
+def test_where_sound_batches_end_is_the_same_compiled_and_plain(
+    items: list[Item], data: st.DataObject
+) -> None:
+    """T12: of any type and size, whole or with one byte changed, up to any end."""
+    made = written(items)
+    stored = bytearray(made.data)
+    if stored and data.draw(st.booleans()):
+        stored[data.draw(st.integers(0, len(stored) - 1))] ^= data.draw(st.integers(1, 255))
+    end = data.draw(st.integers(0, len(stored)))
+    found = sound_end(memoryview(stored), 0, end, FIRST.log_offset)
+    assert found == _scan_pure.sound_end(memoryview(stored), 0, end, FIRST.log_offset)
+    assert found[0] in made.positions
+    if bytes(stored) == made.data:
+        assert found[0] >= end
+        assert found[1] == FIRST.log_offset + sum(
+            item.count for item, at in zip(items, made.positions, strict=False) if at < end)
+    else:
+        changed = next(at for at in range(len(stored)) if stored[at] != made.data[at])
+        assert found[0] <= changed or found[0] >= end

@@ -56,6 +56,10 @@ class Health:
         self._problems.pop(what, None)
         self._warnings.pop(what, None)
 
+    def has_failed(self, what: str) -> bool:
+        """Was `fail` told of it, and not `mend`?"""
+        return what in self._problems
+
     def check(self, what: str, trouble: Callable[[], str | None]) -> None:
         """Have `trouble` asked whenever someone asks; what it says makes the node unready."""
         self._checks[what] = trouble

@@ -191,6 +191,25 @@ _STATS: Final[dict[str, _Family]] = {  # by attribute of Stats
     "segments_removed": _Family(
         "quipu_segments_removed_total", "counter", "Segment files removed by retention."
     ),
+    "disk_refusals": _Family(
+        "quipu_disk_refusals_total",
+        "counter",
+        "Writes to logs that the disk refused: it is full, or fails.",
+    ),
+    "scrubbed_bytes": _Family(
+        "quipu_scrubbed_bytes_total", "counter", "Bytes of complete segments checked by the scrub."
+    ),
+    "damaged_batches": _Family(
+        "quipu_damaged_batches_total",
+        "counter",
+        "Batches, or runs of them, found to be other than what was written.",
+    ),
+    "damaged_now": _Family(
+        "quipu_damaged_batches", "gauge", "Of these, those that are not repaired."
+    ),
+    "repaired_batches": _Family(
+        "quipu_repaired_batches_total", "counter", "Batches replaced by another replica's."
+    ),
     "recovery_seconds": _Family(
         "quipu_recovery_seconds", "gauge", "How long the last start took to open all logs."
     ),

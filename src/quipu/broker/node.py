@@ -32,14 +32,17 @@ from quipu.broker.lease import Lease
 from quipu.broker.partition import Partition
 from quipu.broker.partitions import Partitions
 from quipu.broker.replication import Replication
+from quipu.broker.replication.repairs import Repairs
 from quipu.broker.request_queue import RequestQueue
 from quipu.broker.samples import chain_samples, group_samples, lag_samples
+from quipu.broker.scrubbing import Scrubber
 from quipu.broker.server import Session
 from quipu.broker.stats import Stats
 from quipu.model.errors import QuipuError
 from quipu.model.ids import Epoch, NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
+from quipu.runtime.descriptors import shares
 from quipu.runtime.discovery import Discovery
 from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
 from quipu.runtime.garbage import no_collections
@@ -54,6 +57,7 @@ from quipu.storage.data_directory import DataDirectory
 _log = logging.getLogger(__name__)
 
 REMEMBER_SECONDS: Final = 5.0  # between two notes of how far logs are flushed
+RETRY_SECONDS: Final = 1.0  # after which a log is opened again that could not be
 FLUSH_TICK_SECONDS: Final = 0.1  # how exactly flush.ms is kept
 STOP_SECONDS_MAX: Final = 10.0  # for answers to leave
 NEVER_IDLE_SECONDS: Final = 10 * 365 * 86_400.0
@@ -78,9 +82,9 @@ class Node:
         self.stats = Stats()
         self._clock = clock or SystemClock()
         self._rng = rng or SystemRng()
-        real_disk = RealDisk()
-        self._sync_seconds = real_disk.sync_seconds
-        self._disk: Disk = disk or real_disk
+        self._real_disk = RealDisk()
+        self._sync_seconds = self._real_disk.files.sync_seconds
+        self._disk: Disk = disk or self._real_disk
         self._net = net or RealNet()
         self._with_http = with_http  # not in a simulated world, which nobody scrapes
         self._http: http.HttpServer | None = None
@@ -95,9 +99,9 @@ class Node:
     async def start(self) -> tuple[str, int]:
         """Serve; returns the address that clients connect to."""
         started = self._clock.monotonic()
-        raise_file_limit()
         self._frames = self._net.frame_server(
-            lambda connection: Session(self.broker, connection), self._limits())
+            lambda connection: Session(self.broker, connection),
+            self._limits(self._share_descriptors()))
         listener = self.settings.listeners
         host, port = self._frames.bind(listener.host, listener.port)
         try:
@@ -179,7 +183,9 @@ class Node:
         replication.watch(groups)
         await groups.start()
         self._tell_strays()
-        self._start_tasks()
+        self._start_tasks(Repairs(
+            directory, partitions, self._peers, clock, node_id=settings.own_id, stats=self.stats,
+            health=self.health))
         await cluster.serve()
 
     def _newest_epoch(self, partition: Partition) -> Epoch | None:
@@ -217,12 +223,17 @@ class Node:
         assert self._peers.address is not None
         return self._peers.address
 
-    def _start_tasks(self) -> None:
+    def _start_tasks(self, repairs: Repairs) -> None:
+        broker = self.broker
+        scrubber = Scrubber(broker.directory, self.settings, self._clock, self.stats)
         retention_seconds = self.settings.log_retention_check_interval_ms / 1000
         self._tasks += [
             spawn(_every(FLUSH_TICK_SECONDS, self._flush_due), "flush"),
             spawn(_every(REMEMBER_SECONDS, self._remember), "remember"),
+            spawn(_every(RETRY_SECONDS, self._open_again), "retry"),
             spawn(_every(retention_seconds, self._retain), "retention"),
+            spawn(scrubber.run(), "scrub"),
+            spawn(repairs.run(), "repair"),
         ]
 
     def _tell_strays(self) -> None:
@@ -234,10 +245,19 @@ class Node:
             _log.warning("%d directories in %s belong to no topic and are left alone: %s",
                          len(strays), directory.path, ", ".join(strays[:10]))
 
-    def _limits(self) -> NetLimits:
+    def _share_descriptors(self) -> int:
+        """Decide what descriptors are for; gives how many connections there may be."""
+        limit, wanted = raise_file_limit(), self.settings.max_connections
+        connections, self._real_disk.files.count_max = shares(limit, connections_max=wanted)
+        if connections < wanted and self._with_http:
+            _log.warning("max.connections is %d instead of %d: this process may open %d files "
+                         "(ulimit -n)", connections, wanted, limit)
+        return connections
+
+    def _limits(self, connections_max: int) -> NetLimits:
         settings = self.settings
         idle_ms = settings.connections_max_idle_ms
-        connections_max, rate_max = settings.max_connections, settings.max_connection_creation_rate
+        rate_max = settings.max_connection_creation_rate
         return NetLimits(
             frame_size_max=settings.socket_request_max_bytes,
             partial_size_max=settings.queued_max_request_bytes,
@@ -289,24 +309,53 @@ class Node:
     async def _flush_due(self) -> None:
         assert self._directory is not None
         self._directory.flush_due(self._clock.now_ms())
+        self.stats.disk_refusals = self._directory.refusals
         while self._sync_seconds:
             self.stats.flushes.observe(self._sync_seconds.popleft())
 
     async def _remember(self) -> None:
         assert self._directory is not None
         self.broker.limited.report()
+        directory = self._directory
+        trouble = self._take_refusal()
         try:
-            self._directory.remember()
+            directory.remember()
+            directory.keep_reserve()
+            if trouble is None and directory.space().usable > 0:
+                if self.health.has_failed("disk"):
+                    _log.info("the disk takes writes again")
+                self.health.mend("disk")
         except QuipuError as error:
-            self.health.fail("disk", str(error))
-            raise
-        self.health.mend("disk")
+            trouble = error
+        if trouble is not None:
+            if not self.health.has_failed("disk"):
+                _log.error("the disk refuses writes: %s", trouble)
+            self.health.fail("disk", str(trouble))
+
+    def _take_refusal(self) -> QuipuError | None:
+        """The last write that the disk has refused since this was last asked."""
+        assert self._directory is not None
+        refusal, self._directory.refusal = self._directory.refusal, None
+        return refusal
+
+    async def _open_again(self) -> None:
+        """Logs that could not be opened for want of descriptors, memory or room."""
+        assert self._directory is not None
+        assert self._replication is not None
+        for log in self._directory.retry_failed(self._clock.now_ms()):
+            _log.info("open again", extra={"log": log.name})
+            for partition in self.broker.partitions.all():
+                if partition.log is log:
+                    self._replication.opened_anew(partition)
 
     async def _retain(self) -> None:
         now_ms = self._clock.now_ms()
         for partition in self.broker.partitions.all():
-            if partition.failed is None:
-                self.stats.segments_removed += partition.apply_retention(now_ms)
+            try:
+                if partition.failed is None:
+                    self.stats.segments_removed += partition.apply_retention(now_ms)
+            except QuipuError as error:  # of one partition: the others may make room
+                _log.warning("%s: retention: %s", partition.topic_partition, error)
             await asyncio.sleep(0)
 
     # -- the end
@@ -343,6 +392,8 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(seconds)
         try:
             await work()
+        except QuipuError as error:
+            _log.error("background work failed, and is done again: %s", error)
         except Exception:  # noqa: BLE001 the next time may go well
             _log.exception("background work failed")
 

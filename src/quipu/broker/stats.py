@@ -72,6 +72,11 @@ class Stats:
     # disk
     flushes: Histogram = field(default_factory=Histogram)
     segments_removed: int = 0  # by retention and delete-records
+    disk_refusals: int = 0  # writes that the disk refused: no room, no descriptors, broken
+    scrubbed_bytes: int = 0
+    damaged_batches: int = 0  # stretches that were found to be other than what was written
+    damaged_now: int = 0  # gauge: of them, those that are not repaired
+    repaired_batches: int = 0  # replaced by those of another replica
 
     # the last start
     recovery_seconds: float = 0.0

@@ -289,6 +289,12 @@ class BrokerSettings:
     log_flush_interval_ms: int = int64(
         1000, "Time after which a log is flushed to disk (Kafka leaves this to the system).",
         dynamic=True, low=1, high=LONG_MAX)
+    log_scrub_bytes_per_second: int = int64(
+        8 * _MIB, "Bytes of complete segments that are read again and checked, per second; 0: none "
+        "are (Kafka has no such check).", low=0, high=1 << 40)
+    log_scrub_interval_ms: int = int64(
+        86_400_000, "Time from the beginning of one check of all segments to the next, at least.",
+        low=1000, high=365 * 86_400_000)
 
     # Consumer groups.
     offsets_topic_num_partitions: int = int32(

@@ -4,6 +4,8 @@ Everything that is not a function of its inputs comes through here and is passed
 test can put a twin in its place.  Nothing in this room knows about Kafka.
 
     clock rng disk spawn    time, chance, files, tasks
+    files mapping disk_errors    open files, mapped ones, and what is refused
+    descriptors             how many descriptors there are for what
     network                 the door to everything that is a socket
     connection outgoing net framed connections, and a server of them
     admission net_limits    who may connect: how many, of which address, how fast

@@ -2,44 +2,50 @@
 
     Disk       what a node asks of its file system
     RealDisk   the machine's own
-    File       one open file that only grows
+    File       one open file that only grows (files.py has the machine's own)
 
 The twin for tests is `sim_disk.SimDisk`: it can lose what was not synced, tear the last write,
 flip bits, and run full.
 
 Invariants
-    F1  `File.append` writes all of its bytes or none: what a failed call left behind is cut off
-        again, and if even that fails the file takes no more bytes
-    F2  a file is never cut below a size that was mapped: touching a mapped page past the end of
-        its file ends the process
+    F1, F2, F4, F5   of open files: files.py
     F3  work given to `submit` runs off the event loop; its outcome arrives on the loop
 
-`OSError` is mapped here and seen nowhere above.
+`OSError` becomes a `DiskError` (disk_errors.py) in this room and is seen nowhere above.
 """
 
 import asyncio
-import errno
 import fcntl
-import mmap
 import os
 import resource
 import shutil
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, Protocol
 
-from quipu.model.errors import Code, Kind, QuipuError
+from quipu.model.errors import Kind, QuipuError
+from quipu.runtime.disk_errors import (
+    DiskBusy,
+    DiskError,
+    DiskFull,
+    NotFound,
+    TransientDiskError,
+    mapped,
+    mapped_sync,
+)
+from quipu.runtime.files import Buffer, OpenFiles, RealFile
+from quipu.runtime.mapping import map_file
 
-Buffer = bytes | bytearray | memoryview
+__all__ = [
+    "Buffer", "Disk", "DiskBusy", "DiskError", "DiskFull", "Done", "File", "Lock", "NotFound",
+    "RealDisk", "RealFile", "Space", "TransientDiskError", "Wait", "Work", "raise_file_limit",
+]
+
 Work = Callable[[], None]
 Done = Callable[[QuipuError | None], None]
 Wait = Callable[[], object]
 
-SYNCS_KEPT_MAX: Final = 4096  # times of syncs that nobody has asked for yet
 SYNC_THREADS: Final = 4  # syncs that may be under way at once; the kernel queues the rest anyway
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Space(NamedTuple):
@@ -47,21 +53,6 @@ class Space(NamedTuple):
 
     total: int
     usable: int
-
-
-class DiskError(QuipuError):
-    """The file system refused; nothing was acknowledged."""
-
-    code = Code.KAFKA_STORAGE_ERROR
-    kind = Kind.RETRY
-
-
-class DiskFull(DiskError):
-    """No room: free some, or lower retention; what is stored stays readable."""
-
-
-class NotFound(DiskError):
-    """There is no such file."""
 
 
 class File(Protocol):
@@ -142,90 +133,6 @@ class Disk(Protocol):
     def close(self) -> None: ...
 
 
-def _mapped(error: OSError, path: str) -> DiskError:
-    reason = f"{path}: {os.strerror(error.errno) if error.errno else error}"
-    if error.errno in _FULL:
-        return DiskFull(f"{reason}; free some space, or lower retention.bytes and retention.ms")
-    if error.errno == errno.ENOENT:
-        return NotFound(reason)
-    return DiskError(reason)
-
-
-class RealFile:
-    """A file of the operating system, opened for appending."""
-
-    __slots__ = ("_fd", "_sync_seconds", "mapped_size", "path", "size")
-
-    def __init__(self, path: str, fd: int, sync_seconds: deque[float]) -> None:
-        self.path = path
-        self._sync_seconds = sync_seconds
-        self.size = os.fstat(fd).st_size
-        self.mapped_size = 0
-        self._fd = fd
-
-    def append(self, buffers: Sequence[Buffer], size: int) -> None:
-        try:
-            written = os.writev(self._fd, buffers)
-        except OSError as error:
-            raise self._undo(error) from error
-        if written != size:
-            self._append_rest(buffers, size, written)
-        self.size += size
-
-    def _append_rest(self, buffers: Sequence[Buffer], size: int, written: int) -> None:
-        """A short write: the disk filled up, or a signal came; go on until it is clear which."""
-        rest = memoryview(b"".join(buffers))
-        assert len(rest) == size, (len(rest), size)
-        try:
-            while written < size:
-                written += os.write(self._fd, rest[written:])
-        except OSError as error:
-            raise self._undo(error) from error
-
-    def _undo(self, error: OSError) -> DiskError:
-        """Cut off what a failed append left behind (F1)."""
-        if self._fd >= 0:
-            try:
-                os.ftruncate(self._fd, self.size)
-            except OSError:
-                self.close()  # whoever writes to it next is refused
-                return DiskError(f"{self.path}: cannot be cut back to {self.size} bytes after a "
-                                 f"failed write ({error.strerror}); check the disk",
-                                 kind=Kind.CORRUPT)
-        return _mapped(error, self.path)
-
-    def read(self, size: int, position: int) -> bytes:
-        try:
-            return os.pread(self._fd, size, position)
-        except OSError as error:
-            raise _mapped(error, self.path) from error
-
-    def map(self) -> memoryview:
-        self.mapped_size = max(self.mapped_size, self.size)
-        return _map(self._fd, self.size, self.path)
-
-    def truncate(self, size: int) -> None:
-        assert self.mapped_size <= size <= self.size, (self.mapped_size, size, self.size)  # F2
-        try:
-            os.ftruncate(self._fd, size)
-        except OSError as error:
-            raise _mapped(error, self.path) from error
-        self.size = size
-
-    def sync(self) -> None:
-        begun = time.perf_counter()
-        try:
-            os.fdatasync(self._fd)
-        except OSError as error:
-            raise _mapped(error, self.path) from error
-        self._sync_seconds.append(time.perf_counter() - begun)
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
 class RealLock:
     """An advisory lock on a file; the system releases it when the process ends."""
 
@@ -242,26 +149,21 @@ class RealDisk:
     """The machine's own file system."""
 
     def __init__(self) -> None:
-        # How long syncs took; threads add, and whoever shows metrics takes them away.
-        self.sync_seconds: deque[float] = deque(maxlen=SYNCS_KEPT_MAX)
+        self.files = OpenFiles()
         self._pool: ThreadPoolExecutor | None = None  # started by the first sync
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        try:
-            return RealFile(path, os.open(path, flags, 0o644), self.sync_seconds)
-        except OSError as error:
-            raise _mapped(error, path) from error
+        return RealFile(path, self.files, create=create)
 
     def map(self, path: str) -> memoryview:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return map_file(fd, os.fstat(fd).st_size)
+            finally:
+                os.close(fd)
         except OSError as error:
-            raise _mapped(error, path) from error
-        try:
-            return _map(fd, os.fstat(fd).st_size, path)
-        finally:
-            os.close(fd)
+            raise mapped(error, path) from error
 
     def read(self, path: str, size: int = -1, position: int = 0) -> bytes:
         try:
@@ -269,7 +171,7 @@ class RealDisk:
                 file.seek(position)
                 return file.read(size) or b""
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise mapped(error, path) from error
 
     def write(self, path: str, data: Buffer) -> None:
         try:
@@ -278,7 +180,7 @@ class RealDisk:
                 while rest:
                     rest = rest[file.write(rest) or 0 :]
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise mapped(error, path) from error
 
     def copy(self, source: str, target: str, *, start: int, end: int) -> None:
         try:
@@ -289,7 +191,7 @@ class RealDisk:
                     start += copied
                 os.fsync(write.fileno())
         except OSError as error:
-            raise _mapped(error, target) from error
+            raise mapped(error, target) from error
 
     def size(self, path: str) -> int:
         return self._stat(path).st_size
@@ -298,14 +200,14 @@ class RealDisk:
         try:
             volume = os.statvfs(path)
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise mapped(error, path) from error
         return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
 
     def _stat(self, path: str) -> os.stat_result:
         try:
             return os.stat(path)
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise mapped(error, path) from error
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -314,47 +216,49 @@ class RealDisk:
         try:
             return sorted(os.listdir(path))
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise mapped(error, path) from error
 
     def make_directory(self, path: str) -> None:
         try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise mapped(error, path) from error
 
     def rename(self, source: str, target: str) -> None:
         try:
             os.rename(source, target)
         except OSError as error:
-            raise _mapped(error, source) from error
+            raise mapped(error, source) from error
 
     def remove(self, path: str) -> None:
         try:
             os.unlink(path)
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise mapped(error, path) from error
 
     def remove_tree(self, path: str) -> None:
         try:
             shutil.rmtree(path)
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise mapped(error, path) from error
 
     def sync_directory(self, path: str) -> None:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise mapped(error, path) from error
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            raise mapped_sync(error, path) from error
+        finally:
+            os.close(fd)
 
     def lock(self, path: str) -> Lock | None:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise mapped(error, path) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -392,15 +296,6 @@ def _outcome(work: Work) -> QuipuError | None:
 def _report(loop: asyncio.AbstractEventLoop, done: Done, outcome: QuipuError | None) -> None:
     if not loop.is_closed():  # a closed loop has nobody left to tell
         loop.call_soon_threadsafe(done, outcome)
-
-
-def _map(fd: int, size: int, path: str) -> memoryview:
-    if size == 0:
-        return memoryview(b"")  # the system refuses an empty map
-    try:
-        return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise _mapped(error, path) from error
 
 
 def raise_file_limit() -> int:

@@ -17,9 +17,10 @@ from typing import Any, Final
 from quipu.model.errors import Kind, QuipuError
 from quipu.runtime.admission import Admission
 from quipu.runtime.connection import RECEIVE_SIZE, SWEEP_SECONDS, Connection, FrameHandler
+from quipu.runtime.descriptors import connections_end
 from quipu.runtime.hangups import HangUps
 from quipu.runtime.log_limits import LimitedLog
-from quipu.runtime.net_limits import NetLimits, NetStats
+from quipu.runtime.net_limits import OUT_OF_DESCRIPTORS, NetLimits, NetStats
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class FrameServer:
     _admitted: set[Connection] = field(init=False, default_factory=set)  # accepted, not dialled
     _listener: socket.socket | None = field(init=False, default=None)
     _sweeper: asyncio.TimerHandle | None = field(init=False, default=None)
+    _descriptors_end: int = field(init=False, default_factory=connections_end)
 
     def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -124,8 +126,10 @@ class FrameServer:
             self._accepted(sock, peer)
 
     def _accepted(self, sock: socket.socket, peer: tuple[str, int]) -> None:
-        refused, delay_seconds = self._admission.admit(
-            peer[0], len(self._connections), self.loop.time())
+        refused, delay_seconds = OUT_OF_DESCRIPTORS, 0.0
+        if sock.fileno() < self._descriptors_end:
+            refused, delay_seconds = self._admission.admit(
+                peer[0], len(self._connections), self.loop.time())
         if refused:
             self.stats.refused[refused] += 1
             sock.close()

@@ -21,6 +21,7 @@ MAX_CONNECTIONS: Final = "max.connections"
 MAX_PER_IP: Final = "max.connections.per.ip"
 MAX_RATE: Final = "max.connection.creation.rate"
 MAX_RATE_PER_IP: Final = "max.connection.creation.rate.per.ip"
+OUT_OF_DESCRIPTORS: Final = "ulimit -n"  # no setting: what the process may open
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,6 +15,7 @@ Start with `log`: what a log promises, and its parts in the order of a batch's l
     recovery        from a directory to a log, after a clean stop or a crash
     reading         by client offset, by log offset, by time
     retention       which segments may go
+    damage          batches that a disk has changed: found, passed by, replaced
     data_directory  the logs of one node, their lock, and what is remembered of them (node_log)
 
 Not here: bytes of a batch (wire), requests (broker), sockets, other nodes.

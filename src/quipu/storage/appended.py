@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from quipu.model.ids import LogOffset, Offset
+from quipu.runtime.disk import DiskError
 
 if TYPE_CHECKING:
     from quipu.storage.log import Log
@@ -40,6 +41,10 @@ class Watcher(Protocol):
 
     def flushed(self, log: "Log") -> None:
         """A flush of `log` ended well."""
+        ...
+
+    def refused(self, log: "Log", error: DiskError) -> None:
+        """The disk refused a write to `log`."""
         ...
 
     def committed(self, log: "Log") -> None:

@@ -1,6 +1,7 @@
 """All logs of one node: one directory each, one lock, and what the node remembers of them.
 
     <data>/.lock                    held while a node runs on the directory
+    <data>/.reserve                 room that is given up when a node must start on a full disk
     <data>/__node-0/                the node's memory (node_log.py)
     <data>/<topic>-<partition>/     a log
     <data>/<name>.<n>.deleted       a log on its way out; removed at the next start at the latest
@@ -16,13 +17,22 @@ Invariants
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
 from quipu.model.errors import CorruptLog, Kind, MalformedBytes, QuipuError
 from quipu.model.ids import NO_NODE, ZERO_UUID, LogOffset, NodeId
 from quipu.runtime.clock import Clock
-from quipu.runtime.disk import Disk, Lock, NotFound, Space
+from quipu.runtime.disk import (
+    Disk,
+    DiskError,
+    DiskFull,
+    Lock,
+    NotFound,
+    Space,
+    TransientDiskError,
+)
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
 from quipu.storage.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME, NodeLog, Remembered
@@ -31,6 +41,9 @@ from quipu.storage.recovery import DELETED_SUFFIX, first_checkpoint, segment_bas
 from quipu.storage.segment import OpenSegments
 
 LOCK_NAME: Final = ".lock"
+RESERVE_NAME: Final = ".reserve"
+RESERVE_SIZE: Final = 1 << 20  # bytes: for the few that a start must write
+RESERVE_ROOM_MIN: Final = 16 * RESERVE_SIZE  # bytes that must be free before it is made
 STRAY_SUFFIX: Final = ".stray"
 DAMAGED_SUFFIX: Final = ".damaged"
 NAME_SIZE_MAX: Final = 255  # of a file, for most file systems
@@ -49,15 +62,23 @@ class DataDirectory:
         self.node_id = node_id
         self._clock = clock
         self._lock = lock
-        self._opened = OpenSegments()
+        self.opened = OpenSegments()  # shared by all logs
         self._logs: dict[str, Log] = {}
         self._dirty: dict[Log, None] = {}  # have something to flush
         self._flushed: dict[Log, None] = {}  # have been flushed since the last `remember`
+        self._forgotten: dict[str, None] = {}  # names of deleted logs that are still to be noted
         self._renamed = 0
+        self.refusals = 0  # writes that the disk has refused
+        self.refusal: DiskError | None = None  # the last one
         self._remove_deleted()
         self._node_log = self._open_node_log()
         self._was_stopped = self._node_log.was_stopped
-        self._node_log.started()
+        try:
+            self._node_log.started()
+        except DiskFull:
+            if not self._give_up_reserve():
+                raise
+            self._node_log.started()
 
     @classmethod
     def open(
@@ -78,6 +99,21 @@ class DataDirectory:
         except BaseException:
             lock.release()
             raise
+
+    def _give_up_reserve(self) -> bool:
+        """Make the room that was kept for a start on a full disk; False if there is none."""
+        try:
+            self.disk.remove(f"{self.path}/{RESERVE_NAME}")
+        except NotFound:
+            return False
+        _log.error("%s: the disk is full: the node starts on what it had in reserve", self.path)
+        return True
+
+    def keep_reserve(self) -> None:
+        """Keep some room for the next start, if there is plenty."""
+        path = f"{self.path}/{RESERVE_NAME}"
+        if not self.disk.exists(path) and self.space().usable >= RESERVE_ROOM_MIN:
+            self.disk.write(path, bytes(RESERVE_SIZE))
 
     def _open_node_log(self) -> NodeLog:
         log = self._new_log(NODE_LOG_NAME, NODE_LOG_CONFIG, ZERO_UUID, NOTHING)
@@ -105,7 +141,7 @@ class DataDirectory:
         replica: bool = False,
     ) -> Log:
         place = Place(disk=self.disk, directory=f"{self.path}/{name}", name=name,
-                      topic_id=topic_id, node_id=self.node_id, opened=self._opened)
+                      topic_id=topic_id, node_id=self.node_id, opened=self.opened)
         return Log(place, config, memory=memory, replica=replica, now_ms=self._clock.now_ms())
 
     # --- logs -------------------------------------------------------------------------------
@@ -124,6 +160,10 @@ class DataDirectory:
         return [name for name in self.disk.list(self.path)
                 if not name.startswith(".") and name != NODE_LOG_NAME
                 and not name.endswith((DELETED_SUFFIX, STRAY_SUFFIX, DAMAGED_SUFFIX))]
+
+    def logs(self) -> list[Log]:
+        """All that are open, the node's own too."""
+        return [*self._logs.values(), self._node_log.log]
 
     def find(self, name: str) -> Log | None:
         """An open log."""
@@ -177,7 +217,9 @@ class DataDirectory:
             self._dirty.pop(log, None)
             self._flushed.pop(log, None)
             log.discard()
-        self._node_log.remember({name: None})
+        self._forgotten[name] = None
+        with suppress(TransientDiskError):  # it is noted with the next `remember`
+            self._remember_forgotten()
         if self.disk.exists(f"{self.path}/{name}"):
             away = self._rename_away(name, DELETED_SUFFIX)
             self.disk.submit(lambda: self.disk.remove_tree(away), _tell)
@@ -204,6 +246,11 @@ class DataDirectory:
         if not log.is_dirty:
             self._dirty.pop(log, None)
 
+    def refused(self, log: Log, error: DiskError) -> None:
+        del log
+        self.refusals += 1
+        self.refusal = error
+
     def committed(self, log: Log) -> None:
         self._flushed[log] = None
 
@@ -218,8 +265,20 @@ class DataDirectory:
         for log in list(self._dirty):
             log.flush_due(now_ms)
 
+    def _remember_forgotten(self) -> None:
+        if self._forgotten:
+            self._node_log.remember(dict.fromkeys(
+                name for name in self._forgotten if name not in self._logs))
+            self._forgotten.clear()
+
+    def retry_failed(self, now_ms: int) -> list[Log]:
+        """Open the logs anew that could not be opened for a reason that passes; gives those."""
+        return [log for log in list(self._logs.values())
+                if log.failure is not None and log.retry(now_ms)]
+
     def remember(self) -> None:
         """Write down how far the logs are flushed and committed, of those that were (N3, N4)."""
+        self._remember_forgotten()
         if self._flushed:
             self._node_log.remember({
                 log.name: _remembered(log, log.log_end) for log in self._flushed})
@@ -248,9 +307,14 @@ class DataDirectory:
                 committed = min(log.committed_mark, clean.log_end)
                 closed[name] = Remembered(
                     log.topic_id, Memory(clean.log_end, clean, committed=committed))
-        self._node_log.remember(closed)
-        self._node_log.stopped()
-        self._node_log.close()
+        try:
+            self._node_log.remember(closed)
+            self._node_log.stopped()
+            self._node_log.close()
+        except QuipuError as error:
+            _log.error("the stop could not be noted, all logs will be checked at the next start: "
+                       "%s", error)
+            self._node_log.discard()
         self._logs.clear()
         self._lock.release()
 

@@ -23,6 +23,7 @@ from quipu.model.errors import Code, CorruptLog, MalformedBytes, RequestError
 from quipu.model.ids import ZERO_UUID, LogOffset, Offset
 from quipu.storage import rolling
 from quipu.storage.checkpoint import Checkpoint, decode_checkpoint, decode_log_start
+from quipu.storage.damage import note
 from quipu.storage.reading import walk
 from quipu.storage.segment import Segment
 from quipu.storage.segments import Segments
@@ -82,14 +83,22 @@ class EntryReader:
             size = segment.size
             while position < size:
                 view, start = segment.window(position, max_bytes)
-                entry = _read_entry(view, position - start, max_bytes, segment.path,
-                                    is_first=not found)
+                try:
+                    entry = _read_entry(view, position - start, max_bytes, segment.path,
+                                        is_first=not found)
+                except CorruptLog:
+                    note(segment, position)
+                    if found:
+                        return found  # what comes before it is sound
+                    raise
                 if entry is None:
                     return found
                 found.append(entry)
-                max_bytes = max(0, max_bytes - len(entry.data))
+                max_bytes -= len(entry.data)
                 position += len(entry.data)
                 self._next_log, self._stopped = entry.next_log, (segment, position)
+                if max_bytes <= 0:
+                    return found
             number, position = number + 1, 0
         return found
 
@@ -112,6 +121,9 @@ class EntryReader:
                 if batch.header.log_offset == log_offset:
                     return number, batch.position
                 break
+        for damage in segments[number].damage:
+            if damage.log_offset <= log_offset < damage.next_log:
+                raise damage.error(segments[number].path)
         raise RequestError(f"{log}: no batch begins at log offset {log_offset}",
                            code=Code.OFFSET_OUT_OF_RANGE)
 
@@ -136,16 +148,20 @@ def _read_entry(
                        mark_due=_NO_MARKS, mark_interval=1) if batch_type == DATA else None
         if run is not None and run.end > position:
             position, next_log, next_offset = run[:3]
-        else:
-            if check_body(view, position, header) is not None:
-                raise CorruptLog(f"{path}: bad body checksum at log offset {header.log_offset}")
+        elif check_body(view, position, header) is None:
             position += header.size
             next_log, next_offset = header.next_log_offset, header.next_offset
+        elif position > start:
+            break  # it is for the next call to tell
+        else:
+            raise CorruptLog(f"{path}: bad body checksum at log offset {header.log_offset}")
         if end - position < STORED_HEADER_SIZE or batch_type == CHECKPOINT:
             break
-        header = _header(view, position, path)
-        if header.batch_type != batch_type or position + header.size > end:
+        after = check_header(view, position)
+        if isinstance(after, Fault) or after.batch_type != batch_type or (
+                position + after.size > end):
             break
+        header = after
     return Entry(batch_type, view[start:position], LogOffset(next_log), Offset(next_offset))
 
 

@@ -10,12 +10,15 @@ Invariants
     G2  callbacks run on the loop, in the order of their offsets, after the ends have moved
     G3  after a failed sync the kernel may drop what it could not write and report success next
         time; so the first failure is final: the log is failed, and every waiter is told
+    G4  what comes around a sync (a directory that cannot be opened for want of descriptors, an
+        index without room) is tried again, with the next `flush_due`; whoever waits goes on waiting
 
 Flushes start when flush.messages records are unflushed, when flush.ms has passed (the data
 directory asks `flush_due`), when someone waits, at a roll, and at the end.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -23,11 +26,12 @@ from typing import Protocol
 
 from quipu.model.errors import QuipuError
 from quipu.model.ids import LogOffset, Offset
-from quipu.runtime.disk import Disk, Wait
+from quipu.runtime.disk import Disk, TransientDiskError, Wait
 from quipu.storage.config import NEVER, LogConfig
 from quipu.storage.segment import Segment
 
 FlushCallback = Callable[[Exception | None], None]
+_log = logging.getLogger(__name__)
 
 
 class Flushable(Protocol):
@@ -55,8 +59,8 @@ class Flushable(Protocol):
 class Flusher:
     """The syncs of one log; at most one is under way."""
 
-    __slots__ = ("_dirty_since_ms", "_disk", "_failure", "_log", "_target", "_wait", "_waiters",
-                 "_wanted", "due_at", "flushed_end", "flushed_offset")
+    __slots__ = ("_dirty_since_ms", "_disk", "_failure", "_is_to_repeat", "_log", "_target",
+                 "_wait", "_waiters", "_wanted", "due_at", "flushed_end", "flushed_offset")
 
     def __init__(self, disk: Disk, log: Flushable) -> None:
         self.flushed_offset = Offset(0)
@@ -64,6 +68,7 @@ class Flusher:
         self.due_at = 0  # the log end at which `appended` must be called; 0 when all is flushed
         self._dirty_since_ms = 0
         self._failure: QuipuError | None = None
+        self._is_to_repeat = False  # did something pass by that is to be tried again (G4)?
         self._disk = disk
         self._log = log
         self._wait: Wait | None = None  # of the sync under way
@@ -109,9 +114,11 @@ class Flusher:
 
     def flush_due(self, now_ms: int) -> None:
         """Flush if there was something to flush for flush.ms."""
-        is_due = now_ms - self._dirty_since_ms >= self._log.config.flush_ms
+        is_due = (now_ms - self._dirty_since_ms >= self._log.config.flush_ms
+                  or self._is_to_repeat)
         if is_due and self.is_dirty and self._failure is None:
             self._dirty_since_ms = now_ms
+            self._is_to_repeat = False
             self.request()
 
     def request(self) -> None:
@@ -143,6 +150,10 @@ class Flusher:
         """Block until no thread touches the log's files."""
         if self._wait is not None:
             self._wait()
+
+    def forgive(self) -> None:
+        """What failed works again: the log is opened anew."""
+        self._failure = None
 
     def fail(self, error: QuipuError) -> None:
         """Tell every waiter, now and later (G3)."""
@@ -183,13 +194,19 @@ class Flusher:
                 log.is_directory_new = False
             for segment in unsynced:
                 segment.is_new = False
-        complete = list(unsynced[:-1])  # the last was active when we looked
-        for segment in complete:
-            segment.write_index()
-        return complete
+        sealed = []
+        for segment in unsynced[:-1]:  # the last was active when we looked
+            try:
+                segment.write_index()
+            except TransientDiskError as error:  # G4: it is durable, and stays open until then
+                _log.warning("%s stays without an index for now: %s", segment.path, error)
+            else:
+                sealed.append(segment)
+        return sealed
 
     def _finished(self, sealed: list[Segment], error: QuipuError | None) -> None:
         if error is not None:
+            self._is_to_repeat = isinstance(error, TransientDiskError)
             self._log.flush_ended(error)
             return
         self._advance(sealed)

@@ -108,6 +108,13 @@ class Index:
             range(count), key, key=lambda each: unpack(data, each * ENTRY_SIZE)[field])
         return self[max(0, number - 1)]
 
+    def around(self, position: int) -> tuple[Entry, Entry | None]:
+        """The last entry whose batch lies at or before `position`, and the one after it."""
+        data, unpack, count = self._data, ENTRY.unpack_from, len(self)
+        number = bisect_right(
+            range(count), position, key=lambda each: unpack(data, each * ENTRY_SIZE)[2])
+        return self[max(0, number - 1)], self[number] if number < count else None
+
     def find_timestamp(self, timestamp: int) -> Entry:
         """The last entry before which every data batch is older than `timestamp`."""
         data, unpack = self._data, ENTRY.unpack_from

@@ -11,7 +11,8 @@ Invariants
         is that of the newest checkpoint plus the batches after it
     L4  high_watermark is flushed_offset if acknowledgements wait for the disk, else end_offset:
         nobody reads what a crash may take back from those who were promised it
-    L5  after a failed sync, or damage found, `failure` is set for good and every call raises it
+    L5  after a failed sync, or damage found, `failure` is set for good and every call raises it; a
+        log that cannot be opened for a reason that passes is tried again (`retry`)
 
 A log that was closed cleanly is not looked at until it is used.  Opened with `replica`, one that
 has no files yet stays blank until it is told what to begin with (opening.py).
@@ -28,7 +29,7 @@ from quipu.model.batch_types import DATA, BatchType
 from quipu.model.bounds import EPOCH_MAX
 from quipu.model.errors import Code, Kind, OffsetOutOfRange, QuipuError, RequestError
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, Offset
-from quipu.runtime.disk import Buffer, DiskError, DiskFull, File
+from quipu.runtime.disk import Buffer, DiskError, File, TransientDiskError
 from quipu.storage import entries, opening, reading, rolling, trimming, writing
 from quipu.storage.appended import NO_LOG_OFFSET, Appended, Cut, Watcher
 from quipu.storage.checkpoint import LogState
@@ -38,6 +39,7 @@ from quipu.storage.flush import FlushCallback, Flusher
 from quipu.storage.place import NOTHING, CleanStop, Memory, Place
 from quipu.storage.producers import ProducerInfo
 from quipu.storage.reading import StoredBatch, TimestampAndOffset
+from quipu.storage.recovery import segment_bases
 from quipu.storage.retention import may_expire
 from quipu.storage.segment import Segment
 from quipu.storage.segments import Segments
@@ -139,6 +141,14 @@ class Log:
         """The segments, oldest first; the last one is active.  None while it is blank."""
         self.load()
         return self.files
+
+    def complete_segments(self) -> list[Segment]:
+        """All but the active one; a log that was not looked at yet is opened if it has any."""
+        if not self.is_open and not self.is_blank and (
+                len(segment_bases(list(self.place.disk.list(self.directory)))) < 2):
+            return []
+        return [] if self.failure is not None else [
+            segment for segment in self.segments if segment.file is None]
 
     @property
     def log_start_log_offset(self) -> LogOffset:
@@ -258,9 +268,11 @@ class Log:
             raise self.refused(error) from error
 
     def refused(self, error: DiskError) -> DiskError:
-        """A write failed and left no trace (L2); only a full disk may get better by itself."""
-        if not isinstance(error, DiskFull):
+        """A write failed and left no trace (L2); what passes by itself does not fail the log."""
+        if not isinstance(error, TransientDiskError):
             self.fail(error)
+        if self.watcher is not None:
+            self.watcher.refused(self, error)
         return error
 
     # --- segments ---------------------------------------------------------------------------
@@ -410,7 +422,9 @@ class Log:
 
     def flush_ended(self, error: QuipuError | None) -> None:
         """The flusher's report: a sync ended."""
-        if error is not None:
+        if isinstance(error, TransientDiskError):
+            _log.warning("%s: a flush is tried again: %s", self.name, error)
+        elif error is not None:
             self.fail(QuipuError(f"{self.name}: cannot be made durable: {error}; restart the "
                                  "node once the disk is well", kind=Kind.CORRUPT,
                                  code=Code.KAFKA_STORAGE_ERROR))
@@ -420,10 +434,21 @@ class Log:
     def fail(self, error: QuipuError) -> None:
         """Refuse every call from now on (L5)."""
         if self.failure is None:
-            _log.error("log %s is offline: %s", self.name, error)
+            passes = isinstance(error, TransientDiskError)
+            _log.error("log %s is offline%s: %s", self.name, " for now" if passes else "", error)
             self.failure = error
         self.active, self.is_blank = None, False
         self.flusher.fail(self.failure)
+
+    def retry(self, now_ms: int) -> bool:
+        """Open the log anew if it could not be opened for a reason that passes; True if it is."""
+        if not isinstance(self.failure, TransientDiskError):
+            return False
+        self.failure = None
+        self.flusher.forgive()
+        with suppress(QuipuError):  # kept in `failure`
+            opening.load(self, now_ms)
+        return self.failure is None
 
     def close(self) -> CleanStop | None:
         """Make everything durable and let go of the files; gives what to remember, if sound."""

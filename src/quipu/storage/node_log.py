@@ -64,13 +64,13 @@ class NodeLog:
     def __init__(self, log: Log, clock: Clock) -> None:
         self.logs: dict[str, Remembered] = {}
         self.was_stopped = False  # did the node stop in order?
-        self._log = log
+        self.log = log
         self._clock = clock
         self._live_size = 0  # bytes of one full account
         self._replay()
 
     def _replay(self) -> None:
-        for stored in self._log.read_stored(self._log.log_start_log_offset):
+        for stored in self.log.read_stored(self.log.log_start_log_offset):
             if stored.header.batch_type != NODE:
                 continue
             for record in decode_records(stored.batch, size_max=BATCH_SIZE_MAX):
@@ -94,12 +94,12 @@ class NodeLog:
     def started(self) -> None:
         """Say that from now on logs may differ from what is remembered; durable on return."""
         self._append([Record(_STARTED, b"")])
-        self._log.flush_now()
+        self.log.flush_now()
 
     def stopped(self) -> None:
         """Say that they do not; durable on return."""
         self._append([Record(_STOPPED, b"")])
-        self._log.flush_now()
+        self.log.flush_now()
 
     def remember(self, logs: Mapping[str, Remembered | None], *, durable: bool = False) -> None:
         """Keep the flushed marks and clean stops of `logs`; None forgets one."""
@@ -111,7 +111,7 @@ class NodeLog:
         self._append(_encode(name, known) for name, known in logs.items())
         self._shrink()
         if durable:
-            self._log.flush_now()
+            self.log.flush_now()
 
     def _append(self, records: Iterable[Record]) -> None:
         now_ms = self._clock.now_ms()
@@ -119,28 +119,28 @@ class NodeLog:
         for record in records:
             pending.append(record)
             if len(pending) == RECORDS_MAX:
-                self._log.append_records(NODE, pending, epoch=Epoch(0), now_ms=now_ms)
+                self.log.append_records(NODE, pending, epoch=Epoch(0), now_ms=now_ms)
                 pending = []
         if pending:
-            self._log.append_records(NODE, pending, epoch=Epoch(0), now_ms=now_ms)
+            self.log.append_records(NODE, pending, epoch=Epoch(0), now_ms=now_ms)
 
     def _shrink(self) -> None:
-        size = self._log.size_bytes
+        size = self.log.size_bytes
         if size < max(SIZE_MIN, GROWTH_MAX * self._live_size):
             return
-        self._log.roll(self._clock.now_ms())
-        start = self._log.segments[-1].base_log
+        self.log.roll(self._clock.now_ms())
+        start = self.log.segments[-1].base_log
         self._append([Record(_STARTED, b"")])
         self._append(_encode(name, known) for name, known in sorted(self.logs.items()))
-        self._log.flush_now()
-        self._log.drop_segments_before(LogOffset(start))
-        self._live_size = self._log.size_bytes
+        self.log.flush_now()
+        self.log.drop_segments_before(LogOffset(start))
+        self._live_size = self.log.size_bytes
 
     def close(self) -> None:
-        self._log.close()
+        self.log.close()
 
     def discard(self) -> None:
-        self._log.discard()
+        self.log.discard()
 
 
 def _encode(name: str, known: Remembered | None) -> Record:

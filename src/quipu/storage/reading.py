@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from quipu.model.batch_types import DATA
 from quipu.model.errors import CorruptLog, MalformedBytes
 from quipu.model.ids import Epoch, Offset, TimestampMs
+from quipu.storage.damage import check, next_damage, note, note_in
 from quipu.storage.segment import Segment
 from quipu.wire.fast import slices
 from quipu.wire.record_batch import LOG_APPEND_TIME_BIT, decode_records
@@ -71,18 +72,36 @@ def read(
         segment_size = segment.size
         while position < segment_size:
             view, start = segment.window(position, max_bytes)
+            if segment.damage and (damage := next_damage(segment, position)) is not None:
+                if position < damage.position:
+                    view = view[: damage.position - start]
+                elif offset < damage.next_offset and damage.offset < damage.next_offset:
+                    if buffers:
+                        return buffers
+                    raise damage.error(segment.path)
+                else:
+                    position = damage.end  # before what is wanted, or nothing that clients see
+                    continue
             try:
                 found, size, stopped = slices(
                     view, position - start, offset=offset, end_offset=end, limit=max_bytes,
                     min_one=min_one and not buffers)
             except MalformedBytes as error:
+                if note_in(segment, view, start, position):
+                    continue
                 raise CorruptLog(f"{segment.path}: {error}") from error
+            if position < segment.trusted_from and (
+                    not check(segment, view, start, position, start + stopped)):
+                continue
             buffers += found
             max_bytes -= size
             position = start + stopped
             if start > 0 and len(buffers) == len(found):  # all of it is from the copy of the tail
                 segment.kept_read = asked, buffers
-            if stopped < len(view) or max_bytes <= 0:
+            if stopped < len(view) or (max_bytes <= 0 and (buffers or not min_one)):
+                if not buffers and min_one and stopped < len(view) and (
+                        note(segment, position) is not None):
+                    continue  # it says that it lies beyond the end, and that is damage
                 return buffers
         number, position = number + 1, 0
     return buffers
@@ -92,10 +111,11 @@ def read_stored(segments: Sequence[Segment], log_offset: int) -> Iterator[Stored
     """Every batch from the one that holds `log_offset` on, checked, across segments."""
     number = max(0, bisect_right(segments, log_offset, key=_base_log) - 1)
     for segment in segments[number:]:
-        for batch in walk(segment, segment.find_log_offset(log_offset)):
+        for batch in walk(segment, segment.find_log_offset(log_offset), past_damage=False):
             if batch.header.next_log_offset <= log_offset:
                 continue
             if check_body(batch.data, 0, batch.header) is not None:
+                note(segment, batch.position)
                 raise CorruptLog(f"{segment.path}: bad body checksum at log offset "
                                  f"{batch.header.log_offset}")
             yield batch
@@ -109,18 +129,33 @@ def offset_at(segments: Sequence[Segment], log_offset: int) -> Offset | None:
     segment = segments[number]
     for batch in walk(segment, segment.find_log_offset(log_offset)):
         header = batch.header
+        if header.log_offset > log_offset:
+            raise CorruptLog(f"{segment.path}: the batch at log offset {log_offset} is damaged")
         if header.next_log_offset > log_offset:
             inside = log_offset - header.log_offset if header.batch_type == DATA else 0
             return Offset(header.base_offset + inside)
     return None
 
 
-def walk(segment: Segment, position: int) -> Iterator[StoredBatch]:
-    """The batches of one segment from `position` on; only their headers are looked at."""
+def walk(
+    segment: Segment, position: int, *, past_damage: bool = True
+) -> Iterator[StoredBatch]:
+    """The batches of one segment from `position` on; only their headers are looked at.
+
+    What is known or seen to be damaged is left out, or is the end if not `past_damage`.
+    """
     while position < segment.size:
         view, start = segment.window(position, WALK_SIZE)
         while position - start < len(view):
+            damage = next_damage(segment, position) if segment.damage else None
             header = check_header(view, position - start)
+            if isinstance(header, Fault) and damage is None:
+                damage = note(segment, position)
+            if damage is not None and damage.position <= position:
+                if not past_damage:
+                    raise damage.error(segment.path)
+                position = damage.end
+                continue
             if isinstance(header, Fault):
                 raise CorruptLog(f"{segment.path}: {header} at position {position}")
             end = position + header.size

@@ -116,6 +116,7 @@ def _resume(place: Place, segments: list[Segment], clean: CleanStop) -> Recovere
     _check_chain(place, segments)
     active.resume_index()
     active.file = place.disk.open(active.path)
+    active.trust_from_here()
     state = LogState(Offset(clean.log_start_offset), EpochHistory.decode(clean.epochs),
                      ProducerStates.decode(clean.producers))
     return Recovered(segments, state, clean.end_offset, clean.log_end, was_scanned=False)
@@ -237,6 +238,7 @@ class _Recovery:
             raise
         self._remove_index(segment)
         segment.file = file
+        segment.trust()
         return Recovered(self.segments, self.state, segment.end_offset, segment.log_end,
                          was_scanned=True)
 

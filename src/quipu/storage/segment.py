@@ -11,6 +11,8 @@ Invariants
     S3  a sealed segment is complete, durable, and has a sound index file; it is unsealed only
         between the roll that closed it and the sync that follows
     S4  what a reader got stays valid for as long as it is held: files are cut by replacing them
+    S5  what a client or another node is given is checked each time; but of the active segment,
+        what this process has written, or scanned at its start, is trusted
 
 Not here: when to roll (log.py) or to delete (retention.py); a batch's layout (wire).
 """
@@ -18,14 +20,16 @@ Not here: when to roll (log.py) or to delete (retention.py); a batch's layout (w
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from struct import Struct
 from typing import Final
 
 from quipu.model.batch_types import DATA
 from quipu.model.errors import CorruptLog, MalformedBytes
 from quipu.model.ids import NO_TIMESTAMP
-from quipu.runtime.disk import Disk, File, NotFound
-from quipu.storage.config import LogConfig
+from quipu.runtime.disk import Disk, File, NotFound, TransientDiskError
+from quipu.storage.config import NEVER, LogConfig
+from quipu.storage.damage import Damage, next_damage, scan_to_fault
 from quipu.storage.index import (
     DELTA_MAX,
     ENTRY_SIZE,
@@ -38,7 +42,7 @@ from quipu.storage.index import (
 )
 from quipu.storage.scan import Scan, Scanned
 from quipu.wire.scan_run import Run
-from quipu.wire.stored_batch import STORED_HEADER_SIZE
+from quipu.wire.stored_batch import STORED_HEADER_SIZE, Fault, check_header
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -65,6 +69,7 @@ class OpenSegments:
         self._segments: OrderedDict[Segment, None] = OrderedDict()
         self._tails: OrderedDict[Segment, int] = OrderedDict()
         self._tails_size = 0
+        self.damaged: dict[Segment, None] = {}  # have batches that are not what was written
 
     def keep_tail(self, segment: "Segment", size: int) -> None:
         """Let `segment` keep a copy of its tail; those that were read longest ago make room."""
@@ -95,10 +100,11 @@ class OpenSegments:
 class Segment:
     """One segment, active (`file` is open) or complete."""
 
-    __slots__ = ("_disk", "_index", "_opened", "_size", "_tail", "_tail_start", "_view", "base_log",
-                 "base_offset", "created_ms", "end_offset", "file", "first_end", "index_due",
-                 "index_interval", "index_size_max", "is_new", "kept_read", "log_end",
-                 "max_timestamp", "path", "roll_ms", "roll_size")
+    __slots__ = ("_disk", "_index", "_opened", "_resumed_at", "_size", "_tail", "_tail_start",
+                 "_view", "base_log", "base_offset", "created_ms", "damage", "end_offset", "file",
+                 "first_end", "index_due", "index_interval", "index_size_max", "is_new",
+                 "kept_read", "log_end", "max_timestamp", "path", "roll_ms", "roll_size",
+                 "trusted_from")
 
     def __init__(self, disk: Disk, opened: OpenSegments, path: str, base_log: int) -> None:
         self.path = path
@@ -116,6 +122,9 @@ class Segment:
         self.index_due = 0  # position from which the next batch gets an entry
         self.index_interval = 4096
         self.index_size_max = 2**31
+        self.trusted_from = NEVER  # position from which bytes are not checked (S5)
+        self.damage: list[Damage] = []  # that is known, in order
+        self._resumed_at = 0, 0, 0  # where this process went on: position, log and client offset
         self._disk = disk
         self._opened = opened
         self._size = 0
@@ -202,7 +211,22 @@ class Segment:
             self._size = self.file.size
             self.file.close()
             self.file = None
+            self.trusted_from = NEVER
         self.release()
+        self._opened.damaged.pop(self, None)
+
+    def trust(self) -> None:
+        """What is in it was checked, or is written by this process (S5)."""
+        self.trusted_from = 0
+
+    def trust_from_here(self) -> None:
+        """Only what comes from now on is written by this process (S5)."""
+        self.trusted_from = self.size
+        self._resumed_at = self.size, self.log_end, self.end_offset
+
+    def tell_damage(self) -> None:
+        """Let those who repair know."""
+        self._opened.damaged[self] = None
 
     def release(self) -> None:
         """Drop what can be had again from the files."""
@@ -215,7 +239,7 @@ class Segment:
     # --- reading ----------------------------------------------------------------------------
 
     def window(self, position: int, size: int) -> tuple[memoryview, int]:
-        """Bytes from `position` on, at least `size` of them if the segment has them.
+        """Bytes from `position` on, at least `size` of them if the segment has them, or one batch.
 
         Gives a buffer that ends where a batch does, and where in the segment it begins.
         """
@@ -226,7 +250,7 @@ class Segment:
             self._opened.touch(self)
             return view, 0
         segment_size = self.file.size
-        if view is not None and position + size <= len(view):
+        if view is not None and position < len(view) and position + size <= len(view):
             return view, 0
         if view is not None and len(view) == segment_size:
             return view, 0
@@ -256,6 +280,21 @@ class Segment:
         self._view = view
         return view
 
+    def index_around(self, position: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """The batches that the index names at or before `position`, and after it: for each, its
+        position, log offset and client offset.  After the last one comes the segment's end.
+        """
+        before, after = self._loaded_index().around(position)
+        end = (self.size, self.log_end, self.end_offset)
+        if self.file is not None and position < self.trusted_from:
+            end = self._resumed_at
+            after = after if after is not None and after.position < end[0] else None
+        if after is not None:
+            end = (after.position, self.base_log + after.log_offset_delta,
+                   self.base_offset + after.offset_delta)
+        return (before.position, self.base_log + before.log_offset_delta,
+                self.base_offset + before.offset_delta), end
+
     def find_offset(self, offset: int) -> int:
         """Position of a batch at or before the one that holds client offset `offset`."""
         delta = offset - self.base_offset
@@ -272,11 +311,11 @@ class Segment:
 
     def _locate(self, find: Callable[[Index], Entry]) -> int:
         entry = find(self._loaded_index())
-        if self.file is not None or self._is_true(entry):  # an active one's index was made here
+        # An active one's index was made here; a header that is damaged is met by whoever reads it.
+        if self.file is not None or self._is_true(entry) or self._is_damaged(entry.position):
             return entry.position
         _log.warning("%s names other batches than the segment has: rebuilt", self.index_path)
         entry = find(self.rebuild_index())
-        assert self._is_true(entry), (self.path, entry)
         return entry.position
 
     def _is_true(self, entry: Entry) -> bool:
@@ -286,6 +325,10 @@ class Segment:
             return False
         (log_offset,) = _LOG_OFFSET.unpack_from(view, entry.position)
         return bool(log_offset == self.base_log + entry.log_offset_delta)
+
+    def _is_damaged(self, position: int) -> bool:
+        view, _ = self.window(position, STORED_HEADER_SIZE)
+        return isinstance(check_header(view, position), Fault)
 
     def _loaded_index(self) -> Index:
         if self._index is None:
@@ -358,20 +401,35 @@ class Segment:
         self.max_timestamp = max(newest, run.max_timestamp)
 
     def rebuild_index(self) -> Index:
-        """Scan the complete segment and write its index anew; raises `CorruptLog`."""
+        """Scan the complete segment and write its index anew.
+
+        If the segment is damaged too, the index reaches as far as it is not, and is not written.
+        """
         assert self.file is None
-        known, self._view = self.summary, None
+        known, first_end, self._view = self.summary, self.first_end, None
         file = self._disk.open(self.path)
         try:
             scan = self.scan(file, lambda _: None)
             self._size = file.size
         finally:
             file.close()
+        assert self._index is not None
         if scan.fault is not None or self.summary != known:
             why = scan.fault or f"now holds {self.summary}, held {known}"
-            raise CorruptLog(f"{self.path}: {why}, at position {scan.position}; nothing was "
-                             "changed: see `quipu log show` and `quipu log repair`")
-        self.write_index()
+            (self._size, self.base_offset, self.end_offset, self.log_end, self.max_timestamp,
+             self.created_ms) = known
+            self.first_end = first_end
+            if file.size != known.size or scan.position >= known.size:
+                raise CorruptLog(f"{self.path}: {why}, at position {scan.position}; nothing was "
+                                 "changed: see `quipu log show` and `quipu log repair`")
+            if not len(self._index):
+                self._index.add((0, 0, 0, NO_TIMESTAMP))
+            if next_damage(self, scan.position) is None:
+                self.damage.append(scan_to_fault(self, scan, why))
+                self.tell_damage()
+                _log.error("%s: %s", self.path, self.damage[-1])
+        else:
+            with suppress(TransientDiskError):  # the one in memory serves; a later one is written
+                self.write_index()
         self._opened.touch(self)
-        assert self._index is not None
         return self._index

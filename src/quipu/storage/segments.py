@@ -45,6 +45,7 @@ class Segments(list[Segment]):
         segment.base_offset = base_offset
         segment.created_ms = created_ms
         segment.is_new = True
+        segment.trust()
         segment.set_limits(config)
         segment.file = self._place.disk.open(path, create=True)
         try:
@@ -84,21 +85,21 @@ class Segments(list[Segment]):
         inode of a file that may be mapped is left as it is (S4): a shorter copy replaces it.
         """
         disk, kept = self._place.disk, []
+        last = self[number]
+        size, unfinished = last.size, last.path + UNFINISHED_SUFFIX
+        if position < size:  # first what needs room: without it, all is as it was
+            disk.copy(last.path, last.stem + suffix, start=position, end=size)
+            disk.copy(last.path, unfinished, start=0, end=position)
         for segment in reversed(self[number + 1 :]):
             segment.close()
             remove_all(disk, [segment.index_path])
             disk.rename(segment.path, segment.stem + suffix)
             kept.append(segment.stem + suffix)
-        last = self[number]
-        size = last.size
         for segment in self:
             segment.close()
         remove_all(disk, [last.index_path])
         if position < size:
-            disk.copy(last.path, last.stem + suffix, start=position, end=size)
             kept.append(last.stem + suffix)
-            unfinished = last.path + UNFINISHED_SUFFIX
-            disk.copy(last.path, unfinished, start=0, end=position)
             disk.rename(unfinished, last.path)
         disk.sync_directory(self._place.directory)
         self.clear()

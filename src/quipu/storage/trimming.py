@@ -77,6 +77,7 @@ def _drop(log: "Log", count: int) -> None:
     if len(log.unsynced) > 1:
         log.flush_now()  # no thread may sync a file that goes
     log.segments.drop_front(count)
+    log.unsynced = [segment for segment in log.unsynced if segment.file is not None]
     first = log.segments[0]
     log.log_start_offset = log.raw_state.log_start_offset = Offset(
         max(log.log_start_offset, first.base_offset))

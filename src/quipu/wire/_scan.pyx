@@ -22,11 +22,11 @@ from quipu.wire import _scan_pure, stored_batch
 from quipu.wire._scan_pure import Run
 
 cdef extern from "_bytes.h":
-    uint16_t quipu_u16(const uint8_t *p)
-    uint32_t quipu_u32(const uint8_t *p)
-    uint64_t quipu_u64(const uint8_t *p)
+    uint16_t quipu_u16(const uint8_t *p) nogil
+    uint32_t quipu_u32(const uint8_t *p) nogil
+    uint64_t quipu_u64(const uint8_t *p) nogil
     int quipu_has_crc()
-    uint32_t quipu_crc(uint32_t crc, const uint8_t *p, size_t size)
+    uint32_t quipu_crc(uint32_t crc, const uint8_t *p, size_t size) nogil
 
 cdef enum:
     DATA = 1
@@ -42,6 +42,7 @@ cdef enum:
     PRODUCERS_MAX = 1000
     SLOTS = 4096  # a power of two, so large that few ids share a slot
     INLINE_CRC_MAX = 1024  # above, the package's three-way CRC is faster than one stream
+    UNLOCKED_CRC_MAX = 32768  # above, the package too lets go of the interpreter's lock
 
 cdef int64_t BATCH_LENGTH_MAX = stored_batch.BATCH_LENGTH_MAX
 cdef int64_t OFFSET_MAX = _scan_pure.OFFSET_MAX
@@ -228,4 +229,70 @@ def scan_run(object data, Py_ssize_t position, object expected, *, int64_t mark_
         return Run(walk.position, walk.log_end, walk.end_offset, newest, marks, listed(producers))
     finally:
         PyMem_Free(producers)
+        PyBuffer_Release(&buffer)
+
+
+cdef inline Py_ssize_t sound_size(const uint8_t *at, Py_ssize_t left,
+                                  int64_t log_offset) noexcept nogil:
+    """The size of the stored batch of any type whose header is sound and which lies whole in
+    `left` bytes and has this log offset; 0 if it is none.
+    """
+    cdef int64_t length
+    if left < STORED_HEADER_SIZE or quipu_crc(0, at + COVERED_START, COVERED_SIZE) != (
+            quipu_u32(at)):
+        return 0
+    length = <int32_t>quipu_u32(at + 24)
+    if (
+        at[4] == 0 or at[5] != LAYOUT or quipu_u16(at + 6) != 0 or at[32] != MAGIC
+        or length < BATCH_LENGTH_MIN or length > BATCH_LENGTH_MAX
+        or length + BEFORE_LENGTH_END > left
+        or <int64_t>quipu_u64(at + 8) != log_offset or <int32_t>quipu_u32(at + 39) < 0
+        or log_offset < 0 or log_offset > OFFSET_MAX
+    ):
+        return 0
+    return <Py_ssize_t>(length + BEFORE_LENGTH_END)
+
+
+cdef inline Py_ssize_t walk_sound(Walk *walk, Py_ssize_t end) noexcept nogil:
+    """Walk over sound batches up to `end`; gives the size of one whose body is too large to be
+    checked here, else 0.
+    """
+    cdef const uint8_t *at
+    cdef Py_ssize_t size
+    while walk.position < end:
+        at = walk.data + walk.position
+        size = sound_size(at, walk.size - walk.position, walk.log_end)
+        if size == 0:
+            return 0
+        if size > UNLOCKED_CRC_MAX:
+            return size
+        if quipu_crc(0, at + BODY_CRC_START, size - BODY_CRC_START) != quipu_u32(at + 33):
+            return 0
+        walk.log_end += <int64_t><int32_t>quipu_u32(at + 39) + 1
+        walk.position += size
+    return 0
+
+
+def sound_end(object data, Py_ssize_t position, Py_ssize_t end, int64_t log_offset):
+    """See `_scan_pure.sound_end`.  Lets other threads run meanwhile."""
+    cdef Py_buffer buffer
+    cdef Walk walk
+    cdef Py_ssize_t size
+    assert position >= 0, position
+    if not _has_crc:
+        return _scan_pure.sound_end(data, position, end, log_offset)
+    view = memoryview(data)
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        walk.data, walk.size, walk.position = <const uint8_t *>buffer.buf, buffer.len, position
+        walk.log_end = log_offset
+        while True:
+            with nogil:
+                size = walk_sound(&walk, end)
+            if size == 0 or not has_crc(view, &walk, BODY_CRC_START, size - BODY_CRC_START,
+                                        quipu_u32(walk.data + walk.position + 33)):
+                return walk.position, walk.log_end
+            walk.log_end += <int64_t><int32_t>quipu_u32(walk.data + walk.position + 39) + 1
+            walk.position += size
+    finally:
         PyBuffer_Release(&buffer)

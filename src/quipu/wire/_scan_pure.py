@@ -87,3 +87,20 @@ def _note(producers: dict[int, RunProducer], header: StoredHeader) -> bool:
     if len(batches) > BATCHES_KEPT:
         del batches[0]
     return True
+
+
+def sound_end(data: memoryview, position: int, end: int, log_offset: int) -> tuple[int, int]:
+    """Where the batches that are as they were written end: at `end` or behind it, or before.
+
+    The batch at `position` must have `log_offset`; batches of any type are checked, header and
+    body, one after the other, until one begins at or after `end`.  Gives the position after the
+    last sound one, and its log offset.  Below `end`, the batch there is damaged.
+    """
+    while position < end and 0 <= log_offset <= OFFSET_MAX:
+        header = check_stored(data, position)
+        if isinstance(header, Fault) or header.log_offset != log_offset or (
+                header.last_offset_delta < 0):
+            break
+        position += header.size
+        log_offset = header.next_log_offset
+    return position, log_offset

@@ -10,12 +10,13 @@ from quipu.wire import _scan_pure
 from quipu.wire._scan_pure import BATCHES_KEPT, PRODUCERS_MAX, Expected, Run, RunProducer
 
 try:
-    from quipu.wire._scan import scan_run
+    from quipu.wire._scan import scan_run, sound_end
 except ImportError:
-    from quipu.wire._scan_pure import scan_run
+    from quipu.wire._scan_pure import scan_run, sound_end
 
 COMPILED: Final = scan_run is not _scan_pure.scan_run
 
 __all__ = [
     "BATCHES_KEPT", "COMPILED", "PRODUCERS_MAX", "Expected", "Run", "RunProducer", "scan_run",
+    "sound_end",
 ]

@@ -44,7 +44,7 @@ from quipu.raft.membership import Configuration, steps
 from quipu.raft.messages import Image, Send
 from quipu.raft.settings import COMMANDS_MAX, ENTRY_SIZE_MAX, Timing
 from quipu.runtime.clock import Clock
-from quipu.runtime.disk import DiskFull
+from quipu.runtime.disk import TransientDiskError
 from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.peer_net import PeerKind
 from quipu.runtime.rng import Rng
@@ -359,7 +359,7 @@ class Quorum:
         number = self._promises[-1][0]
         try:
             self._wal.push()
-        except DiskFull as error:  # it may get better: the next turn tries again
+        except TransientDiskError as error:  # it passes: the next turn tries again
             failure = error
             self._waiting.fail_decisions(lambda: failure)
             return
@@ -436,8 +436,8 @@ class Quorum:
         image = self._image()
         try:
             self._wal.compact(image, log.slice(self.applied + 1, log.written + 1))
-        except DiskFull:  # nothing is lost: the entries are still there
-            _log.exception("no snapshot of the metadata could be written")
+        except TransientDiskError as error:  # nothing is lost: the entries are still there
+            _log.warning("no snapshot of the metadata could be written: %s", error)
             self._image_size = 2 * self._wal.commands_size  # and not again at once
             return
         self._image_size = sum(map(len, image.items))

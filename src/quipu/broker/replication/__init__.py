@@ -5,6 +5,7 @@
     fresh           what is still in memory, to be sent on
     configuration   the batch that begins an epoch
     log_view        a log as a core sees it
+    repairs         batches that a disk has changed, replaced by those of another replica
 
 Not here: what a replica does and why (quipu.chain), who the replicas are (broker/cluster), what
 clients see of it (broker/partition.py).

@@ -47,6 +47,7 @@ from quipu.model.batch_types import CONFIGURATION
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import Code, Kind, QuipuError
 from quipu.model.ids import LogOffset, NodeId
+from quipu.runtime.disk import TransientDiskError
 from quipu.storage.log import Appended, Entry
 
 if TYPE_CHECKING:
@@ -401,7 +402,9 @@ class PartitionChain:
         partition = self.partition
         partition.stand(replica_set, serving=False, leading=False, alone=False, fresh=False)
         self._node.stood(self)
-        self._node.reporter.report_failure(partition.topic_partition, str(partition.log.failure))
+        if not isinstance(partition.log.failure, TransientDiskError):  # else it is tried again
+            self._node.reporter.report_failure(
+                partition.topic_partition, str(partition.log.failure))
 
     def _halt(self, reason: str) -> None:
         partition = self.partition

@@ -179,6 +179,12 @@ class Replication:
             partition.chain = chain
         chain.configure(replica_set)
 
+    def opened_anew(self, partition: Partition) -> None:
+        """The log of `partition` could not be opened, and now it is."""
+        chain = self.find(partition)
+        if chain is not None and chain.replica_set is not None:
+            chain.configure(chain.replica_set)
+
     def forget(self, partition: Partition) -> None:
         """This node has no part in `partition` any more."""
         key = _key(partition)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from quipu.model.batch_types import describe
 from quipu.runtime.disk import Disk
-from quipu.runtime.pages import release_pages
+from quipu.runtime.mapping import release_pages
 from quipu.storage.inspect.examine import RELEASE_SIZE
 from quipu.storage.inspect.files import LogFiles, SegmentFile
 from quipu.storage.inspect.walk import Batch, Damage, walk

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from quipu.model.batch_types import DATA, describe
 from quipu.model.ids import NO_TIMESTAMP
 from quipu.runtime.disk import Disk
-from quipu.runtime.pages import release_pages
+from quipu.runtime.mapping import release_pages
 from quipu.storage.inspect.continuity import Continuity, Finding, Kind
 from quipu.storage.inspect.files import LogFiles, SegmentFile
 from quipu.storage.inspect.index_check import IndexCheck

@@ -1,0 +1,122 @@
+"""The scrub: complete segments are read again and again, to find what their disk has changed.
+
+One pass goes through every complete segment of every log, at `log.scrub.bytes.per.second`; the
+next one begins `log.scrub.interval.ms` after it began, or when it has ended.
+
+Invariants
+    C1  the loop never waits for a byte: slices of SLICE_SIZE are checked in a thread, by code that
+        lets go of the interpreter's lock
+    C2  what is found is only noted (storage/damage.py); who repairs is told there
+
+Not here: how damage is repaired (replication/repairs.py).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from quipu.broker.stats import Stats
+from quipu.model.errors import QuipuError
+from quipu.model.settings import BrokerSettings
+from quipu.runtime.clock import Clock
+from quipu.runtime.disk import Disk
+from quipu.runtime.mapping import release_pages
+from quipu.storage.damage import note
+from quipu.storage.data_directory import DataDirectory
+from quipu.storage.log import Log
+from quipu.storage.segment import Segment
+from quipu.wire.scan_run import sound_end
+
+SLICE_SIZE: Final = 256 << 10  # bytes checked at once, or one batch
+FIRST_SECONDS_MAX: Final = 60.0  # from the start to the first pass: others have more to do then
+RELEASE_SIZE: Final = 8 << 20  # mapped bytes that a pass holds on to
+
+_log = logging.getLogger(__name__)
+
+
+class Scrubber:
+    """Looks at the logs of one node."""
+
+    def __init__(
+        self, directory: DataDirectory, settings: BrokerSettings, clock: Clock, stats: Stats
+    ) -> None:
+        self._directory = directory
+        self._rate = settings.log_scrub_bytes_per_second
+        self._interval_seconds = settings.log_scrub_interval_ms / 1000
+        self._monotonic = clock.monotonic
+        self._stats = stats
+
+    async def run(self) -> None:
+        """Pass after pass; does nothing if the rate is 0."""
+        if self._rate == 0:
+            return
+        await asyncio.sleep(min(self._interval_seconds, FIRST_SECONDS_MAX))
+        while True:
+            began = self._monotonic()
+            await self.scrub()
+            rest = began + self._interval_seconds - self._monotonic()
+            await asyncio.sleep(max(rest, 1.0))
+
+    async def scrub(self) -> None:
+        """One pass."""
+        for log in self._directory.logs():
+            try:
+                for segment in log.complete_segments():
+                    await self._check(log, segment)
+            except QuipuError as error:
+                _log.warning("%s: the scrub goes on with the next log: %s", log.name, error)
+            await asyncio.sleep(0)
+
+    async def _check(self, log: Log, segment: Segment) -> None:
+        disk = self._directory.disk
+        if not _is_kept(log, segment):
+            return
+        view, position, log_offset = disk.map(segment.path), 0, segment.base_log
+        release_at = RELEASE_SIZE
+        while position < len(view):
+            end = min(position + SLICE_SIZE, len(view))
+            reached, reached_log = await _checked(disk, view, position, end, log_offset)
+            if not _is_kept(log, segment) or segment.size != len(view):
+                return  # it went, or was replaced, meanwhile
+            size = reached - position
+            position, log_offset = reached, reached_log
+            if position < end:
+                damage = note(segment, position)
+                size, position = size + (damage.end if damage else end) - position, (
+                    damage.end if damage else len(view))
+                log_offset = damage.next_log if damage else 0
+            self._stats.scrubbed_bytes += size
+            if position >= release_at:
+                release_pages(view, position)
+                release_at = position + RELEASE_SIZE
+            await asyncio.sleep(size / self._rate)
+
+
+def _is_kept(log: Log, segment: Segment) -> bool:
+    return segment.file is None and any(each is segment for each in log.files)
+
+
+async def _checked(
+    disk: Disk, view: memoryview, position: int, end: int, log_offset: int
+) -> tuple[int, int]:
+    """`sound_end`, in a thread (C1)."""
+    found: list[tuple[int, int]] = []
+    await off_loop(disk, lambda: found.append(sound_end(view, position, end, log_offset)))
+    return found[0]
+
+
+async def off_loop(disk: Disk, work: Callable[[], None]) -> None:
+    """Do `work` in a thread of the disk; raises what it raises."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def tell(error: QuipuError | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    disk.submit(work, tell)
+    await done
