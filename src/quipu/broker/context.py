@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from quipu.model.ids import NodeId
 from quipu.runtime.clock import Clock
 from quipu.runtime.rng import Rng
+from quipu.runtime.workers import Workers
 from quipu.storage.data_directory import DataDirectory
 
 if TYPE_CHECKING:  # the parts hold the broker too
@@ -51,3 +52,4 @@ class Broker:
     partitions: "Partitions"
     groups: "Groups"
     fetch_sessions: "FetchSessions"
+    workers: Workers

@@ -42,6 +42,7 @@ from quipu.runtime.network import FrameListener, Net, RealNet
 from quipu.runtime.peer_net import Identity, PeerNet
 from quipu.runtime.rng import Rng, SystemRng
 from quipu.runtime.spawn import spawn
+from quipu.runtime.workers import Workers
 from quipu.storage.data_directory import DataDirectory
 
 _log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Node:
         self._disk: Disk = disk or real_disk
         self._net = net or RealNet()
         self._with_http = with_http  # not in a simulated world, which nobody scrapes
+        self._workers = Workers()
         self._http: http.HttpServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.broker: Broker
@@ -152,7 +154,8 @@ class Node:
             stats=self.stats, cluster=cluster, partitions=partitions,
             groups=None,  # type: ignore[arg-type]  # the next line
             fetch_sessions=FetchSessions(
-                clock, settings.max_incremental_fetch_session_cache_slots))
+                clock, settings.max_incremental_fetch_session_cache_slots),
+            workers=self._workers)
         self.broker.groups = groups = Groups(self.broker)
         envelopes.serve(self.broker)
         await partitions.recover(list(cluster.state.topics.values()))
@@ -286,6 +289,7 @@ class Node:
         assert self._directory is not None
         await self._directory.flush()
         await self._frames.close(grace_seconds=STOP_SECONDS_MAX)
+        self._workers.close()
         await self._cluster.stop()
         if self._peers is not None:
             await self._peers.stop()

@@ -8,6 +8,7 @@ the buffer that it was taken from, and nothing here allocates.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport getenv
+from libc.string cimport memcmp
 
 cdef const char *_pure = getenv(b"QUIPU_PURE")
 if _pure != NULL and _pure[0] != 0 and _pure[0] != b"0":
@@ -23,6 +24,10 @@ cdef enum:
     NO_TIMESTAMP = -1
     LZ4_RATIO_MAX = 255
     ZSTD_BLOCK_SIZE_MAX = 131072
+    XERIAL_HEADER_SIZE = 16
+    SNAPPY_RATIO_MAX = 22
+    SNAPPY_BLOCK_SIZE_MIN = 512
+    SNAPPY_BLOCKS_SMALL_MAX = 64
     NO_FRAME = -1
 
 cdef enum Fault:
@@ -42,6 +47,7 @@ cdef enum Fault:
 
 cdef int64_t TIMESTAMP_MAX = 0x7FFFFFFFFFFFFFFF
 cdef int64_t TIMESTAMP_MIN = -TIMESTAMP_MAX - 1
+cdef const char *XERIAL_MAGIC = b"\x82SNAPPY\x00"
 cdef uint32_t LZ4_MAGIC = _records_pure.LZ4_MAGIC
 cdef uint32_t ZSTD_MAGIC = _records_pure.ZSTD_MAGIC
 
@@ -49,6 +55,10 @@ assert RECORD_SIZE_MIN == record_batch.RECORD_SIZE_MIN
 assert HEADER_SIZE_MIN == record_batch.HEADER_SIZE_MIN
 assert KEYLESS_MAX == _records_pure.KEYLESS_MAX
 assert ZSTD_BLOCK_SIZE_MAX == _records_pure.ZSTD_BLOCK_SIZE_MAX
+assert XERIAL_HEADER_SIZE == _records_pure.XERIAL_HEADER_SIZE
+assert SNAPPY_RATIO_MAX == _records_pure.SNAPPY_RATIO_MAX
+assert SNAPPY_BLOCK_SIZE_MIN == _records_pure.SNAPPY_BLOCK_SIZE_MIN
+assert SNAPPY_BLOCKS_SMALL_MAX == _records_pure.SNAPPY_BLOCKS_SMALL_MAX
 assert NO_FRAME == _records_pure.NO_FRAME
 assert MISSING == RecordFault.MISSING
 assert OFFSET_DELTA == RecordFault.OFFSET_DELTA
@@ -387,6 +397,56 @@ cdef int64_t zstd_bound(const uint8_t *p, int64_t size) noexcept nogil:
     if content_bytes and content < <uint64_t>bound:
         return <int64_t>content
     return bound
+
+
+cdef int64_t snappy_block(const uint8_t *p, int64_t size) noexcept nogil:
+    cdef uint64_t value = 0
+    cdef int index
+    for index in range(5):
+        if index >= size:
+            break
+        value |= <uint64_t>(p[index] & 0x7F) << (7 * index)
+        if p[index] < 0x80:
+            return <int64_t>value if value <= <uint64_t>size * SNAPPY_RATIO_MAX else NO_FRAME
+    return NO_FRAME
+
+
+cdef int64_t snappy_bound(const uint8_t *p, int64_t size) noexcept nogil:
+    cdef int64_t length, held
+    cdef int64_t at = XERIAL_HEADER_SIZE
+    cdef int64_t total = 0
+    cdef int64_t blocks = 0
+    if size < 8 or memcmp(p, XERIAL_MAGIC, 8) != 0:
+        return snappy_block(p, size)
+    if size < at:
+        return NO_FRAME
+    while at < size:
+        if size - at < 4:
+            return NO_FRAME
+        length = <int32_t>(<uint32_t>p[at] << 24 | <uint32_t>p[at + 1] << 16
+                           | <uint32_t>p[at + 2] << 8 | p[at + 3])
+        at += 4
+        if length <= 0 or length > size - at:
+            return NO_FRAME
+        held = snappy_block(p + at, length)
+        if held == NO_FRAME:
+            return NO_FRAME
+        total += held
+        blocks += 1
+        at += length
+    if blocks > SNAPPY_BLOCKS_SMALL_MAX + total // SNAPPY_BLOCK_SIZE_MIN:
+        return NO_FRAME
+    return total
+
+
+def snappy_size_max(object data):
+    """See `_records_pure.snappy_size_max`."""
+    cdef Py_buffer buffer
+    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+    try:
+        return snappy_bound(<const uint8_t *>buffer.buf, buffer.len)
+    finally:
+        PyBuffer_Release(&buffer)
 
 
 def lz4_size_max(object data):

@@ -29,6 +29,11 @@ LZ4_BLOCK_SIZES: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 LZ4_RATIO_MAX: Final = 255
 ZSTD_MAGIC: Final = 0xFD2FB528
 ZSTD_BLOCK_SIZE_MAX: Final = 128 << 10
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_HEADER_SIZE: Final = 16  # the magic, a version, and the lowest one that can read it
+SNAPPY_RATIO_MAX: Final = 22  # a copy of 64 bytes takes three
+SNAPPY_BLOCK_SIZE_MIN: Final = 512  # on average, beyond a few: clients make blocks of 32 KiB
+SNAPPY_BLOCKS_SMALL_MAX: Final = 64
 NO_FRAME: Final = -1
 
 
@@ -54,7 +59,7 @@ class RecordsSeen(NamedTuple):
     """What a walk found; times are those of the records before the fault."""
 
     fault: int  # a RecordFault
-    index: int  # of the record with the fault
+    record: int  # the number of the one with the fault
     position: int  # where that record begins
     oldest: int  # timestamp, of records that have one; -1 if none has
     newest: int
@@ -94,9 +99,10 @@ def walk_records(
     """
     del threaded
     position, size = start, len(data)
-    oldest, newest, keyless = TIMESTAMP_MAX, TIMESTAMP_MIN, []
+    oldest, newest = TIMESTAMP_MAX, TIMESTAMP_MIN
+    keyless: list[int] = []
     fault, index = RecordFault.NONE, 0
-    for index in range(max(count, 0)):  # noqa: B007 used after the loop
+    for index in range(max(count, 0)):
         try:
             record = _read(data, position, base_timestamp)
             if record.offset_delta != index:
@@ -260,6 +266,44 @@ def zstd_size_max(data: memoryview) -> int:
     if at + (4 if descriptor & 0x04 else 0) != size:
         return NO_FRAME
     return min(bound, content) if content_bytes else bound
+
+
+def snappy_size_max(data: memoryview) -> int:
+    """What the snappy block, or xerial's row of blocks, that fills `data` says it holds.
+
+    `NO_FRAME` if it is neither, if a block says more than snappy can do, or if the blocks are so
+    small that they cost more than their bytes.
+    """
+    size = len(data)
+    if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return _snappy_block(data, 0, size)
+    at, total, blocks = XERIAL_HEADER_SIZE, 0, 0
+    if size < at:
+        return NO_FRAME
+    while at < size:
+        if size - at < 4:
+            return NO_FRAME
+        length = int.from_bytes(data[at : at + 4], "big", signed=True)
+        at += 4
+        if not 0 < length <= size - at:
+            return NO_FRAME
+        held = _snappy_block(data, at, at + length)
+        if held == NO_FRAME:
+            return NO_FRAME
+        total, blocks, at = total + held, blocks + 1, at + length
+    if blocks > SNAPPY_BLOCKS_SMALL_MAX + total // SNAPPY_BLOCK_SIZE_MIN:
+        return NO_FRAME
+    return total
+
+
+def _snappy_block(data: memoryview, start: int, end: int) -> int:
+    value = 0
+    for index in range(min(5, end - start)):
+        byte = data[start + index]
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return value if value <= (end - start) * SNAPPY_RATIO_MAX else NO_FRAME
+    return NO_FRAME
 
 
 def _little(data: memoryview, at: int, size: int) -> int:

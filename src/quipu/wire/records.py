@@ -16,13 +16,25 @@ from quipu.wire._records_pure import (
 )
 
 try:
-    from quipu.wire._records import find_time, lz4_size_max, walk_records, zstd_size_max
+    from quipu.wire._records import (
+        find_time,
+        lz4_size_max,
+        snappy_size_max,
+        walk_records,
+        zstd_size_max,
+    )
 except ImportError:
-    from quipu.wire._records_pure import find_time, lz4_size_max, walk_records, zstd_size_max
+    from quipu.wire._records_pure import (
+        find_time,
+        lz4_size_max,
+        snappy_size_max,
+        walk_records,
+        zstd_size_max,
+    )
 
 COMPILED: Final = walk_records is not _records_pure.walk_records
 
 __all__ = [
     "COMPILED", "KEYLESS_MAX", "NO_FRAME", "RecordFault", "RecordsSeen", "TimeFound", "find_time",
-    "lz4_size_max", "walk_records", "zstd_size_max",
+    "lz4_size_max", "snappy_size_max", "walk_records", "zstd_size_max",
 ]
