@@ -1,10 +1,11 @@
-"""Large compressed batches: their records are looked at in a thread, before they are appended.
+"""Records that must be looked at: on the loop where they are few, in a thread where they are many.
 
 Decompression costs far more than all else that is done with a batch.  A small one is looked at on
 the loop, where it is appended; a large one would keep every other connection waiting.  Then the
 whole request is copied, for frames are borrowed, the requests behind it on its connection wait,
 and it is carried out as any other when the threads are done.  So batches of one connection are
-appended in the order in which they came, whatever their sizes.
+appended in the order in which they came, whatever their sizes.  The same goes for a search by time,
+which has to go through the records of one batch.
 
 Invariants
     W1  what the loop decompresses at once is in proportion to the bytes that came for it
@@ -13,14 +14,16 @@ Invariants
 Not here: what is looked at (wire/record_check.py), the threads (runtime/workers.py).
 """
 
+import asyncio
 from typing import Final
 
 from quipu.broker.context import Broker
 from quipu.model.errors import Code, Kind, QuipuError, RequestError
+from quipu.storage.timestamps import Search, TimestampAndOffset
 from quipu.wire.fast import Part, check_batch
 from quipu.wire.record_batch import COMPRESSION_MASK, HEADER_SIZE
 from quipu.wire.record_check import check_records, decompressed_size_max
-from quipu.wire.records import RecordsSeen
+from quipu.wire.records import RecordsSeen, TimeFound
 
 LOOP_SIZE_MAX: Final = 256 << 10  # of records decompressed on the loop, if the batch is not small
 LOOP_SIZE_SMALL: Final = 64 << 10  # the same, whatever the size of the batch
@@ -46,8 +49,12 @@ def _is_heavy(broker: Broker, topic: str | bytes, index: int, batch: memoryview)
             or not partition.rules.checks_compressed
             or len(batch) > partition.rules.batch_size_max):
         return False  # refused, or not looked at
-    size = decompressed_size_max(batch)
-    return size > max(LOOP_SIZE_SMALL, min(LOOP_SIZE_MAX, LOOP_RATIO_MAX * len(batch)))
+    return is_heavy(len(batch), decompressed_size_max(batch))
+
+
+def is_heavy(batch_size: int, size: int) -> bool:
+    """Are `size` bytes of records, of a batch of `batch_size` bytes, too many for the loop (W1)?"""
+    return size > max(LOOP_SIZE_SMALL, min(LOOP_SIZE_MAX, LOOP_RATIO_MAX * batch_size))
 
 
 def reserve(broker: Broker, size: int) -> bool:
@@ -64,6 +71,22 @@ def no_room(broker: Broker) -> RequestError:
         "too many compressed batches wait to be checked (queued.max.request.bytes = "
         f"{broker.settings.queued_max_request_bytes}); send it again later",
         code=Code.REQUEST_TIMED_OUT, kind=Kind.RETRY)
+
+
+async def find_record(broker: Broker, search: Search) -> TimestampAndOffset | None:
+    """What a search by time finds; its large looks are done in threads, and others have turns."""
+    outcome: TimeFound | None = None
+    while True:
+        try:
+            look = search.send(outcome)
+        except StopIteration as stop:
+            found: TimestampAndOffset | None = stop.value
+            return found
+        if look is not None and is_heavy(len(look.batch.data), look.size_max):
+            outcome = await broker.workers.run(look.run)
+        else:
+            outcome = None if look is None else look.run()
+            await asyncio.sleep(0)
 
 
 async def look(broker: Broker, frame: memoryview, parts: list[Part], heavy: list[int]) -> Seen:

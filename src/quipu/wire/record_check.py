@@ -39,6 +39,8 @@ GZIP_RATIO_MAX: Final = 1032  # deflate cannot do more
 GZIP_SIZE_MIN: Final = 18
 HEAP_SIZE_MAX: Final = 1 << 20  # above, pages come with the first write, and go at once
 
+_CODEC_POSITION: Final = 22  # in a batch: the byte whose low bits name the codec
+
 RecordErrors = tuple[tuple[int, str], ...]  # the index of a record, and what is wrong with it
 
 _WORDS: Final = {
@@ -76,12 +78,12 @@ def check_records(
     `keyed` asks for keys, as a compacted topic does; `size_max` bounds the records' bytes once
     they are decompressed; for `threaded` see `walk_records`.
     """
-    if header.attributes & COMPRESSION_MASK == 0:
+    records = decompress_records(batch, size_max) if header.attributes else None
+    if records is None:
         seen = walk_records(batch, HEADER_SIZE, header.count, header.base_timestamp,
                             keyed=keyed, threaded=threaded)
     else:
-        body = _decompressed(batch, header.attributes & COMPRESSION_MASK, size_max)
-        seen = walk_records(body, 0, header.count, header.base_timestamp,
+        seen = walk_records(records, 0, header.count, header.base_timestamp,
                             keyed=keyed, threaded=threaded)
     if seen.fault:
         raise _invalid(seen, header)
@@ -94,7 +96,7 @@ def decompressed_size_max(batch: memoryview) -> int:
     Costs next to nothing: the records are not looked at.
     """
     body = batch[HEADER_SIZE:]
-    match batch[22] & COMPRESSION_MASK:
+    match batch[_CODEC_POSITION] & COMPRESSION_MASK:
         case Compression.NONE:
             return len(body)
         case Compression.GZIP:
@@ -111,7 +113,13 @@ def decompressed_size_max(batch: memoryview) -> int:
     return NO_FRAME
 
 
-def _decompressed(batch: memoryview, codec: int, size_max: int) -> memoryview:
+def decompress_records(batch: memoryview, size_max: int) -> memoryview | None:
+    """The records of a compressed batch, None if it is not (K3, K4); raises `RequestError`."""
+    codec = batch[_CODEC_POSITION] & COMPRESSION_MASK
+    if codec == Compression.NONE:
+        return None
+    if codec > Compression.ZSTD:
+        raise InvalidRecords(f"invalid batch: compression codec {codec} is unknown")
     size = decompressed_size_max(batch)
     name = Compression(codec).name.lower()
     if size < 0:
