@@ -35,7 +35,7 @@ from quipu.wire.record_batch import (
     set_max_timestamp,
 )
 from quipu.wire.record_check import check_records
-from quipu.wire.records import RecordsSeen
+from quipu.wire.records import RecordsSeen, are_plain
 
 ACKS_ALL: Final = -1
 ALL_MEMBERS: Final = 0  # min.insync.replicas: every node of the chain, for any write
@@ -269,7 +269,9 @@ class Partition:
         if header.attributes & TRANSACTIONAL_BIT:
             raise RequestError("transactions are not served", code=Code.INVALID_TXN_STATE)
         if seen is None and (
-                rules.checks_compressed if header.attributes else rules.checks_plain):
+                rules.checks_compressed if header.attributes
+                else rules.checks_plain and not (
+                    rules.takes_any_age and are_plain(batch, rules.keyed))):
             seen = check_records(
                 batch, header, keyed=rules.keyed, size_max=rules.decompressed_size_max)
         if rules.append_time:

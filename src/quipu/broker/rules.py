@@ -20,6 +20,7 @@ class Rules(NamedTuple):
     min_insync_replicas: int
     checks_plain: bool = True  # message.records.check, of batches that are not compressed
     checks_compressed: bool = True
+    takes_any_age: bool = True  # message.timestamp.before.max.ms is not set
     keyed: bool = False  # cleanup.policy includes compact: every record needs a key
     decompressed_size_max: int = 64 << 20
 
@@ -34,6 +35,7 @@ def rules_of(settings: TopicSettings) -> Rules:
         min_insync_replicas=settings.min_insync_replicas,
         checks_plain=settings.message_records_check != "none",
         checks_compressed=settings.message_records_check == "all",
+        takes_any_age=settings.message_timestamp_before_max_ms == NO_LIMIT_MS,
         keyed="compact" in settings.cleanup_policy,
         decompressed_size_max=settings.max_decompressed_message_bytes,
     )

@@ -1,5 +1,6 @@
 from quipu.wire._records_pure import RecordsSeen, TimeFound
 
+def are_plain(batch: memoryview, keyed: bool) -> bool: ...
 def walk_records(
     data: memoryview, start: int, count: int, base_timestamp: int, *,
     keyed: bool = False, threaded: bool = False,

@@ -17,7 +17,13 @@ if _pure != NULL and _pure[0] != 0 and _pure[0] != b"0":
 from quipu.wire import _records_pure, record_batch
 from quipu.wire._records_pure import RecordFault, RecordsSeen, TimeFound
 
+cdef extern from "_bytes.h":
+    uint32_t quipu_u32(const uint8_t *p)
+    uint64_t quipu_u64(const uint8_t *p)
+
 cdef enum:
+    HEADER_SIZE = 61  # of a batch
+    COMPRESSION_MASK = 0x07
     RECORD_SIZE_MIN = 7
     HEADER_SIZE_MIN = 2
     KEYLESS_MAX = 100
@@ -51,6 +57,8 @@ cdef const char *XERIAL_MAGIC = b"\x82SNAPPY\x00"
 cdef uint32_t LZ4_MAGIC = _records_pure.LZ4_MAGIC
 cdef uint32_t ZSTD_MAGIC = _records_pure.ZSTD_MAGIC
 
+assert HEADER_SIZE == record_batch.HEADER_SIZE
+assert COMPRESSION_MASK == record_batch.COMPRESSION_MASK
 assert RECORD_SIZE_MIN == record_batch.RECORD_SIZE_MIN
 assert HEADER_SIZE_MIN == record_batch.HEADER_SIZE_MIN
 assert KEYLESS_MAX == _records_pure.KEYLESS_MAX
@@ -257,6 +265,22 @@ cdef void walk(const uint8_t *p, const uint8_t *end, int64_t count, int64_t base
     seen.at = p
     seen.oldest = NO_TIMESTAMP if oldest == TIMESTAMP_MAX else oldest
     seen.newest = NO_TIMESTAMP if newest == TIMESTAMP_MIN else newest
+
+
+def are_plain(object batch, bint keyed):
+    """See `_records_pure.are_plain`."""
+    cdef Py_buffer buffer
+    cdef const uint8_t *p
+    cdef Seen seen
+    PyObject_GetBuffer(batch, &buffer, PyBUF_SIMPLE)
+    assert buffer.len >= HEADER_SIZE, buffer.len
+    p = <const uint8_t *>buffer.buf
+    walk(p + HEADER_SIZE, p + buffer.len, <int32_t>quipu_u32(p + 57),
+         <int64_t>quipu_u64(p + 27), keyed, &seen)
+    plain = (seen.fault == NONE and p[22] & COMPRESSION_MASK == 0
+             and seen.newest == <int64_t>quipu_u64(p + 35))
+    PyBuffer_Release(&buffer)
+    return plain
 
 
 def walk_records(object data, Py_ssize_t start, int64_t count, int64_t base_timestamp, *,

@@ -1,6 +1,7 @@
 """The walk over a batch's records in plain Python: the twin and oracle of `_records.pyx`.
 
-`walk_records` tells whether the records are what the batch's header says; `find_time` looks for a
+`walk_records` tells whether the records are what the batch's header says, and `are_plain` the same
+of a whole batch in as few steps as can be; `find_time` looks for a
 timestamp in records; the others bound what a compressed batch may grow to, from its framing alone.
 None of them makes an object per record, and none raises: what is wrong is told by number, because
 a message is wanted for one batch in a million.
@@ -13,9 +14,12 @@ from typing import Final, NamedTuple
 
 from quipu.model.errors import MalformedBytes
 from quipu.wire.record_batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
     HEADER_SIZE_MIN,
     RECORD_SIZE_MIN,
     VARLONG_SIZE_MAX,
+    parse_header,
     read_varint,
 )
 
@@ -86,6 +90,18 @@ class _Record(NamedTuple):
     offset_delta: int
     has_key: bool
     end: int
+
+
+def are_plain(batch: memoryview, keyed: bool) -> bool:  # noqa: FBT001 called for every batch
+    """Is the batch not compressed, and are its records just what its header says, times too?
+
+    False is no verdict: `record_check.check_records` then finds out.
+    """
+    header = parse_header(batch)
+    if header.attributes & COMPRESSION_MASK:
+        return False
+    seen = walk_records(batch, HEADER_SIZE, header.count, header.base_timestamp, keyed=keyed)
+    return seen.fault == 0 and seen.newest == header.max_timestamp
 
 
 def walk_records(

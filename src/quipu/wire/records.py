@@ -17,6 +17,7 @@ from quipu.wire._records_pure import (
 
 try:
     from quipu.wire._records import (
+        are_plain,
         find_time,
         lz4_size_max,
         snappy_size_max,
@@ -25,6 +26,7 @@ try:
     )
 except ImportError:
     from quipu.wire._records_pure import (
+        are_plain,
         find_time,
         lz4_size_max,
         snappy_size_max,
@@ -35,6 +37,6 @@ except ImportError:
 COMPILED: Final = walk_records is not _records_pure.walk_records
 
 __all__ = [
-    "COMPILED", "KEYLESS_MAX", "NO_FRAME", "RecordFault", "RecordsSeen", "TimeFound", "find_time",
-    "lz4_size_max", "snappy_size_max", "walk_records", "zstd_size_max",
+    "COMPILED", "KEYLESS_MAX", "NO_FRAME", "RecordFault", "RecordsSeen", "TimeFound", "are_plain",
+    "find_time", "lz4_size_max", "snappy_size_max", "walk_records", "zstd_size_max",
 ]
