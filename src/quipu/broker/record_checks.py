@@ -21,14 +21,13 @@ from quipu.broker.context import Broker
 from quipu.model.errors import Code, Kind, QuipuError, RequestError
 from quipu.storage.timestamps import Search, TimestampAndOffset
 from quipu.wire.fast import Part, check_batch
-from quipu.wire.record_batch import COMPRESSION_MASK, HEADER_SIZE
+from quipu.wire.record_batch import CODEC_POSITION, COMPRESSION_MASK, HEADER_SIZE
 from quipu.wire.record_check import check_records, decompressed_size_max
 from quipu.wire.records import RecordsSeen, TimeFound
 
 LOOP_SIZE_MAX: Final = 256 << 10  # of records decompressed on the loop, if the batch is not small
 LOOP_SIZE_SMALL: Final = 64 << 10  # the same, whatever the size of the batch
 LOOP_RATIO_MAX: Final = 16
-_ATTRIBUTES_POSITION: Final = 22  # the byte with the codec
 
 Seen = dict[int, RecordsSeen | QuipuError]  # by number of the part
 
@@ -38,7 +37,7 @@ def heavy_parts(broker: Broker, frame: memoryview, parts: list[Part]) -> list[in
     return [
         number for number, (topic, index, start, end) in enumerate(parts)
         if end - start > HEADER_SIZE and start >= 0
-        and frame[start + _ATTRIBUTES_POSITION] & COMPRESSION_MASK
+        and frame[start + CODEC_POSITION] & COMPRESSION_MASK
         and _is_heavy(broker, topic, index, frame[start:end])
     ]
 

@@ -34,6 +34,7 @@ CRC_START: Final = 21  # the checksum covers the bytes from here
 BATCH_LENGTH_MIN: Final = HEADER_SIZE - LENGTH_START
 MAGIC: Final = 2
 
+CODEC_POSITION: Final = 22  # the byte of the attributes whose low bits name the codec
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10

@@ -24,7 +24,7 @@ import cramjam
 
 from quipu.model.errors import Code, MalformedBytes, RequestError
 from quipu.wire.compression import Compression, decompress_into, decompress_snappy
-from quipu.wire.record_batch import COMPRESSION_MASK, HEADER_SIZE, BatchHeader
+from quipu.wire.record_batch import CODEC_POSITION, COMPRESSION_MASK, HEADER_SIZE, BatchHeader
 from quipu.wire.records import (
     NO_FRAME,
     RecordFault,
@@ -38,8 +38,6 @@ from quipu.wire.records import (
 GZIP_RATIO_MAX: Final = 1032  # deflate cannot do more
 GZIP_SIZE_MIN: Final = 18
 HEAP_SIZE_MAX: Final = 1 << 20  # above, pages come with the first write, and go at once
-
-_CODEC_POSITION: Final = 22  # in a batch: the byte whose low bits name the codec
 
 RecordErrors = tuple[tuple[int, str], ...]  # the index of a record, and what is wrong with it
 
@@ -96,7 +94,7 @@ def decompressed_size_max(batch: memoryview) -> int:
     Costs next to nothing: the records are not looked at.
     """
     body = batch[HEADER_SIZE:]
-    match batch[_CODEC_POSITION] & COMPRESSION_MASK:
+    match batch[CODEC_POSITION] & COMPRESSION_MASK:
         case Compression.NONE:
             return len(body)
         case Compression.GZIP:
@@ -115,7 +113,7 @@ def decompressed_size_max(batch: memoryview) -> int:
 
 def decompress_records(batch: memoryview, size_max: int) -> memoryview | None:
     """The records of a compressed batch, None if it is not (K3, K4); raises `RequestError`."""
-    codec = batch[_CODEC_POSITION] & COMPRESSION_MASK
+    codec = batch[CODEC_POSITION] & COMPRESSION_MASK
     if codec == Compression.NONE:
         return None
     if codec > Compression.ZSTD:

@@ -34,6 +34,7 @@ from quipu.model.ids import TimestampMs
 from quipu.runtime.spawn import spawn
 from quipu.wire.fast import Part, encode_one_part, parse_produce
 from quipu.wire.produce_codec import ProducedPart, body_position, encode_produce_response
+from quipu.wire.record_batch import CODEC_POSITION, COMPRESSION_MASK, HEADER_SIZE
 from quipu.wire.record_check import InvalidRecords
 from quipu.wire.records import RecordsSeen
 
@@ -60,6 +61,11 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
         reply.send([encode_produce_response(correlation_id, version, topics)])
         return
     call = version, correlation_id, acks, timeout_ms
+    if len(parts) == 1:  # nearly always: then nothing is called to learn that all is plain
+        _, _, start, end = parts[0]
+        if end - start <= HEADER_SIZE or not frame[start + CODEC_POSITION] & COMPRESSION_MASK:
+            _carry_out(broker, reply, frame, parts, call)
+            return
     heavy = heavy_parts(broker, frame, parts)
     if heavy:
         _look_first(broker, reply, frame, parts, call, heavy=heavy)
