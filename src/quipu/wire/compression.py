@@ -77,16 +77,16 @@ def decompress(codec: Compression, data: _Bytes, *, size_max: int) -> bytes | me
             return _decompress_bounded(cramjam.zstd.decompress_into, codec, data, size_max)
 
 
-def decompress_into(codec: Compression, data: _Bytes, target: memoryview) -> int:
-    """Decompress gzip, lz4 or zstd to the start of `target`; gives how many bytes it took.
+def decompress_into(codec: int, data: memoryview, target: memoryview) -> int:
+    """Decompress to the start of `target`; gives how many bytes it took.
 
-    Raises `cramjam.DecompressionError`, also if it does not fit.  Other threads run meanwhile.
+    The lengths of snappy's blocks must have been looked at.  Raises `cramjam.DecompressionError`,
+    also if it does not fit.  Other threads run meanwhile.
     """
-    return int(_INTO[codec](data, target))
+    return _INTO[codec](data, target)
 
 
-def decompress_snappy(data: memoryview, target: memoryview) -> int:
-    """The same of snappy, in both of its forms, whose lengths were looked at before."""
+def _snappy_into(data: memoryview, target: memoryview) -> int:
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return int(cramjam.snappy.decompress_raw_into(data, target))
     position, filled = len(_XERIAL_HEADER), 0
@@ -169,8 +169,9 @@ def _decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
     return bytes(output[:written])
 
 
-_INTO: Final[dict[Compression, Callable[[_Bytes, memoryview], int]]] = {
+_INTO: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
     Compression.GZIP: cramjam.gzip.decompress_into,
+    Compression.SNAPPY: _snappy_into,
     Compression.LZ4: cramjam.lz4.decompress_into,
     Compression.ZSTD: cramjam.zstd.decompress_into,
 }

@@ -17,13 +17,15 @@ Not here: the walk itself (records.py), header and checksum (`record_batch.check
 """
 
 import mmap
+import re
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 import cramjam
 
-from quipu.model.errors import Code, MalformedBytes, RequestError
-from quipu.wire.compression import Compression, decompress_into, decompress_snappy
+from quipu.model.errors import Code, RequestError
+from quipu.wire.compression import Compression, decompress_into
 from quipu.wire.record_batch import CODEC_POSITION, COMPRESSION_MASK, HEADER_SIZE, BatchHeader
 from quipu.wire.records import (
     NO_FRAME,
@@ -37,6 +39,8 @@ from quipu.wire.records import (
 
 GZIP_RATIO_MAX: Final = 1032  # deflate cannot do more
 GZIP_SIZE_MIN: Final = 18
+_GZIP_MAGIC: Final = re.compile(rb"\x1f\x8b\x08")
+BOUND_RATIO_MAX: Final = 2  # ... which is more than twice what they hold in no client's frame
 HEAP_SIZE_MAX: Final = 1 << 20  # above, pages come with the first write, and go at once
 
 RecordErrors = tuple[tuple[int, str], ...]  # the index of a record, and what is wrong with it
@@ -93,22 +97,22 @@ def decompressed_size_max(batch: memoryview) -> int:
 
     Costs next to nothing: the records are not looked at.
     """
-    body = batch[HEADER_SIZE:]
-    match batch[CODEC_POSITION] & COMPRESSION_MASK:
-        case Compression.NONE:
-            return len(body)
-        case Compression.GZIP:
-            if len(body) < GZIP_SIZE_MIN:
-                return NO_FRAME
-            size = int.from_bytes(body[-4:], "little")
-            return size if size <= len(body) * GZIP_RATIO_MAX else NO_FRAME
-        case Compression.SNAPPY:
-            return snappy_size_max(body)
-        case Compression.LZ4:
-            return lz4_size_max(body)
-        case Compression.ZSTD:
-            return zstd_size_max(body)
-    return NO_FRAME
+    codec = batch[CODEC_POSITION] & COMPRESSION_MASK
+    bound = _BOUNDS.get(codec)
+    return NO_FRAME if bound is None else bound(batch[HEADER_SIZE:])
+
+
+def _gzip_size(body: memoryview) -> int:
+    if len(body) < GZIP_SIZE_MIN:
+        return NO_FRAME
+    size = int.from_bytes(body[-4:], "little")
+    return size if size <= len(body) * GZIP_RATIO_MAX else NO_FRAME
+
+
+_BOUNDS: Final[dict[int, Callable[[memoryview], int]]] = {
+    Compression.NONE: len, Compression.GZIP: _gzip_size, Compression.SNAPPY: snappy_size_max,
+    Compression.LZ4: lz4_size_max, Compression.ZSTD: zstd_size_max,
+}
 
 
 def decompress_records(batch: memoryview, size_max: int) -> memoryview | None:
@@ -116,35 +120,43 @@ def decompress_records(batch: memoryview, size_max: int) -> memoryview | None:
     codec = batch[CODEC_POSITION] & COMPRESSION_MASK
     if codec == Compression.NONE:
         return None
-    if codec > Compression.ZSTD:
-        raise InvalidRecords(f"invalid batch: compression codec {codec} is unknown")
     size = decompressed_size_max(batch)
-    name = Compression(codec).name.lower()
     if size < 0:
-        raise InvalidRecords(f"invalid batch: its records are not one {name} frame{_CAUSE}")
-    if size > size_max and codec in (Compression.GZIP, Compression.SNAPPY):
-        raise _too_large(size, size_max)  # these say what they hold, others how much at most
+        raise _no_frame(codec)
+    is_exact = codec <= Compression.SNAPPY  # gzip and snappy; others tell how much at most ...
+    if size > size_max * (1 if is_exact else BOUND_RATIO_MAX):
+        raise _too_large(size, size_max)
     room = min(size, size_max)
     target = memoryview(bytearray(room) if room <= HEAP_SIZE_MAX else mmap.mmap(-1, room))
     body = batch[HEADER_SIZE:]
     try:
-        if codec == Compression.SNAPPY:
-            written = decompress_snappy(body, target)
-        else:
-            written = decompress_into(Compression(codec), body, target)
-    except (MalformedBytes, cramjam.DecompressionError) as error:
+        written = decompress_into(codec, body, target)
+    except cramjam.DecompressionError as error:
         if size > size_max:
             raise _too_large(size, size_max) from error
-        raise InvalidRecords(
-            f"invalid batch: {name} cannot be decompressed: {error}{_CAUSE}") from error
+        raise InvalidRecords(f"invalid batch: {_name(codec)} cannot be decompressed: {error}"
+                             f"{_CAUSE}") from error
     if codec == Compression.GZIP and (written != size or _begins_empty(body)):
-        raise InvalidRecords(f"invalid batch: its records are not one gzip frame{_CAUSE}")
+        raise _no_frame(codec)
     return target[:written]
 
 
 def _begins_empty(body: memoryview) -> bool:
     """Is the first of several gzip frames empty?  If it is not, sizes tell that there are more."""
-    return not zlib.decompressobj(wbits=31).decompress(body, 1)
+    if _GZIP_MAGIC.search(body, 1) is None:
+        return False
+    try:
+        return not zlib.decompressobj(wbits=31).decompress(body, 1)
+    except zlib.error:
+        return True  # one library reads it, another does not
+
+
+def _name(codec: int) -> str:
+    return Compression(codec).name.lower() if codec <= Compression.ZSTD else f"codec {codec}"
+
+
+def _no_frame(codec: int) -> InvalidRecords:
+    return InvalidRecords(f"invalid batch: its records are not one {_name(codec)} frame{_CAUSE}")
 
 
 def _too_large(size: int, size_max: int) -> RequestError:
