@@ -15,6 +15,7 @@ Not here: what is looked at (wire/record_check.py), the threads (runtime/workers
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from quipu.broker.context import Broker
@@ -72,8 +73,13 @@ def no_room(broker: Broker) -> RequestError:
         code=Code.REQUEST_TIMED_OUT, kind=Kind.RETRY)
 
 
-async def find_record(broker: Broker, search: Search) -> TimestampAndOffset | None:
-    """What a search by time finds; its large looks are done in threads, and others have turns."""
+async def find_record(
+    broker: Broker, search: Search, size_max: int
+) -> TimestampAndOffset | None:
+    """What a search by time finds; its large looks are done in threads, and others have turns.
+
+    What exceeds `size_max` bytes once decompressed is not looked into.
+    """
     outcome: TimeFound | None = None
     while True:
         try:
@@ -82,9 +88,9 @@ async def find_record(broker: Broker, search: Search) -> TimestampAndOffset | No
             found: TimestampAndOffset | None = stop.value
             return found
         if look is not None and is_heavy(len(look.batch.data), look.size_max):
-            outcome = await broker.workers.run(look.run)
+            outcome = await broker.workers.run(partial(look.run, size_max))
         else:
-            outcome = None if look is None else look.run()
+            outcome = None if look is None else look.run(size_max)
             await asyncio.sleep(0)
 
 

@@ -49,14 +49,14 @@ class Look(NamedTuple):
         """Bytes of records that may have to be gone through."""
         return decompressed_size_max(self.batch.batch)
 
-    def run(self) -> TimeFound:
-        """Do it; a batch that cannot be read gives `UNREADABLE`."""
+    def run(self, size_max: int = DECOMPRESSED_SIZE_MAX) -> TimeFound:
+        """Do it; a batch that cannot be read, or in `size_max` bytes, gives `UNREADABLE`."""
         header, data = self.batch.header, self.batch.batch
         first = max(0, self.start_offset - header.base_offset)
         if check_body(self.batch.data, 0, header) is not None:
             return TimeFound(UNREADABLE, -1)
         try:
-            records = decompress_records(data, DECOMPRESSED_SIZE_MAX)
+            records = decompress_records(data, size_max)
         except RequestError:
             return TimeFound(UNREADABLE, -1)
         if records is None:
@@ -69,7 +69,9 @@ class Look(NamedTuple):
 Search = Generator[Look | None, TimeFound | None, TimestampAndOffset | None]
 
 
-def run(search: Search) -> TimestampAndOffset | None:
+def run(
+    search: Search, size_max: int = DECOMPRESSED_SIZE_MAX
+) -> TimestampAndOffset | None:
     """Do all that `search` wants, at once."""
     outcome: TimeFound | None = None
     while True:
@@ -78,7 +80,7 @@ def run(search: Search) -> TimestampAndOffset | None:
         except StopIteration as stop:
             found: TimestampAndOffset | None = stop.value
             return found
-        outcome = None if look is None else look.run()
+        outcome = None if look is None else look.run(size_max)
 
 
 def find_timestamp(segments: Sequence[Segment], timestamp: int, *, start_offset: int) -> Search:

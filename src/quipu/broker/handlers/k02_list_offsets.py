@@ -26,7 +26,7 @@ from quipu.broker.record_checks import find_record
 from quipu.broker.routing import why_absent
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import Offset, TimestampMs
-from quipu.storage.log import Log, TimestampAndOffset
+from quipu.storage.log import TimestampAndOffset
 from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -65,7 +65,7 @@ class _Search(NamedTuple):
     """An answer that waits for a record to be found by its time."""
 
     answer: ListOffsetsPartitionResponse
-    log: Log
+    partition: Partition
     timestamp: int
     end: Offset  # clients see no record from here on
 
@@ -79,12 +79,14 @@ class _Asker(NamedTuple):
 async def _look_up(broker: Broker, searches: list[_Search]) -> None:
     """Fill in what is found by time, one search after the other, each but once."""
     known: dict[tuple[str, int], TimestampAndOffset | None] = {}
-    for answer, log, timestamp, end in searches:
+    for answer, partition, timestamp, end in searches:
+        log = partition.log
         try:
             if (log.name, timestamp) not in known:
                 known[log.name, timestamp] = await find_record(
                     broker, log.search_newest() if timestamp == MAX_TIMESTAMP
-                    else log.search_timestamp(TimestampMs(timestamp)))
+                    else log.search_timestamp(TimestampMs(timestamp)),
+                    partition.rules.decompressed_size_max)
             _fill_found(answer, end, known[log.name, timestamp])
         except QuipuError as error:
             answer.error_code = error.code
@@ -130,7 +132,7 @@ def _fill(
         case -5 | -6:  # LATEST_REMOTE, EARLIEST_NOT_COPIED
             pass
         case _:  # MAX_TIMESTAMP, or a time
-            asker.searches.append(_Search(answer, log, timestamp, end))
+            asker.searches.append(_Search(answer, partition, timestamp, end))
 
 
 def _fill_found(
