@@ -87,10 +87,14 @@ cdef inline const uint8_t *take_long(const uint8_t *p, const uint8_t *end, int b
         return NULL
     byte = p[0]
     p += 1
-    if byte < 0x80:  # by far the most are this short
+    if byte < 0x80:  # most are this short
         number[0] = <int64_t>(byte >> 1) ^ -<int64_t>(byte & 1)
         return p
     rest = byte & 0x7F
+    if p < end and p[0] < 0x80:  # and nearly all others
+        rest |= <uint64_t>p[0] << 7
+        number[0] = <int64_t>(rest >> 1) ^ -<int64_t>(rest & 1)
+        return p + 1
     shift = 7
     while shift < bits:
         if p >= end:
