@@ -23,7 +23,7 @@ from quipu.pipeline.records.transactions import Transactions
 from quipu.runtime.peer_hello import Hello, Refused, decode_hello
 from quipu.runtime.peer_net import Identity
 from quipu.storage.scan import Scan
-from quipu.wire import _fast_pure, fast
+from quipu.wire import _fast_pure, _records_pure, fast
 from quipu.wire.frame import decode_request, encode_request
 from quipu.wire.messages import REQUESTS
 from quipu.wire.messages.k00_produce import (
@@ -40,6 +40,15 @@ from quipu.wire.record_batch import (
     check_batch,
     decode_records,
     encode_batch,
+)
+from quipu.wire.record_check import check_records
+from quipu.wire.records import (
+    are_plain,
+    find_time,
+    lz4_size_max,
+    snappy_size_max,
+    walk_records,
+    zstd_size_max,
 )
 from quipu.wire.stored_batch import (
     Fault,
@@ -118,6 +127,36 @@ def record_batch(data: bytes) -> None:
         assert len(records) == header.count
 
 
+def batch_records(data: bytes) -> None:
+    """Records behind a byte for the codec and one for the count, in a batch that is sealed: the
+    twins agree; and what is found sound decodes to records one offset apart, as counted.
+    """
+    if len(data) < 2:
+        return
+    codec, count = data[0] % 6, data[1] + 1  # 5 is no codec
+    body = memoryview(data)[2:]
+    for module in (lz4_size_max, zstd_size_max, snappy_size_max):
+        assert module(body) == getattr(_records_pure, module.__name__)(body)
+    for keyed in (False, True):
+        assert walk_records(body, 0, count, 1000, keyed=keyed) == _records_pure.walk_records(
+            body, 0, count, 1000, keyed=keyed)
+    times = {"wanted": 1500, "first_delta": 1}
+    assert find_time(body, 0, count, 1000, **times) == _records_pure.find_time(
+        body, 0, count, 1000, **times)
+    batch = bytearray(HEADER_SIZE) + body
+    struct.pack_into(">hiqqqhii", batch, CRC_POSITION + 4, codec, count - 1, 1000, 1000, -1, -1,
+                     -1, count)
+    view = memoryview(bytearray(seal_batch(bytes(batch))))
+    try:
+        header = check_batch(view, size_max=BATCH_SIZE_MAX)
+        check_records(view, header, keyed=False, size_max=RECORDS_SIZE_MAX)
+    except RequestError:
+        assert codec > 0 or not are_plain(view, False)
+        return
+    found = [record.offset for record in decode_records(view, size_max=RECORDS_SIZE_MAX)]
+    assert found == list(range(count))
+
+
 def stored_batch(data: bytes) -> None:
     """Stored bytes: every fault is told apart, none crashes."""
     for candidate in (data, seal_stored(data)):
@@ -193,8 +232,8 @@ def _outcome(call: Callable[[], object]) -> object:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
-        request, request_of_a_kind, produce, record_batch, stored_batch, log_walk, record_columns,
-        json_text, peer_hello)
+        request, request_of_a_kind, produce, record_batch, batch_records, stored_batch, log_walk,
+        record_columns, json_text, peer_hello)
 }
 
 
@@ -215,6 +254,8 @@ def seeds(name: str) -> list[bytes]:
     return {
         "request": frames, "request_of_a_kind": bodies, "produce": produced,
         "record_batch": batches, "stored_batch": stored,
+        "batch_records": [bytes([number, 0]) + batch[HEADER_SIZE:]
+                          for number, batch in enumerate(batches)],
         "log_walk": [*stored, stored[0] + stored[1]],
         "record_columns": batches, "json_text": [b'{"b": [1e5], "a": "\\u00e9\\n"}', b"[{}, null]"],
         "peer_hello": [Hello(Identity(NodeId(1), "a-0", UUID(int=1), cluster_id), bytes(32),

@@ -20,6 +20,7 @@ from quipu.storage.place import Memory
 from quipu.storage.producers import SeenBatch
 from quipu.wire.record_batch import Record, encode_batch, parse_header
 from quipu.wire.stored_batch import pack_prefix
+from tests.harness.lies import lying_batches
 from tests.storage.builders import (
     DIRECTORY,
     NOW_MS,
@@ -386,3 +387,45 @@ def test_our_own_mark_is_believed() -> None:
     disk.set_data(first, disk.read(first)[:-5])
     log = replica(disk, HEAD, LogConfig())
     assert isinstance(log.failure, CorruptLog)
+
+
+@pytest.mark.parametrize("batch_type", [DATA, UNKNOWN])
+@pytest.mark.parametrize("name", [
+    "two billion records", "more offsets than records", "fewer offsets than records",
+    "no records counted"])
+@pytest.mark.parametrize("codec", [0, 4])
+def test_an_entry_that_counts_what_cannot_be_is_refused(
+    name: str, batch_type: BatchType, codec: int
+) -> None:
+    """T5, V9: it would move the next offset to where no record is, on every node after it."""
+    log = replica(data_disk(), TAIL)
+    source = replica(data_disk(), HEAD)
+    append(source, [b"first"])
+    feed(source, log)
+    before = log.log_end, log.end_offset, log.size_bytes
+    lie = lying_batches(codec)[name]
+    lie[:8] = int(log.end_offset).to_bytes(8, "big")
+    lie[12:16] = int(log.leader_epoch).to_bytes(4, "big")
+    stored = pack_prefix(lie, batch_type=batch_type, log_offset=log.log_end) + bytes(lie)
+    with pytest.raises(RequestError) as raised:
+        log.append_stored(memoryview(stored), NOW_MS)
+    assert raised.value.code == Code.INVALID_RECORD
+    assert (log.log_end, log.end_offset, log.size_bytes) == before
+    append(source, [b"second"])
+    feed(source, log)
+    assert [value for _, value in read_all(log)] == [b"first", b"second"]
+
+
+def test_what_an_older_version_stored_is_not_cut_for_what_it_counts() -> None:
+    """S10: recovery trusts checksums; what was acknowledged is never dropped for its content."""
+    disk = data_disk()
+    log = replica(disk, HEAD)
+    append(log, [b"first"])
+    lie = memoryview(lying_batches(0)["a million records"])
+    log.append(lie, parse_header(lie), epoch=log.leader_epoch, now_ms=NOW_MS)
+    append(log, [b"last"])
+    log.flush_now()
+    end = log.end_offset
+    again = replica(disk, HEAD)
+    assert again.failure is None
+    assert again.end_offset == end == 1_000_002

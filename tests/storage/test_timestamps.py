@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from quipu.model.batch_types import CONFIGURATION
 from quipu.model.ids import Epoch, Offset
+from quipu.storage import timestamps
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
 from quipu.wire.record_batch import (
@@ -14,6 +15,7 @@ from quipu.wire.record_batch import (
     parse_header,
     set_log_append_time,
 )
+from quipu.wire.records import TimeFound
 from tests.storage.builders import NOW_MS, SMALL, data_disk, open_log
 
 
@@ -84,3 +86,94 @@ def test_records_without_a_time_are_not_found(count: int) -> None:
         append_times(log, [-1])
     assert log.find_timestamp(0) is None
     assert log.max_timestamp() is None
+
+
+# --- what a search wants done -----------------------------------------------------------------
+
+
+def test_a_search_looks_into_no_batch_by_itself() -> None:
+    """K8: it says which batch, and what it is told is what it finds."""
+    log = open_log(data_disk(), LogConfig())
+    for start in range(0, 100, 10):
+        append_times(log, [start, start + 3, start + 1], compression=4)
+    search = log.search_timestamp(52)
+    look = next(search)
+    assert look is not None
+    assert look.batch.header.base_offset == 15
+    assert look.run() == (1, 53)
+    assert look.size_max >= 3 * 8
+    with pytest.raises(StopIteration) as stopped:
+        search.send(look.run())
+    assert stopped.value.value[:2] == (53, 16)
+
+
+def test_a_long_walk_over_headers_is_made_in_turns() -> None:
+    """K8: of a segment whose beginning was deleted, where every header has to be looked at."""
+    log = open_log(data_disk(), LogConfig(segment_bytes=1 << 24))
+    count = 5 * timestamps.HEADERS_PER_TURN
+    for number in range(count):
+        append_times(log, [number % 100])
+    log.delete_records(Offset(5), NOW_MS)
+    turns = sum(step is None for step in steps(log.search_newest()))
+    assert turns >= 4
+    assert log.max_timestamp() == (99, 99, 0)
+
+
+def steps(search: timestamps.Search) -> list[timestamps.Look | None]:
+    """All that a search wants, done at once."""
+    found: list[timestamps.Look | None] = []
+    outcome: TimeFound | None = None
+    while True:
+        try:
+            found.append(search.send(outcome))
+        except StopIteration:
+            return found
+        outcome = None if found[-1] is None else found[-1].run()
+
+
+def test_segments_that_go_while_a_search_waits_are_passed_over() -> None:
+    """K8: retention does not wait for searches."""
+    log = open_log(data_disk(), SMALL)
+    for number in range(60):
+        append_times(log, [number])
+    search = log.search_timestamp(10)
+    look = next(search)
+    assert look is not None
+    log.delete_records(Offset(40), NOW_MS)
+    log.apply_retention(NOW_MS)
+    assert len(log.segments) < 30
+    outcome = TimeFound(-1, -1)  # as if it had not been there
+    found = None
+    try:
+        while True:
+            look = search.send(outcome)
+            outcome = None if look is None else look.run()  # type: ignore[assignment]
+    except StopIteration as stopped:
+        found = stopped.value
+    assert found is not None
+    assert found.offset == found.timestamp >= 10
+
+
+@pytest.mark.parametrize("compression", range(5))
+def test_a_damaged_batch_is_found_as_a_batch(compression: int) -> None:
+    """S10, K2: its records are not trusted where its checksum does not hold."""
+    disk = data_disk()
+    log = open_log(disk, LogConfig())
+    batch = memoryview(encode_batch([Record(None, b"v" * 50, timestamp=time) for time in (5, 9)],
+                                    compression=compression))
+    header = parse_header(batch)
+    damaged = memoryview(bytearray(batch))
+    damaged[-1] ^= 1
+    log.append(damaged, header, epoch=Epoch(0), now_ms=NOW_MS)
+    assert log.find_timestamp(7) == (9, 0, 0)
+
+
+@pytest.mark.parametrize("compression", range(1, 5))
+def test_a_batch_beyond_the_limit_is_found_as_a_batch(compression: int) -> None:
+    """K8: of an older version, or of a topic that was told to check nothing."""
+    log = open_log(data_disk(), LogConfig())
+    batch = memoryview(encode_batch(
+        [Record(None, bytes(1 << 20), timestamp=time) for time in (5, 9)], compression=compression))
+    log.append(batch, parse_header(batch), epoch=Epoch(0), now_ms=NOW_MS)
+    assert timestamps.run(log.search_timestamp(7), 1 << 20) == (9, 0, 0)
+    assert log.find_timestamp(7) == (9, 1, 0)

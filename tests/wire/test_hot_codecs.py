@@ -27,6 +27,8 @@ produced = st.builds(
     log_append_time=st.integers(-1, 2**63 - 1),
     log_start_offset=st.integers(-1, 2**63 - 1),
     error_message=st.none() | st.text(max_size=200),
+    record_errors=st.just(()) | st.lists(
+        st.tuples(st.integers(0, 2**31 - 1), st.text(max_size=20)), max_size=3).map(tuple),
 )
 
 
@@ -60,6 +62,8 @@ def test_a_produce_answer_reads_by_its_definition(version: int, parts: list[Prod
             assert got.log_start_offset == want.log_start_offset
         if version >= 8:
             assert got.error_message == want.error_message
+            assert want.record_errors == tuple(
+                (each.batch_index, each.batch_index_error_message) for each in got.record_errors)
 
 
 @pytest.mark.parametrize("version", range(3, 14))

@@ -21,6 +21,7 @@ from quipu.model.ids import NodeId
 from quipu.runtime.clock import Clock
 from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.rng import Rng
+from quipu.runtime.workers import Workers
 from quipu.storage.data_directory import DataDirectory
 from quipu.wire.schema import Struct
 
@@ -76,5 +77,6 @@ class Broker:
     fetch_sessions: "FetchSessions"
     queue: "RequestQueue"
     answers: Answers
+    workers: Workers
     limited: LimitedLog = field(  # for whatever a client can bring about
         default_factory=lambda: LimitedLog(logging.getLogger(__name__)))

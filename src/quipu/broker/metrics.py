@@ -180,6 +180,16 @@ _STATS: Final[dict[str, _Family]] = {  # by attribute of Stats
     "produced_bytes": _Family(
         "quipu_produced_bytes_total", "counter", "Bytes of batches written for producers."
     ),
+    "batches_checked_in_threads": _Family(
+        "quipu_batches_checked_in_threads_total",
+        "counter",
+        "Compressed batches so large that their records were looked at off the loop.",
+    ),
+    "checking_bytes": _Family(
+        "quipu_checking_bytes",
+        "gauge",
+        "Requests that wait for that; at most `queued.max.request.bytes`.",
+    ),
     "duplicate_batches": _Family(
         "quipu_duplicate_batches_total",
         "counter",

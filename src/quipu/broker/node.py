@@ -52,6 +52,7 @@ from quipu.runtime.peer_net import Identity, PeerNet, PeerStats
 from quipu.runtime.rng import Rng, SystemRng
 from quipu.runtime.spawn import spawn
 from quipu.runtime.turns import Turns
+from quipu.runtime.workers import Workers
 from quipu.storage.data_directory import DataDirectory
 
 _log = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class Node:
         self._disk: Disk = disk or self._real_disk
         self._net = net or RealNet()
         self._with_http = with_http  # not in a simulated world, which nobody scrapes
+        self._workers = Workers()
         self._http: http.HttpServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.broker: Broker
@@ -173,7 +175,8 @@ class Node:
             answers=Answers(
                 turns, clock.monotonic, self.stats,
                 size_max=settings.max_response_bytes,
-                total_max=settings.queued_max_response_bytes))
+                total_max=settings.queued_max_response_bytes),
+            workers=self._workers)
         self.broker.groups = groups = Groups(self.broker)
         envelopes.serve(self.broker)
         await partitions.recover(list(cluster.state.topics.values()))
@@ -377,6 +380,7 @@ class Node:
         assert self._directory is not None
         await self._directory.flush()
         await self._frames.close(grace_seconds=STOP_SECONDS_MAX)
+        self._workers.close()
         await self._cluster.stop()
         if self._peers is not None:
             await self._peers.stop()

@@ -30,7 +30,14 @@ from quipu.model.topics import is_internal
 from quipu.runtime.disk import DiskError
 from quipu.storage.log import Appended, Log, LogConfig
 from quipu.wire.fast import check_batch
-from quipu.wire.record_batch import TRANSACTIONAL_BIT, Record, set_log_append_time
+from quipu.wire.record_batch import (
+    TRANSACTIONAL_BIT,
+    Record,
+    set_log_append_time,
+    set_max_timestamp,
+)
+from quipu.wire.record_check import check_records
+from quipu.wire.records import RecordsSeen, are_plain
 
 ACKS_ALL: Final = -1
 ALL_MEMBERS: Final = 0  # min.insync.replicas: every node of the chain, for any write
@@ -250,8 +257,13 @@ class Partition:
             self.is_fresh = False
             self._stand()
 
-    def append(self, batch: memoryview, now_ms: int, acks: int) -> Appended:
-        """Append one batch of a producer; `batch` is changed in place."""
+    def append(
+        self, batch: memoryview, now_ms: int, acks: int, seen: RecordsSeen | None = None
+    ) -> Appended:
+        """Append one batch of a producer; `batch` is changed in place.
+
+        `seen` is what its records are like, if someone has looked at them already.
+        """
         if self._gate:
             refuse(self.topic_partition.topic, "written to by clients")
             self._admit(acks)
@@ -259,10 +271,20 @@ class Partition:
         header = check_batch(batch, size_max=rules.batch_size_max)
         if header.attributes & TRANSACTIONAL_BIT:
             raise RequestError("transactions are not served", code=Code.INVALID_TXN_STATE)
+        if seen is None and (
+                rules.checks_compressed if header.attributes
+                else rules.checks_plain and not (
+                    rules.takes_any_age and are_plain(batch, rules.keyed))):
+            seen = check_records(
+                batch, header, keyed=rules.keyed, size_max=rules.decompressed_size_max)
         if rules.append_time:
             header = set_log_append_time(batch, now_ms)
-        else:
+        elif seen is None:
             check_time(rules, header, now_ms, self.topic_partition)
+        else:
+            if seen.newest != header.max_timestamp:
+                header = set_max_timestamp(batch, seen.newest)
+            check_time(rules, header, now_ms, self.topic_partition, seen.oldest)
         try:
             appended = self.log.append(batch, header, epoch=self.leader_epoch, now_ms=now_ms)
         except DiskError as error:

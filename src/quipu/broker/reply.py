@@ -28,6 +28,14 @@ class Reply(Protocol):
         """Answer; an empty list is for requests that want no answer."""
         ...
 
+    def hold(self) -> None:
+        """Let the requests behind this one wait, which is not the answer but its work."""
+        ...
+
+    def go_on(self) -> None:
+        """End `hold`; before or after the answer."""
+        ...
+
     def close(self, why: str) -> None:
         """Close the connection instead, for a failure that the client must notice."""
         ...

@@ -5,8 +5,9 @@ handed to its handler, and its answer encoded.  Some only the controller can ans
 
 Invariants
     Q1  answers leave in the order in which their requests came
-    Q2  while a request other than Produce waits for its answer, the ones behind it are not looked
-        at; so a client sees the effects of its requests in order, as it does with Kafka
+    Q2  while a request other than Produce waits for its answer, or a Produce for its records to be
+        looked at, the ones behind it are not looked at; so a client sees the effects of its
+        requests in order, as it does with Kafka
     Q3  at most IN_FLIGHT_MAX requests of a connection wait, and a peer that does not take its
         answers gets no more of its requests read: one connection holds bounded memory
     Q4  a node that is out of touch with the controller answers Metadata, and then closes the
@@ -94,6 +95,14 @@ class TurnReply:
         self.buffers = buffers
         self._session.answered(self)
 
+    def hold(self) -> None:
+        """Look at no request behind this one until `go_on` (Q2)."""
+        self._session.wait_for(self)
+
+    def go_on(self) -> None:
+        """The effects of this request are there: look at those behind it."""
+        self._session.done_waiting(self)
+
     def close(self, why: str) -> None:
         """Close the connection instead."""
         self._session.refuse(why)
@@ -160,8 +169,7 @@ class Session:
         if self._connection.closed:
             return
         if reply.buffers is None and api_key != PRODUCE:
-            self._waits = reply
-            self._hold()
+            self.wait_for(reply)
         elif len(self._replies) >= IN_FLIGHT_MAX or self._connection.backlog > BACKLOG_MAX:
             self._hold()
 
@@ -200,6 +208,17 @@ class Session:
                 self.close()  # Q4
                 return
         if self._held:
+            self._go_on()
+
+    def wait_for(self, reply: TurnReply) -> None:
+        """Hold back what is behind `reply`."""
+        self._waits = reply
+        self._hold()
+
+    def done_waiting(self, reply: TurnReply) -> None:
+        """What was held back for `reply` may go on."""
+        if self._waits is reply:
+            self._waits = None
             self._go_on()
 
     def close(self) -> None:

@@ -66,6 +66,8 @@ class Stats:
     produced_batches: int = 0
     produced_records: int = 0
     produced_bytes: int = 0
+    batches_checked_in_threads: int = 0  # large compressed ones
+    checking_bytes: int = 0  # gauge: copies of requests that wait for that
     duplicate_batches: int = 0  # a producer's retries, recognised and not written again
     fetched_bytes: int = 0
 

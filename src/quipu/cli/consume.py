@@ -155,11 +155,14 @@ class Reader:
         while self._left != 0 and not (self._exits and self._assigned and not self._open):
             size = min(self._left or BATCH_COUNT_MAX, BATCH_COUNT_MAX)
             messages = self._consumer.consume(size, POLL_SECONDS)
-            taken = [message for message in messages if self._take(message)]
-            self._out.write(b"".join(map(self._write, taken)))
-            self._out.flush()
-            if commits and taken:
-                self._commit(taken)
+            taken: list[Message] = []
+            try:
+                taken += (message for message in messages if self._take(message))
+            finally:  # what came before an error is good
+                self._out.write(b"".join(map(self._write, taken)))
+                self._out.flush()
+                if commits and taken:
+                    self._commit(taken)
 
     def _take(self, message: Message) -> bool:
         """Whether a message is a record to write; notes ends on the way."""
@@ -230,6 +233,7 @@ def _consumer_config(bootstrap: str, group: str | None) -> dict[str, Any]:
         "enable.auto.offset.store": False,
         "auto.offset.reset": "earliest",
         "enable.partition.eof": True,
+        "check.crcs": True,  # librdkafka does not by itself: a flipped byte must not look good
         "queued.max.messages.kbytes": QUEUE_SIZE_MAX_KIB,
         "fetch.wait.max.ms": 100,
     }

@@ -14,7 +14,7 @@ from quipu.cli import kafka
 from quipu.cli.direct import METADATA_VERSION, Connection, code_name
 from quipu.cli.errors import CommandFailed
 from quipu.cli.positions import Position, resolve
-from quipu.model.errors import Code
+from quipu.model.errors import Code, MalformedBytes
 from quipu.wire.messages.k01_fetch import (
     FetchPartition,
     FetchRequest,
@@ -29,14 +29,22 @@ from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsTopic,
 )
 from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from quipu.wire.record_batch import TimestampType, decode_records, parse_header
+from quipu.wire.record_batch import (
+    BATCH_LENGTH_MIN,
+    HEADER_SIZE,
+    Record,
+    TimestampType,
+    body_crc,
+    decode_records,
+    parse_header,
+)
 
 DIRTY_READER: Final = -2  # in the place of a replica's id
 FETCH_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 5
 WAIT_MS: Final = 500
 FETCH_SIZE_MAX: Final = 8 << 20
-RECORDS_SIZE_MAX: Final = 1 << 30  # of one batch, decompressed
+RECORDS_SIZE_MAX: Final = 256 << 20  # of one batch, decompressed: no node takes more
 EARLIEST: Final = -2
 LATEST: Final = -1
 _TYPES: Final = {
@@ -101,10 +109,15 @@ class DirtyReader:
         data = part.records if part.records is not None else memoryview(b"")
         index = part.partition_index
         while len(data) > 0:
+            if len(data) < HEADER_SIZE:
+                return
             header = parse_header(data)
             if header.size > len(data):
                 return
-            for record in decode_records(data[: header.size], size_max=RECORDS_SIZE_MAX):
+            if header.batch_length < BATCH_LENGTH_MIN:
+                raise self._damaged(header.base_offset, index, "its length is impossible")
+            self._check_crc(data[: header.size], index)
+            for record in self._records(data[: header.size], index):
                 if self._next[index] <= record.offset < self._ends.get(index, record.offset + 1):
                     self._next[index] = record.offset + 1
                     yield Message(
@@ -113,6 +126,22 @@ class DirtyReader:
                         timestamp=(_TYPES[header.timestamp_type], record.timestamp))
             self._next[index] = max(self._next[index], header.last_offset + 1)
             data = data[header.size :]
+
+    def _records(self, batch: memoryview, index: int) -> Iterator[Record]:
+        try:
+            yield from decode_records(batch, size_max=RECORDS_SIZE_MAX)
+        except MalformedBytes as error:
+            raise self._damaged(parse_header(batch).base_offset, index, str(error)) from None
+
+    def _check_crc(self, batch: memoryview, index: int) -> None:
+        header = parse_header(batch)
+        if body_crc(batch) != header.crc:
+            raise self._damaged(header.base_offset, index, "its checksum is wrong")
+
+    def _damaged(self, offset: int, index: int, why: str) -> CommandFailed:
+        return CommandFailed(
+            f"{self._node.address} sends a damaged batch of {self._topic}-{index} at offset "
+            f"{offset}: {why}; see `quipu log show` on that node, and read from another one")
 
     # -- what there is
 

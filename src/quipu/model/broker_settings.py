@@ -39,6 +39,9 @@ from quipu.model.settings_types import (
 from quipu.model.topic_settings import (
     BATCH_SIZE_LOW,
     CLEANUP_POLICIES,
+    DECOMPRESSED_SIZE_HIGH,
+    DECOMPRESSED_SIZE_LOW,
+    RECORDS_CHECKS,
     REPLICAS_MAX,
     SEGMENT_MS_LOW,
     SEGMENT_SIZE_LOW,
@@ -234,6 +237,14 @@ class BrokerSettings:
     message_max_bytes: int = int32(
         1_048_588, "Size of one batch of records, at most.", dynamic=True,
         low=BATCH_SIZE_LOW, high=_GIB)
+    message_decompressed_max_bytes: int = int32(
+        64 * _MIB, "Size of the records of one compressed batch once they are decompressed, at "
+        "most; a batch that may exceed it is refused before memory is taken for it.",
+        dynamic=True, low=DECOMPRESSED_SIZE_LOW, high=DECOMPRESSED_SIZE_HIGH)
+    log_message_records_check: str = choice(
+        "all", RECORDS_CHECKS, dynamic=True,
+        about="Which batches are stored only if their records are what their header says: all, or "
+        "only uncompressed ones, or none; see message.records.check.")
     compression_type: str = choice(
         "producer", ("producer",), dynamic=True,
         about="Compression of stored batches: as the producer sent them. Kafka's other values are "

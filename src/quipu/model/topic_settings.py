@@ -24,6 +24,9 @@ BATCH_SIZE_LOW: Final = 100  # a batch of one small record
 SEGMENT_SIZE_LOW: Final = 1 << 14  # a segment is a file that begins with a checkpoint
 SEGMENT_MS_LOW: Final = 100  # a segment is a file: ten a second are many
 REPLICAS_MAX: Final = 100
+DECOMPRESSED_SIZE_LOW: Final = 1 << 20
+DECOMPRESSED_SIZE_HIGH: Final = 256 << 20  # readers of whole batches have to hold one, too
+RECORDS_CHECKS: Final = ("all", "uncompressed", "none")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES: Final = ("delete", "compact")
 
@@ -66,9 +69,19 @@ class TopicSettings:
     max_compaction_lag_ms: int = int64(
         LONG_MAX, "Longest time for which a record stays uncompacted.",
         ignored=_NO_COMPACTION, low=1, high=LONG_MAX)
+    max_decompressed_message_bytes: int = int32(
+        64 * _MIB, "Size of the records of one compressed batch once they are decompressed, at "
+        "most; a batch that may exceed it is refused before memory is taken for it.",
+        broker=("message.decompressed.max.bytes",),
+        low=DECOMPRESSED_SIZE_LOW, high=DECOMPRESSED_SIZE_HIGH)
     max_message_bytes: int = int32(
         1_048_588, "Size of one batch of records, at most.", broker=("message.max.bytes",),
         low=BATCH_SIZE_LOW, high=_GIB)
+    message_records_check: str = choice(
+        "all", RECORDS_CHECKS, broker=("log.message.records.check",),
+        about="Which batches are stored only if their records are what their header says, so that "
+        "no consumer stops at one: all, or only uncompressed ones, which saves their "
+        "decompression, or none. With none, keys are not asked for on compacted topics either.")
     message_timestamp_after_max_ms: int = int64(
         _HOUR_MS, "How far a record's time may lie in the future.",
         broker=("log.message.timestamp.after.max.ms",), low=0, high=LONG_MAX)

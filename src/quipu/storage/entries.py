@@ -5,7 +5,8 @@ with the entries of another holds the same bytes in the same files, whatever the
 
 Invariants
     T1  an entry is checked as a whole before any of it is written: every checksum, type, epoch and
-        offset, and what this node would have to understand of it
+        offset, how many records it counts, and what this node would have to understand of it.  Not
+        the records themselves: the head of the chain has looked at them before it stored them
     T2  an entry is written with one call, straight from the buffer that it arrived in
     T3  what is read for others is checked too: damage is told here, and never sent.  (What is
         sent on from memory was checked by T1, or when a client brought it.)
@@ -27,6 +28,7 @@ from quipu.storage.damage import note
 from quipu.storage.reading import walk
 from quipu.storage.segment import Segment
 from quipu.storage.segments import Segments
+from quipu.wire.record_batch import count_max
 from quipu.wire.scan_run import Expected, Run, scan_run
 from quipu.wire.stored_batch import (
     STORED_HEADER_SIZE,
@@ -296,6 +298,12 @@ def checked_header(name: str, stored: memoryview, position: int, end_offset: int
                            code=Code.CORRUPT_MESSAGE)
     if header.last_offset_delta < 0 or header.log_offset < 0 or header.base_offset < 0:
         raise RequestError(f"{name}: batch with impossible offsets", code=Code.INVALID_RECORD)
+    if (header.count != header.last_offset_delta + 1
+            or header.count > count_max(header.size - STORED_HEADER_SIZE, header.attributes)):
+        raise RequestError(
+            f"{name}: batch of {header.size} bytes that counts {header.count} records, the last "
+            f"one at {header.last_offset_delta}: it would move the next offset to where no record "
+            "is", code=Code.INVALID_RECORD)
     return header
 
 

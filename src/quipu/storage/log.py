@@ -30,7 +30,7 @@ from quipu.model.bounds import EPOCH_MAX
 from quipu.model.errors import Code, Kind, OffsetOutOfRange, QuipuError, RequestError
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, Offset
 from quipu.runtime.disk import Buffer, DiskError, File, TransientDiskError
-from quipu.storage import entries, opening, reading, rolling, trimming, writing
+from quipu.storage import entries, opening, reading, rolling, timestamps, trimming, writing
 from quipu.storage.appended import NO_LOG_OFFSET, Appended, Cut, Watcher
 from quipu.storage.checkpoint import LogState
 from quipu.storage.config import LogConfig
@@ -38,11 +38,12 @@ from quipu.storage.entries import Entry, EntryReader
 from quipu.storage.flush import FlushCallback, Flusher
 from quipu.storage.place import NOTHING, CleanStop, Memory, Place
 from quipu.storage.producers import ProducerInfo
-from quipu.storage.reading import StoredBatch, TimestampAndOffset
+from quipu.storage.reading import StoredBatch
 from quipu.storage.recovery import segment_bases
 from quipu.storage.retention import may_expire
 from quipu.storage.segment import Segment
 from quipu.storage.segments import Segments
+from quipu.storage.timestamps import Search, TimestampAndOffset
 from quipu.wire.fast import stamp
 from quipu.wire.record_batch import BatchHeader, Record
 from quipu.wire.stored_batch import PREFIX_SIZE
@@ -354,15 +355,22 @@ class Log:
         """Every batch, of any type, from the one that holds `log_offset` on; checked."""
         return reading.read_stored(self.segments, log_offset)
 
+    def search_timestamp(self, timestamp_ms: int) -> Search:
+        """A search for the first record that is as new as `timestamp_ms`."""
+        return timestamps.find_timestamp(self.segments, timestamp_ms,
+                                         start_offset=self.log_start_offset)
+
+    def search_newest(self) -> Search:
+        """A search for the first of the newest records."""
+        return timestamps.find_newest(self.segments, start_offset=self.log_start_offset)
+
     def find_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """The first record that is as new as `timestamp_ms`."""
-        return reading.find_timestamp(self.segments, timestamp_ms,
-                                      start_offset=self.log_start_offset)
+        return timestamps.run(self.search_timestamp(timestamp_ms))
 
     def max_timestamp(self) -> TimestampAndOffset | None:
         """The first of the newest records."""
-        newest = reading.max_timestamp(self.segments, start_offset=self.log_start_offset)
-        return self.find_timestamp(newest) if newest >= 0 else None
+        return timestamps.run(self.search_newest())
 
     # --- durability -------------------------------------------------------------------------
 

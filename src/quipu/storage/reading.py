@@ -3,7 +3,8 @@
 Clients read by client offset and see data batches only; replay and replication read by log
 offset and see everything.  Both walk from the place that a segment's index gives.
 
-Not here: which offsets may be read (log.py), the walk itself for clients (wire/fast.py).
+Not here: which offsets may be read (log.py), the walk itself for clients (wire/fast.py), records by
+time (timestamps.py).
 """
 
 from bisect import bisect_right
@@ -13,11 +14,10 @@ from typing import Final, NamedTuple
 
 from quipu.model.batch_types import DATA
 from quipu.model.errors import CorruptLog, MalformedBytes
-from quipu.model.ids import Epoch, Offset, TimestampMs
+from quipu.model.ids import Offset
 from quipu.storage.damage import check, next_damage, note, note_in
 from quipu.storage.segment import Segment
 from quipu.wire.fast import slices
-from quipu.wire.record_batch import LOG_APPEND_TIME_BIT, decode_records
 from quipu.wire.stored_batch import (
     PREFIX_SIZE,
     Fault,
@@ -26,7 +26,6 @@ from quipu.wire.stored_batch import (
     check_header,
 )
 
-DECODED_SIZE_MAX: Final = 256 << 20  # of one batch, when a timestamp is looked for in it
 WALK_SIZE: Final = 256 << 10  # what a walk over headers asks for at a time
 
 _base_offset = attrgetter("base_offset")
@@ -44,14 +43,6 @@ class StoredBatch(NamedTuple):
     def batch(self) -> memoryview:
         """The Kafka batch alone."""
         return self.data[PREFIX_SIZE:]
-
-
-class TimestampAndOffset(NamedTuple):
-    """A record found by its timestamp."""
-
-    timestamp: TimestampMs
-    offset: Offset
-    leader_epoch: Epoch
 
 
 def read(
@@ -161,64 +152,3 @@ def walk(
             end = position + header.size
             yield StoredBatch(header, view[position - start : end - start], position)
             position = end
-
-
-def find_timestamp(
-    segments: Sequence[Segment], timestamp: int, *, start_offset: int
-) -> TimestampAndOffset | None:
-    """The first record at or after `start_offset` that is as new as `timestamp`."""
-    for segment in segments:
-        if segment.max_timestamp < timestamp:
-            continue
-        for batch in walk(segment, segment.find_timestamp(timestamp)):
-            header = batch.header
-            if (header.batch_type == DATA and header.max_timestamp >= timestamp
-                    and header.next_offset > start_offset
-                    and (found := _find_record(batch, timestamp, start_offset)) is not None):
-                return found
-    return None
-
-
-def max_timestamp(segments: Sequence[Segment], *, start_offset: int) -> int:
-    """The largest timestamp of records at or after `start_offset`; -1 if there are none."""
-    newest = -1
-    for number, segment in enumerate(segments, 1):
-        if number < len(segments) and segments[number].base_offset <= start_offset:
-            continue
-        if segment.base_offset >= start_offset:
-            newest = max(newest, segment.max_timestamp)
-            continue
-        for batch in walk(segment, segment.find_offset(start_offset)):  # partly deleted
-            header = batch.header
-            if header.batch_type == DATA and header.next_offset > start_offset:
-                newest = max(newest, _newest_in(batch, start_offset))
-    return newest
-
-
-def _newest_in(batch: StoredBatch, start_offset: int) -> int:
-    """The largest timestamp of the records of one batch at or after `start_offset`."""
-    header = batch.header
-    if header.base_offset >= start_offset or header.attributes & LOG_APPEND_TIME_BIT:
-        return header.max_timestamp
-    try:
-        return max((record.timestamp for record in decode_records(
-            batch.batch, size_max=DECODED_SIZE_MAX) if record.offset >= start_offset), default=-1)
-    except MalformedBytes:
-        return header.max_timestamp
-
-
-def _find_record(
-    batch: StoredBatch, timestamp: int, start_offset: int
-) -> TimestampAndOffset | None:
-    header, epoch = batch.header, Epoch(batch.header.leader_epoch)
-    first = Offset(max(header.base_offset, start_offset))
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        return TimestampAndOffset(TimestampMs(header.max_timestamp), first, epoch)
-    try:
-        for record in decode_records(batch.batch, size_max=DECODED_SIZE_MAX):
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                return TimestampAndOffset(TimestampMs(record.timestamp), Offset(record.offset),
-                                          epoch)
-    except MalformedBytes:  # records that no client can read either: name the batch
-        return TimestampAndOffset(TimestampMs(header.max_timestamp), first, epoch)
-    return None

@@ -27,7 +27,7 @@ if _pure != NULL and _pure[0] != 0 and _pure[0] != b"0":
 
 from crc32c import crc32c as _crc32c_of_package
 
-from quipu.wire import _fast_pure
+from quipu.wire import _fast_pure, record_batch
 from quipu.wire.fetch_codec import FetchCall, FetchedFrom
 from quipu.wire.record_batch import BatchHeader
 
@@ -51,6 +51,9 @@ cdef enum:
     LENGTH_START = 12
     HEADER_SIZE = 61
     BATCH_LENGTH_MIN = 49
+    RECORD_SIZE_MIN = 7
+    EXPANSION_BITS = 15
+    DECOMPRESSED_SIZE_MAX = 268435456
     CRC_START = 21  # of a Kafka batch: its checksum covers from here to the end
     GATHER_SIZE_MAX = 4096
     TOPIC_ID_SIZE = 16
@@ -66,6 +69,10 @@ cdef const char *PART_END = b"\x01\0\0\0\0\0\0\0\0"
 # After a partition's records: no tagged fields of partition, topic and answer.
 cdef const char *FETCHED_END = b"\0\0\0"
 cdef bytes _fetched_end = FETCHED_END[:3]
+assert RECORD_SIZE_MIN == record_batch.RECORD_SIZE_MIN
+assert 1 << EXPANSION_BITS == record_batch.EXPANSION_MAX
+assert DECOMPRESSED_SIZE_MAX == record_batch.DECOMPRESSED_SIZE_MAX
+
 cdef int64_t OFFSET_MAX = (<int64_t>1 << 62)
 cdef int _has_crc = quipu_has_crc()
 cdef Py_ssize_t _partitions_max = _fast_pure.PRODUCE_PARTITIONS_MAX
@@ -262,8 +269,8 @@ def encode_one_part(int32_t correlation_id, int version, object topic, object pa
     cdef Py_ssize_t size
     cdef bytes frame
     cdef uint8_t *out
-    index, code, base_offset, append_time, log_start, message = part
-    if version < 9 or message is not None:
+    index, code, base_offset, append_time, log_start, message, record_errors = part
+    if version < 9 or message is not None or record_errors:
         return _fast_pure.encode_one_part(correlation_id, version, topic, part)
     if is_id:
         name, name_size = PyBytes_AsString(topic), len(topic)
@@ -501,6 +508,13 @@ cdef object header_of(const uint8_t *data):
     return header
 
 
+cdef inline int64_t count_max(int64_t size, int codec) noexcept:
+    """See `record_batch.count_max`."""
+    if codec != 0:
+        size = min(size << EXPANSION_BITS, DECOMPRESSED_SIZE_MAX)
+    return size // RECORD_SIZE_MIN
+
+
 cdef inline bint is_plain(const uint8_t *data, Py_ssize_t size, Py_ssize_t size_max) noexcept:
     """Is the header that of an ordinary batch which fills its buffer?"""
     cdef int32_t count
@@ -513,6 +527,7 @@ cdef inline bint is_plain(const uint8_t *data, Py_ssize_t size, Py_ssize_t size_
         and data[16] == 2
         and quipu_u16(data + 21) <= 4  # a known codec, no flags
         and count >= 1 and <int32_t>quipu_u32(data + 23) == count - 1
+        and count <= count_max(size - HEADER_SIZE, quipu_u16(data + 21))
         and (<int64_t>quipu_u64(data + 43) == -1 or is_producer(data))
     )
 

@@ -18,7 +18,7 @@ if _pure != NULL and _pure[0] != 0 and _pure[0] != b"0":
 from crc32c import crc32c as _crc32c_of_package
 
 from quipu.model import batch_types, ids
-from quipu.wire import _scan_pure, stored_batch
+from quipu.wire import _scan_pure, record_batch, stored_batch
 from quipu.wire._scan_pure import Run
 
 cdef extern from "_bytes.h":
@@ -35,6 +35,10 @@ cdef enum:
     STORED_HEADER_SIZE = 77
     BEFORE_LENGTH_END = 28  # of a stored batch: what its length does not count
     BATCH_LENGTH_MIN = 49
+    COMPRESSION_MASK = 0x07
+    RECORD_SIZE_MIN = 7
+    EXPANSION_BITS = 15
+    DECOMPRESSED_SIZE_MAX = 268435456
     COVERED_START = 4
     COVERED_SIZE = 33
     BODY_CRC_START = 37
@@ -50,6 +54,10 @@ cdef int64_t NO_TIMESTAMP = ids.NO_TIMESTAMP
 cdef int _has_crc = quipu_has_crc()
 
 assert DATA == batch_types.DATA
+assert COMPRESSION_MASK == record_batch.COMPRESSION_MASK
+assert RECORD_SIZE_MIN == record_batch.RECORD_SIZE_MIN
+assert 1 << EXPANSION_BITS == record_batch.EXPANSION_MAX
+assert DECOMPRESSED_SIZE_MAX == record_batch.DECOMPRESSED_SIZE_MAX
 assert STORED_HEADER_SIZE == stored_batch.STORED_HEADER_SIZE
 assert COVERED_START == stored_batch.COVERED_START
 assert COVERED_SIZE == stored_batch.COVERED_END - COVERED_START
@@ -153,6 +161,13 @@ cdef struct Walk:
     int32_t leader_epoch
 
 
+cdef inline int64_t count_max(int64_t size, int codec) noexcept:
+    """See `record_batch.count_max`."""
+    if codec != 0:
+        size = min(size << EXPANSION_BITS, DECOMPRESSED_SIZE_MAX)
+    return size // RECORD_SIZE_MIN
+
+
 cdef inline Py_ssize_t size_of_next(Walk *walk) noexcept:
     """The size of the batch at the position if all of its header is plain, else 0."""
     cdef const uint8_t *at
@@ -169,6 +184,9 @@ cdef inline Py_ssize_t size_of_next(Walk *walk) noexcept:
         or <int64_t>quipu_u64(at + 16) != walk.end_offset
         or <int32_t>quipu_u32(at + 28) != walk.leader_epoch
         or <int32_t>quipu_u32(at + 39) < 0
+        or <int64_t><int32_t>quipu_u32(at + 73) != <int64_t><int32_t>quipu_u32(at + 39) + 1
+        or <int32_t>quipu_u32(at + 73) > count_max(
+            length - BATCH_LENGTH_MIN, at[38] & COMPRESSION_MASK)
         or walk.log_end < 0 or walk.log_end > OFFSET_MAX
         or walk.end_offset < 0 or walk.end_offset > OFFSET_MAX
     ):

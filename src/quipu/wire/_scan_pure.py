@@ -5,7 +5,8 @@ as they must; this walks over those at once and tells their sum, so that a scan 
 only at what is left: internal batches, a new leader epoch, and whatever is wrong.
 
 Plain is a data batch that lies whole in the buffer, whose checksums, layout and lengths are right,
-which has the offsets that come next, both at most `OFFSET_MAX`, and the leader epoch expected.
+which has the offsets that come next, both at most `OFFSET_MAX`, and the leader epoch expected, and
+counts as many records as its offsets say and no more than its bytes can hold.
 If it has a producer, its sequence is not negative, the producer's epoch is that of its batches
 earlier in the run, and the run has seen at most `PRODUCERS_MAX` producers.
 A run ends before the first batch that is not plain and does not say why; it never raises.
@@ -15,7 +16,8 @@ from typing import Final, NamedTuple
 
 from quipu.model.batch_types import DATA
 from quipu.model.ids import NO_TIMESTAMP
-from quipu.wire.stored_batch import Fault, StoredHeader, check_stored
+from quipu.wire.record_batch import count_max
+from quipu.wire.stored_batch import STORED_HEADER_SIZE, Fault, StoredHeader, check_stored
 
 BATCHES_KEPT: Final = 5  # of each producer, the last ones
 PRODUCERS_MAX: Final = 1000  # of one run
@@ -61,6 +63,8 @@ def scan_run(
         if (isinstance(header, Fault) or header.batch_type != DATA
                 or header.log_offset != log_end or header.base_offset != end_offset
                 or header.leader_epoch != leader_epoch or header.last_offset_delta < 0
+                or header.count != header.last_offset_delta + 1
+                or header.count > count_max(header.size - STORED_HEADER_SIZE, header.attributes)
                 or not 0 <= log_end <= OFFSET_MAX or not 0 <= end_offset <= OFFSET_MAX
                 or (header.producer_id >= 0 and not _note(producers, header))):
             return Run(position, log_end, end_offset, newest, marks, list(producers.values()))

@@ -77,6 +77,27 @@ def decompress(codec: Compression, data: _Bytes, *, size_max: int) -> bytes | me
             return _decompress_bounded(cramjam.zstd.decompress_into, codec, data, size_max)
 
 
+def decompress_into(codec: int, data: memoryview, target: memoryview) -> int:
+    """Decompress to the start of `target`; gives how many bytes it took.
+
+    The lengths of snappy's blocks must have been looked at.  Raises `cramjam.DecompressionError`,
+    also if it does not fit.  Other threads run meanwhile.
+    """
+    return _INTO[codec](data, target)
+
+
+def _snappy_into(data: memoryview, target: memoryview) -> int:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return int(cramjam.snappy.decompress_raw_into(data, target))
+    position, filled = len(_XERIAL_HEADER), 0
+    while position < len(data):
+        (size,) = _BLOCK_LENGTH.unpack_from(data, position)
+        position += _BLOCK_LENGTH.size + size
+        filled += cramjam.snappy.decompress_raw_into(
+            data[position - size : position], target[filled:])
+    return filled
+
+
 def _decompress_bounded(
     decompress_into: Callable[[_Bytes, bytearray], int],
     codec: Compression,
@@ -146,3 +167,11 @@ def _decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
     except cramjam.DecompressionError as error:
         raise MalformedBytes(f"snappy: {error}") from error
     return bytes(output[:written])
+
+
+_INTO: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
+    Compression.GZIP: cramjam.gzip.decompress_into,
+    Compression.SNAPPY: _snappy_into,
+    Compression.LZ4: cramjam.lz4.decompress_into,
+    Compression.ZSTD: cramjam.zstd.decompress_into,
+}

@@ -15,6 +15,7 @@ Not here: what they do and how they fail (`_fast_pure`, the twin and oracle of `
 from typing import Final
 
 from quipu.wire import _fast_pure
+from quipu.wire._fast_pure import Part
 
 try:
     from quipu.wire._fast import (
@@ -42,6 +43,6 @@ FETCH_SIZE_MAX: Final = _fast_pure.FETCH_SIZE_MAX
 PRODUCE_PARTITIONS_MAX: Final = _fast_pure.PRODUCE_PARTITIONS_MAX
 
 __all__ = [
-    "COMPILED", "FETCH_SIZE_MAX", "PRODUCE_PARTITIONS_MAX", "check_batch", "encode_one_fetched",
-    "encode_one_part", "parse_fetch", "parse_produce", "slices", "stamp",
+    "COMPILED", "FETCH_SIZE_MAX", "PRODUCE_PARTITIONS_MAX", "Part", "check_batch",
+    "encode_one_fetched", "encode_one_part", "parse_fetch", "parse_produce", "slices", "stamp",
 ]

@@ -43,6 +43,7 @@ class ProducedPart(NamedTuple):
     log_append_time: int = -1
     log_start_offset: int = -1
     error_message: str | None = None
+    record_errors: tuple[tuple[int, str], ...] = ()  # index of a record, what is wrong with it
 
 
 def body_position(frame: memoryview, *, flexible: bool) -> int:
@@ -61,8 +62,8 @@ def encode_one_part(
     correlation_id: int, version: int, topic: str | bytes, part: ProducedPart
 ) -> bytes:
     """The frame for one partition, as most answers are; the same bytes in a third of the time."""
-    index, code, base_offset, append_time, log_start, message = part
-    if version < VERSION_FLEXIBLE or message is not None:
+    index, code, base_offset, append_time, log_start, message, record_errors = part
+    if version < VERSION_FLEXIBLE or message is not None or record_errors:
         return encode_produce_response(correlation_id, version, [(topic, [part])])
     if isinstance(topic, bytes):
         name = topic
@@ -116,7 +117,7 @@ def encode_produce_response(
 def _encode_part(
     out: bytearray, version: int, part: ProducedPart, leader: tuple[int, int] | None
 ) -> None:
-    index, code, base_offset, append_time, log_start, message = part
+    index, code, base_offset, append_time, log_start, message, record_errors = part
     if version >= 5:
         out += _partition_v5.pack(index, code, base_offset, append_time, log_start)
     elif version >= 2:
@@ -124,19 +125,34 @@ def _encode_part(
     else:
         out += _partition_v0.pack(index, code, base_offset)
     if version >= VERSION_FLEXIBLE:
-        out.append(1)  # no errors of single records: batches are taken or refused whole
-        if message is None:
+        out += UVARINTS[len(record_errors) + 1]
+        for place, about in record_errors:
+            out += _count.pack(place)
+            _compact_text(out, about)
             out.append(0)
-        else:
-            text = message.encode()
-            out += UVARINTS[len(text) + 1]
-            out += text
+        _compact_text(out, message)
         out += b"\0" if leader is None else b"\x01" + tagged_leader(0, leader)
     elif version == 8:
-        out += _count.pack(0)
-        if message is None:
-            out += _string_size.pack(-1)
-        else:
-            text = message.encode()[:0x7FFF]
-            out += _string_size.pack(len(text))
-            out += text
+        out += _count.pack(len(record_errors))
+        for place, about in record_errors:
+            out += _count.pack(place)
+            _text(out, about)
+        _text(out, message)
+
+
+def _compact_text(out: bytearray, text: str | None) -> None:
+    if text is None:
+        out.append(0)
+    else:
+        data = text.encode()
+        out += UVARINTS[len(data) + 1]
+        out += data
+
+
+def _text(out: bytearray, text: str | None) -> None:
+    if text is None:
+        out += _string_size.pack(-1)
+    else:
+        data = text.encode()[:0x7FFF]
+        out += _string_size.pack(len(data))
+        out += data

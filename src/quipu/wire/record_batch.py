@@ -8,10 +8,10 @@ broker may set the offset and the epoch of a batch without touching what its cli
 
 Invariants
     R1  `check_batch` does the same work for a batch of one record as for one of ten thousand, but
-        for the checksum: records are not looked at, because nothing the broker stores depends
-        on them
+        for the checksum: records are looked at by record_check.py
     R2  a header from `check_batch` is consistent: it fills its buffer, its checksum holds,
-        count = lastOffsetDelta + 1 >= 1, and a producer id comes with an epoch and a sequence
+        count = lastOffsetDelta + 1 >= 1, no more records than its bytes can hold, no unknown
+        attributes, and a producer id comes with an epoch and a sequence
     R3  decoding never reads outside a record's own length, nor makes more than `size_max` bytes
 
 Not here: how a batch lies in a file (stored_batch.py), the codecs (compression.py).
@@ -34,6 +34,7 @@ CRC_START: Final = 21  # the checksum covers the bytes from here
 BATCH_LENGTH_MIN: Final = HEADER_SIZE - LENGTH_START
 MAGIC: Final = 2
 
+CODEC_POSITION: Final = 22  # the byte of the attributes whose low bits name the codec
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
@@ -42,6 +43,8 @@ CONTROL_BIT: Final = 0x20
 VARINT_SIZE_MAX: Final = 5
 VARLONG_SIZE_MAX: Final = 10
 RECORD_SIZE_MIN: Final = 7  # length, attributes, two deltas, key, value and header count
+EXPANSION_MAX: Final = 1 << 15  # no codec does more: zstd has 128 KiB of one byte in 4 bytes
+DECOMPRESSED_SIZE_MAX: Final = 256 << 20  # of one batch's records: nobody takes more
 HEADER_SIZE_MIN: Final = 2  # of one record header: a key length and a value length
 
 assert HEADER_SIZE == 61
@@ -53,6 +56,8 @@ _CRC_POSITION: Final = 17
 _ATTRIBUTES: Final = struct.Struct(">h")
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_POSITION: Final = 35
+_ATTRIBUTES_KNOWN: Final = (
+    COMPRESSION_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
 _ATTRIBUTES_PLAIN_MAX: Final = Compression.ZSTD  # above it some flag or an unknown codec is set
 
 
@@ -163,11 +168,25 @@ def check_batch(data: memoryview, *, size_max: int) -> BatchHeader:
                        f"{base_offset} must be n, n - 1 and 0, with n at least 1")
     if producer_id != -1 or not 0 <= attributes <= _ATTRIBUTES_PLAIN_MAX:
         _check_unusual(header)
+    if count > count_max(size - HEADER_SIZE, attributes):
+        raise _invalid(f"{count} records cannot lie in {size - HEADER_SIZE} bytes")
     return header
+
+
+def count_max(size: int, attributes: int) -> int:
+    """How many records `size` bytes can hold at most, compressed or not.
+
+    A header that counts more would move the next offset to where no record is.
+    """
+    if attributes & COMPRESSION_MASK:
+        size = min(size * EXPANSION_MAX, DECOMPRESSED_SIZE_MAX)
+    return size // RECORD_SIZE_MIN
 
 
 def _check_unusual(header: BatchHeader) -> None:
     """Rules for batches with a producer id or with flags."""
+    if header.attributes & ~_ATTRIBUTES_KNOWN:
+        raise _invalid(f"attributes {header.attributes & 0xFFFF:#06x} have bits that mean nothing")
     if header.compression > Compression.ZSTD:
         raise RequestError(f"compression codec {header.compression} is unknown; "
                            "use none, gzip, snappy, lz4 or zstd",
@@ -206,13 +225,18 @@ def _wrong_length(batch_length: int, size: int) -> RequestError:
     return _corrupt(f"batchLength {batch_length} does not match the {size} bytes sent")
 
 
+def set_max_timestamp(batch: memoryview, timestamp_ms: int) -> BatchHeader:
+    """Set the largest timestamp right, in place; computes the checksum anew."""
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    _CRC_FIELD.pack_into(batch, _CRC_POSITION, body_crc(batch))
+    return parse_header(batch)
+
+
 def set_log_append_time(batch: memoryview, timestamp_ms: int) -> BatchHeader:
     """Let the broker's clock stand for every record, in place; computes the checksum anew."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes | LOG_APPEND_TIME_BIT)
-    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
-    _CRC_FIELD.pack_into(batch, _CRC_POSITION, body_crc(batch))
-    return parse_header(batch)
+    return set_max_timestamp(batch, timestamp_ms)
 
 
 # --- records, both directions -----------------------------------------------------------------

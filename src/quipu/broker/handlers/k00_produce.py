@@ -2,6 +2,8 @@
 
 Behaviour
     * one batch per partition; the broker gives it its offsets and stores it as it came
+    * a batch whose records are not what its header says is refused, and the answer names them;
+      large compressed ones are looked at in a thread, and what comes behind them waits
     * one bad partition does not fail the others
     * acks=0 wants no answer: where a batch is refused, the connection is closed instead, so that
       the client notices
@@ -24,15 +26,22 @@ from typing import Final
 from quipu.broker.context import Broker
 from quipu.broker.partition import ACKS_ALL
 from quipu.broker.producing import NOT_LEADER, Call, OneCall, Result, by_topic
+from quipu.broker.record_checks import Seen, heavy_parts, look, no_room, reserve
 from quipu.broker.reply import Reply
 from quipu.broker.routing import why_absent
 from quipu.model.errors import Code, MalformedBytes, QuipuError
 from quipu.model.ids import TimestampMs
-from quipu.wire.fast import encode_one_part, parse_produce
+from quipu.runtime.spawn import spawn
+from quipu.wire.fast import Part, encode_one_part, parse_produce
 from quipu.wire.produce_codec import ProducedPart, body_position, encode_produce_response
+from quipu.wire.record_batch import CODEC_POSITION, COMPRESSION_MASK, HEADER_SIZE
+from quipu.wire.record_check import InvalidRecords
+from quipu.wire.records import RecordsSeen
 
 VERSION_MIN: Final = 3
 VERSION_MAX: Final = 13
+
+_Call = tuple[int, int, int, int]  # version, correlation id, acks, timeout
 
 _HEAD: Final = Struct(">hhi")
 _NO_TRANSACTION: Final = b"\xff\xff"
@@ -51,10 +60,58 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
         topics = by_topic([Result(part[0], ProducedPart(part[1], code)) for part in parts])
         reply.send([encode_produce_response(correlation_id, version, topics)])
         return
-    stamps = broker.clock.now_ms(), acks, min(timeout_ms, broker.settings.request_max_wait_ms)
+    wait_ms = min(timeout_ms, broker.settings.request_max_wait_ms)
+    call = version, correlation_id, acks, wait_ms
+    if len(parts) == 1:  # nearly always: then nothing is called to learn that all is plain
+        _, _, start, end = parts[0]
+        if end - start <= HEADER_SIZE or not frame[start + CODEC_POSITION] & COMPRESSION_MASK:
+            _carry_out(broker, reply, frame, parts, call)
+            return
+    heavy = heavy_parts(broker, frame, parts)
+    if heavy:
+        _look_first(broker, reply, frame, parts, call, heavy=heavy)
+    else:
+        _carry_out(broker, reply, frame, parts, call)
+
+
+def _look_first(
+    broker: Broker, reply: Reply, frame: memoryview, parts: list[Part], call: _Call,
+    *, heavy: list[int],
+) -> None:
+    """Carry the request out when threads have looked at its large batches."""
+    size = len(frame)
+    if not reserve(broker, size):
+        _carry_out(broker, reply, frame, parts, call,
+                   seen=dict.fromkeys(heavy, no_room(broker)))
+        return
+    reply.hold()
+    copy = memoryview(bytearray(frame))  # the frame is borrowed
+
+    async def look_and_go_on() -> None:
+        try:
+            seen = await look(broker, copy, parts, heavy)
+            _carry_out(broker, reply, copy, parts, call, seen=seen)
+        except Exception as error:
+            reply.close(f"produce failed: {error!r}")
+            raise
+        finally:
+            broker.stats.checking_bytes -= size
+            reply.go_on()
+
+    spawn(look_and_go_on(), "check of records")
+
+
+def _carry_out(
+    broker: Broker, reply: Reply, frame: memoryview, parts: list[Part], call: _Call,
+    *, seen: Seen | None = None,
+) -> None:
+    """Append the batches, of which some were looked at already, and answer."""
+    version, correlation_id, acks, timeout_ms = call
+    stamps = broker.clock.now_ms(), acks, timeout_ms
     if len(parts) == 1 and acks != 0:  # by far the most common, and the short way for it
         topic, index, start, end = parts[0]
-        result = _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps)
+        result = _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps,
+                         seen=None if seen is None else seen.get(0))
         if result.waits is not None:
             result.waits(OneCall(broker, reply, (version, correlation_id, acks), result))
             return
@@ -64,8 +121,9 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
         results = [result]
     else:
         results = [
-            _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps)
-            for topic, index, start, end in parts
+            _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps,
+                    seen=None if seen is None else seen.get(number))
+            for number, (topic, index, start, end) in enumerate(parts)
         ]
     Call(broker, reply, (version, correlation_id, acks), results).start()
 
@@ -76,8 +134,13 @@ def _append(
     index: int,
     batch: memoryview | None,
     stamps: tuple[TimestampMs, int, int],
+    *,
+    seen: RecordsSeen | QuipuError | None,
 ) -> Result:
-    """Append a batch that came at a time with acks and timeout; final unless it `waits`."""
+    """Append a batch that came at a time with acks and timeout; final unless it `waits`.
+
+    `seen` is what its records are like, if someone has looked at them already.
+    """
     partition = broker.partitions.find_for_wire(topic, index)
     if partition is None:
         return Result(topic, ProducedPart(index, why_absent(broker, topic, index)))
@@ -86,10 +149,14 @@ def _append(
             index, Code.INVALID_RECORD, error_message="no records: send one batch"))
     now_ms, acks, timeout_ms = stamps
     try:
-        appended = partition.append(batch, now_ms, acks)
+        if isinstance(seen, QuipuError):
+            raise seen
+        appended = partition.append(batch, now_ms, acks, seen)
     except QuipuError as error:
         broker.stats.request_errors[0, error.code] += 1
-        return Result(topic, ProducedPart(index, error.code, error_message=str(error)))
+        return Result(topic, ProducedPart(
+            index, error.code, error_message=str(error),
+            record_errors=error.record_errors if isinstance(error, InvalidRecords) else ()))
     stats = broker.stats
     if appended.duplicate:
         stats.duplicate_batches += 1

@@ -8,6 +8,7 @@ Behaviour
     * answers per partition: one bad partition does not fail the others
     * only the node that leads answers, and only for what is committed; to replica id -2, a dirty
       reader, any node does, and its latest is the end of the log
+    * a look for a time may have to decompress a batch: large ones are, in a thread
     * internal batches are not found, whatever their timestamps: offsets and times are those of
       records that a fetch returns
 
@@ -21,6 +22,7 @@ from typing import Final, NamedTuple
 from quipu.broker.context import Broker, Context
 from quipu.broker.fetching import DIRTY_READER, check_epoch
 from quipu.broker.partition import Partition
+from quipu.broker.record_checks import find_record
 from quipu.broker.routing import why_absent
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import Offset, TimestampMs
@@ -49,20 +51,54 @@ _VERSION_MIN: Final = {
 async def handle(
     broker: Broker, request: ListOffsetsRequest, context: Context
 ) -> ListOffsetsResponse:
-    asker = _Asker(context.api_version, request.replica_id == DIRTY_READER)
-    response = ListOffsetsResponse(topics=context.array(ListOffsetsTopicResponse))
+    asker = _Asker(context.api_version, request.replica_id == DIRTY_READER, [])
+    found = []
     for topic in request.topics:
-        partitions = context.array(ListOffsetsPartitionResponse)
+        answers = []
         for wanted in topic.partitions:
             await context.pause()
-            partitions.append(_find(broker, topic.name, wanted, asker))
-        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+            answers.append(_find(broker, topic.name, wanted, asker))
+        found.append((topic.name, answers))
+    await _look_up(broker, asker.searches)
+    response = ListOffsetsResponse(topics=context.array(ListOffsetsTopicResponse))
+    for name, answers in found:
+        partitions = context.array(ListOffsetsPartitionResponse)
+        for answer in answers:
+            await context.pause()
+            partitions.append(answer)
+        response.topics.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
     return response
+
+
+class _Search(NamedTuple):
+    """An answer that waits for a record to be found by its time."""
+
+    answer: ListOffsetsPartitionResponse
+    partition: Partition
+    timestamp: int
+    end: Offset  # clients see no record from here on
 
 
 class _Asker(NamedTuple):
     version: int
     dirty: bool
+    searches: list[_Search]
+
+
+async def _look_up(broker: Broker, searches: list[_Search]) -> None:
+    """Fill in what is found by time, one search after the other, each but once."""
+    known: dict[tuple[str, int], TimestampAndOffset | None] = {}
+    for answer, partition, timestamp, end in searches:
+        log = partition.log
+        try:
+            if (log.name, timestamp) not in known:
+                known[log.name, timestamp] = await find_record(
+                    broker, log.search_newest() if timestamp == MAX_TIMESTAMP
+                    else log.search_timestamp(TimestampMs(timestamp)),
+                    partition.rules.decompressed_size_max)
+            _fill_found(answer, end, known[log.name, timestamp])
+        except QuipuError as error:
+            answer.error_code = error.code
 
 
 def _find(
@@ -81,15 +117,16 @@ def _find(
     if answer.error_code:
         return answer
     try:
-        _fill(answer, partition, wanted.timestamp, dirty=asker.dirty)
+        _fill(answer, partition, wanted.timestamp, asker)
     except QuipuError as error:
         answer.error_code = error.code
     return answer
 
 
 def _fill(
-    answer: ListOffsetsPartitionResponse, partition: Partition, timestamp: int, *, dirty: bool
+    answer: ListOffsetsPartitionResponse, partition: Partition, timestamp: int, asker: _Asker
 ) -> None:
+    dirty = asker.dirty
     if not dirty:
         partition.must_lead()
     elif partition.failed is not None:
@@ -101,12 +138,10 @@ def _fill(
             answer.offset, answer.leader_epoch = end, partition.leader_epoch
         case -2 | -4:  # EARLIEST, EARLIEST_LOCAL
             answer.offset, answer.leader_epoch = log.log_start_offset, partition.leader_epoch
-        case -3:  # MAX_TIMESTAMP
-            _fill_found(answer, end, log.max_timestamp())
         case -5 | -6:  # LATEST_REMOTE, EARLIEST_NOT_COPIED
             pass
-        case _:
-            _fill_found(answer, end, log.find_timestamp(TimestampMs(timestamp)))
+        case _:  # MAX_TIMESTAMP, or a time
+            asker.searches.append(_Search(answer, partition, timestamp, end))
 
 
 def _fill_found(

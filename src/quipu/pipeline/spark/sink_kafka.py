@@ -169,6 +169,7 @@ class KafkaTarget:
         return Consumer({
             **self._settings, "group.id": "quipu-sink", "enable.auto.commit": False,
             "enable.partition.eof": True, "isolation.level": "read_uncommitted",
+            "check.crcs": True,
         })
 
     def _produce(self, letter: _Letter, label: bytes) -> None:

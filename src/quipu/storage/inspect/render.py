@@ -25,7 +25,7 @@ from quipu.storage.inspect.marks import flushed_mark, log_name
 from quipu.storage.inspect.repair import RepairPlan
 from quipu.wire.compression import Compression
 from quipu.wire.record_batch import Record, decode_records
-from quipu.wire.stored_batch import PREFIX_SIZE, Fault, StoredHeader, kafka_batch
+from quipu.wire.stored_batch import PREFIX_SIZE, Fault, StoredHeader, check_body, kafka_batch
 
 RECORDS_SIZE_MAX: Final = 128 << 20  # decompressed bytes of one batch; above, it is not decoded
 TEXT_SIZE_MAX: Final = 120  # characters of a key or value in a table
@@ -124,8 +124,10 @@ def records(
     batch = seen.batch
     stored = seen.data[batch.position : batch.end]
     decoder = decoders.get(batch.header.batch_type)
+    fault = batch.fault or check_body(stored, 0, batch.header)  # bodies may be unread so far
+    damage: Json = {} if fault is None else {"fault": fault.value}  # goes with every record
     try:
-        if decoder is not None and batch.fault is None:
+        if decoder is not None and fault is None:
             for meaning in decoder(stored):
                 yield {"kind": "record", **meaning}
             return
@@ -133,9 +135,9 @@ def records(
         is_data = batch.header.batch_type == DATA
         for record in decode_records(view, size_max=RECORDS_SIZE_MAX):
             if not is_data or selection.wants_record(record.offset, record.timestamp):
-                yield record_json(record, batch.header)
+                yield {**record_json(record, batch.header), **damage}
     except MalformedBytes as error:
-        yield {"kind": "record", "error": str(error)}
+        yield {"kind": "record", "error": str(error), **damage}
 
 
 def record_json(record: Record, header: StoredHeader) -> Json:

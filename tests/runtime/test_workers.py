@@ -1,0 +1,47 @@
+"""Threads for long work: the loop goes on, results and errors come back to it."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from quipu.runtime.workers import THREADS, Workers
+from tests.looped import looped
+
+
+@looped
+async def test_the_loop_goes_on_while_threads_work() -> None:
+    """K8: work that sleeps, as work does that has released the interpreter's lock."""
+    workers = Workers()
+    turns = 0
+    work = asyncio.gather(*(workers.run(lambda: time.sleep(0.2)) for _ in range(THREADS)))
+    while not work.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert turns > 5
+    workers.close()
+
+
+@looped
+async def test_what_work_gives_or_raises_is_given_or_raised() -> None:
+    """K8: on a thread of its own."""
+    workers = Workers()
+    assert await workers.run(threading.get_ident) != threading.get_ident()
+    with pytest.raises(ValueError, match="wrong"):
+        await workers.run(lambda: int("wrong"))
+    workers.close()
+    workers.close()
+
+
+@looped
+async def test_closing_waits_for_work_under_way() -> None:
+    """K8: and leaves no thread behind."""
+    workers = Workers()
+    done: list[int] = []
+    task = asyncio.ensure_future(workers.run(lambda: (time.sleep(0.1), done.append(1))))
+    await asyncio.sleep(0.02)
+    workers.close()
+    assert done == [1]
+    await task
+    assert not [each for each in threading.enumerate() if each.name.startswith("quipu-work")]
