@@ -24,6 +24,7 @@ from quipu.sim.group_workload import Bookmark
 from quipu.sim.history import TopicPartition
 from quipu.sim.nemesis import Malice, Nemesis
 from quipu.sim.trace import Trace
+from quipu.sim.windowed_producer import WindowedProducer
 from quipu.sim.workload import (
     ALL,
     Consumer,
@@ -175,6 +176,8 @@ class NodeWorld:
             for number in range(1 + dice.below(2)):
                 client = self.client(f"p{index}{number}")
                 world.run(self._producer(client, partition, dice.below(4)), client.name)
+            client = self.client(f"w{index}")
+            world.run(WindowedProducer(client, self.load, partition).run(), client.name)
             for number in range(1 + dice.below(2)):
                 self._consume(f"c{index}{number}", partition)
         world.run(create_topics(self.client("admin2"), self.load), "create topics")
@@ -198,8 +201,10 @@ class NodeWorld:
             await asyncio.sleep(0.3)
 
     async def _producer(self, client: Client, partition: TopicPartition, kind: int) -> None:
-        if kind < 2:
+        if kind == 0:
             await produce_idempotently(client, self.load, partition)
+        elif kind == 1:
+            await WindowedProducer(client, self.load, partition).run()
         else:
             await produce_plainly(client, self.load, partition, acks=ALL if kind == 2 else 1)
 

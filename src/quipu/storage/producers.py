@@ -99,6 +99,16 @@ class ProducerStates:
                 return Offset(seen.base_offset)
         raise _out_of_order(log, header, (last_known + 1) % SEQUENCE_COUNT)
 
+    def skips(self, header: BatchHeader) -> bool:
+        """Would the batch leave out sequences of its producer, as far as this log knows?"""
+        producer = self._producers.get(header.producer_id)
+        if producer is None or header.producer_epoch > producer.epoch:
+            return header.base_sequence != 0
+        if header.producer_epoch < producer.epoch:
+            return False
+        wanted = producer.batches[-1].last_sequence + 1
+        return 0 < (header.base_sequence - wanted) % SEQUENCE_COUNT < SEQUENCE_COUNT // 2
+
     def note(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         """The batch was appended at `base_offset`."""
         producer = self._producers.get(header.producer_id)

@@ -2,7 +2,8 @@
 
 Behaviour
     * moves the log start offset forward; bytes go later, with the segment that holds them
-    * offset -1 means up to the high watermark; one below the log start changes nothing
+    * offset -1 means up to the high watermark, which is not below anything that a client has read
+      before (settling.py); an offset below the log start changes nothing
     * only the node that leads does it; the answer tells where the log starts now, once that is
       committed, as any other record is
     * answers per partition: one bad partition does not fail the others
@@ -15,6 +16,7 @@ import asyncio
 
 from quipu.broker.context import Broker, Context
 from quipu.broker.routing import why_absent
+from quipu.broker.settling import check_settled, settle
 from quipu.model.errors import QuipuError
 from quipu.model.ids import Offset
 from quipu.wire.messages.k21_delete_records import (
@@ -50,6 +52,8 @@ async def _delete(
         answer.error_code = why_absent(broker, topic, wanted.partition_index)
         return answer
     try:
+        partition.must_lead()
+        check_settled(partition, await settle([partition]))
         low_watermark = partition.delete_records(Offset(wanted.offset), broker.clock.now_ms())
         await partition.committed(partition.log.log_end, timeout_ms=timeout_ms)
         answer.low_watermark = low_watermark

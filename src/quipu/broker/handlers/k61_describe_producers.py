@@ -3,6 +3,7 @@
 Behaviour
     * tells the idempotent producers that a partition remembers: epoch, last sequence, last seen
     * there are no transactions: coordinator epoch and transaction start are -1
+    * tells nothing that can still be taken back: waits until it is committed (settling.py)
     * answers per partition: one bad partition does not fail the others
 
 Versions
@@ -11,6 +12,7 @@ Versions
 
 from quipu.broker.context import Broker, Context
 from quipu.broker.routing import why_absent
+from quipu.broker.settling import Marks, check_settled, settle
 from quipu.model.errors import QuipuError
 from quipu.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
@@ -23,18 +25,22 @@ from quipu.wire.messages.k61_describe_producers import (
 NO_COORDINATOR_EPOCH = -1
 
 
-def handle(
+async def handle(
     broker: Broker, request: DescribeProducersRequest, context: Context
 ) -> DescribeProducersResponse:
     del context
+    marks = await settle(
+        partition for topic in request.topics for index in topic.partition_indexes
+        if (partition := broker.partitions.find(topic.name, index)) is not None
+        and partition.may_lead)
     return DescribeProducersResponse(topics=[
         TopicResponse(name=topic.name, partitions=[
-            _describe(broker, topic.name, index) for index in topic.partition_indexes])
+            _describe(broker, topic.name, index, marks) for index in topic.partition_indexes])
         for topic in request.topics
     ])
 
 
-def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+def _describe(broker: Broker, topic: str, index: int, marks: Marks) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     partition = broker.partitions.find(topic, index)
     if partition is None:
@@ -43,6 +49,7 @@ def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
         return answer
     try:
         partition.must_lead()
+        check_settled(partition, marks)
         answer.active_producers = [
             ProducerState(
                 producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
