@@ -8,10 +8,10 @@ does about each answer is what librdkafka does (rdkafka_request.c, `handle_Produ
     anything retriable        nothing more is sent until every answer has come; then all that is
                               not acknowledged is sent again, in order, with the same sequences
     OUT_OF_ORDER_SEQUENCE_NUMBER
-                              behind a batch that is not acknowledged: the same, but in a new
+                              if records before it are not acknowledged: the same, but in a new
                               producer epoch, which it gives itself, and numbered from 0: whatever
                               of the window had been written is written twice
-    the same at the front of the window, and everything else
+    the same of any other batch, and everything else
                               fatal: the producer could not go on
 """
 
@@ -65,6 +65,7 @@ class WindowedProducer:
     epoch: int = 0
     epoch_start: int = 0  # number of the record that has sequence 0
     next_number: int = 0
+    next_acked: int = 0  # number of the record after the last that was acknowledged
     window: list[_Batch] = field(default_factory=list)  # not acknowledged, in order
     bump_due: bool = False
 
@@ -138,16 +139,14 @@ class WindowedProducer:
             f"{code.name} {part.base_offset}"))
         if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
             world.happened("ack", place.host)
-            if batch is not self.window[0]:
-                raise Violation(f"reordered: {self.client.name}: {batch.start} was acknowledged "
-                                f"before {self.window[0].start}")
-            self.window.pop(0)
+            self.window.remove(batch)  # mostly the first; one before it may have timed out
+            self.next_acked = batch.end
             if code is Code.NONE:
                 for place_in_batch, value in enumerate(batch.values):
                     self.load.history.acked(
                         self.partition, part.base_offset + place_in_batch, value)
             return True
-        if code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER and batch is not self.window[0]:
+        if code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.start > self.next_acked:
             self.bump_due = True
         elif code not in RETRIED:
             raise Violation(f"{self.client.name}: a batch for {self.partition} that follows "

@@ -222,7 +222,11 @@ class Consumer:
                 await self.client.refresh(topic)
             self.read_from = self.client.brokers.get(part.preferred_read_replica)
             return Code.NONE if self.read_from is not None else Code.BROKER_NOT_AVAILABLE
-        self.high_watermark = max(self.high_watermark, part.high_watermark)
+        if part.high_watermark < max(self.high_watermark, self.position):
+            raise Violation(f"end-fell: {self.client.name} is told by {place.host} that "
+                            f"{self.partition} is committed to {part.high_watermark}; it was "
+                            f"{self.high_watermark}, and read to {self.position}")
+        self.high_watermark = part.high_watermark
         self._take(part)
         return Code.NONE
 
