@@ -35,7 +35,6 @@ from quipu.storage.log import Appended, Log, LogConfig
 from quipu.wire.fast import check_batch
 from quipu.wire.record_batch import (
     TRANSACTIONAL_BIT,
-    BatchHeader,
     Record,
     set_log_append_time,
 )
@@ -98,8 +97,8 @@ class Partition:
     """A partition that this node is a replica of."""
 
     __slots__ = (
-        "_began_with", "_epoch_log", "_gate", "_guard", "_lease", "_shortages", "_told_ms", "_unread_size",
-        "_waiters", "acks_wait",
+        "_began_with", "_epoch_log", "_gate", "_guard", "_lease", "_shortages", "_told_ms",
+        "_unread_size", "_waiters", "acks_wait",
         "chain", "commits", "halted", "is_alone", "is_fresh", "is_leading", "is_serving",
         "is_sure", "leader_epoch", "log", "replica_set", "rules", "topic_id", "topic_partition",
     )
@@ -316,9 +315,11 @@ class Partition:
                 "again what is not acknowledged, in order")
         try:
             appended = self.log.append(batch, header, epoch=self.leader_epoch, now_ms=now_ms)
-        except DiskError as error:
-            self._guard.refused()
-            self._tell(error, now_ms)
+        except QuipuError as error:
+            if isinstance(error, DiskError):
+                self._tell(error, now_ms)
+            if error.kind is not Kind.INVALID:
+                self._guard.refused()
             raise
         if not self.is_alone:
             assert self.chain is not None

@@ -36,6 +36,7 @@ from quipu.wire.frame import decode_response, encode_request
 from quipu.wire.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
 from quipu.wire.record_batch import Record, encode_batch
@@ -131,6 +132,7 @@ class WindowedProducer:
     def _answered(self, place: Place, number: int, batch: _Batch, frame: bytes) -> bool:
         """Take one answer; True if the batch is acknowledged."""
         correlation_id, answer = decode_response(memoryview(frame), 0, PRODUCE_VERSION)
+        assert isinstance(answer, ProduceResponse)
         assert correlation_id == number, "answers out of order (Q1)"
         part = answer.responses[0].partition_responses[0]
         world, code = self.client.world, Code(part.error_code)
