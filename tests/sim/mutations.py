@@ -15,6 +15,7 @@ from quipu.broker.handlers import k02_list_offsets
 from quipu.broker.partition import Partition
 from quipu.broker.quorum.wal import Wal
 from quipu.broker.sequence_guard import SequenceGuard
+from quipu.broker.settling import Marks
 from quipu.chain.effects import Effect, ReportInSync
 from quipu.chain.flow import Flow
 from quipu.chain.messages import Message
@@ -230,6 +231,10 @@ def strangers_skip(patch: pytest.MonkeyPatch) -> None:
 
 def ends_as_heard(patch: pytest.MonkeyPatch) -> None:
     """E1: the head tells the end that it has heard of; the tail has given more."""
+    async def at_once(_partitions: object) -> Marks:
+        return {}
+
+    patch.setattr(k02_list_offsets, "settle", at_once)
     patch.setattr(k02_list_offsets, "check_settled", lambda *_: None)
 
 

@@ -42,6 +42,7 @@ from quipu.wire.messages.k00_produce import (
 from quipu.wire.record_batch import Record, encode_batch
 
 IN_FLIGHT_MAX: Final = 5  # as many as a broker remembers of a producer
+BEGIN_AGAIN: Final = 0.2  # how often the producer is another one, after a window
 
 
 @dataclass(slots=True, eq=False)
@@ -73,14 +74,21 @@ class WindowedProducer:
     async def run(self) -> None:
         """Until the load ends and all is acknowledged."""
         self.load.history.in_order(self.client.name)
-        self.producer_id = await producer_id_for(self.client)
+        await self._begin()
         dice, load = self.client.dice, self.load
         while load.goes_on or self.window:
+            if load.goes_on and not self.window and dice.flip(BEGIN_AGAIN):
+                await self._begin()
             if load.goes_on:
                 self._fill(1 + dice.below(IN_FLIGHT_MAX))
             if not await self._send_window():
                 await asyncio.sleep(dice.between(0.02, 0.25))
             await asyncio.sleep(dice.between(load.pause_min, load.pause_max))
+
+    async def _begin(self) -> None:
+        """As a new process does: with an id of its own, and sequence 0 for what comes next."""
+        self.producer_id = await producer_id_for(self.client)
+        self.epoch, self.epoch_start = 0, self.next_number
 
     def _fill(self, count: int) -> None:
         while len(self.window) < count:
