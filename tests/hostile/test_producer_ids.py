@@ -1,5 +1,6 @@
 """Producers that come in crowds, or as somebody else."""
 
+from itertools import pairwise
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -112,6 +113,6 @@ def test_nobody_takes_over_a_producer_by_counting(tmp_path: Path) -> None:
                 ids.append(answer.producer_id)
         assert len(set(ids)) == len(ids)
         assert all(0 <= each < 1 << 63 for each in ids)
-        steps = {after - before for before, after in zip(ids, ids[1:], strict=False)}
+        steps = {after - before for before, after in pairwise(ids)}
         assert len(steps) == len(ids) - 1  # no two alike
         assert len({each & 0xFFFFFF for each in ids}) > 40

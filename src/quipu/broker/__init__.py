@@ -3,6 +3,8 @@
     server      connections in, frames to handlers, answers out in order
     handlers/   one module per API key; the listing is the supported protocol
     partition   one partition: append, read, who waits for what
+    settling    where a partition ends, when that must not be said too low
+    sequence_guard   idempotent batches sent behind one that was refused
     groups/     consumer groups
     cluster     the metadata log and the state that its replay gives
     node        puts it all together, starts and stops it
