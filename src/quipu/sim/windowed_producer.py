@@ -42,7 +42,7 @@ from quipu.wire.messages.k00_produce import (
 from quipu.wire.record_batch import Record, encode_batch
 
 IN_FLIGHT_MAX: Final = 5  # as many as a broker remembers of a producer
-BEGIN_AGAIN: Final = 0.2  # how often the producer is another one, after a window
+BEGIN_AGAIN: Final = 0.1  # how often the producer is another one, after a window
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +70,7 @@ class WindowedProducer:
     next_acked: int = 0  # number of the record after the last that was acknowledged
     window: list[_Batch] = field(default_factory=list)  # not acknowledged, in order
     bump_due: bool = False
+    timeout_ms: int = 2000  # of one request, for the other nodes
 
     async def run(self) -> None:
         """Until the load ends and all is acknowledged."""
@@ -80,7 +81,7 @@ class WindowedProducer:
             if load.goes_on and not self.window and dice.flip(BEGIN_AGAIN):
                 await self._begin()
             if load.goes_on:
-                self._fill(1 + dice.below(IN_FLIGHT_MAX))
+                self._fill(IN_FLIGHT_MAX if dice.flip(0.7) else 1 + dice.below(IN_FLIGHT_MAX))
             if not await self._send_window():
                 await asyncio.sleep(dice.between(0.02, 0.25))
             await asyncio.sleep(dice.between(load.pause_min, load.pause_max))
@@ -105,7 +106,8 @@ class WindowedProducer:
         sent: list[tuple[int, _Batch]] = []
         try:
             link = await self.client.link(place)
-            spacing = self.client.dice.choose([0.0, 0.002, 0.03, 0.15])
+            self.timeout_ms = self.client.dice.choose([100, 400, 2000])
+            spacing = self.client.dice.choose([0.0, 0.01, 0.04, 0.15])
             for batch in list(self.window):
                 sent.append((self._send(link, batch), batch))
                 await asyncio.sleep(spacing * self.client.dice.random())
@@ -131,7 +133,7 @@ class WindowedProducer:
             batch.records, producer_id=self.producer_id, producer_epoch=self.epoch,
             base_sequence=batch.start - self.epoch_start)
         number = self.client.next_id()
-        link.send(encode_request(ProduceRequest(acks=ALL, timeout=2000, topic_data=[
+        link.send(encode_request(ProduceRequest(acks=ALL, timeout=self.timeout_ms, topic_data=[
             TopicProduceData(name=topic, partition_data=[
                 PartitionProduceData(index=index, records=memoryview(bytes(data)))])]),
             PRODUCE_VERSION, correlation_id=number, client_id=self.client.name))
