@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from quipu.model.errors import Code
+from quipu.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from tests.cluster.test_failures import assert_kept
+from tests.cluster.test_reads import PATIENT, WITH_REFERRALS, counted, fetch, produce
 from tests.cluster.traffic import Traffic, traffic
 from tests.harness.cluster import RunningCluster
+from tests.harness.raw import RawConnection
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -50,6 +59,41 @@ class Watch:
         self._stopping.set()
         self._thread.join(30)
         self._consumer.close()
+
+
+def latest(cluster: RunningCluster, name: str, topic: str) -> tuple[int, int]:
+    """Code and offset that a node answers for the end of partition 0."""
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(
+        name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])])
+    with RawConnection("127.0.0.1", cluster[name].port) as raw:
+        answer = raw.ask(request, 7)
+    assert isinstance(answer, ListOffsetsResponse)
+    part = answer.topics[0].partitions[0]
+    return part.error_code, part.offset
+
+
+@pytest.mark.timeout(120)
+def test_the_head_does_not_tell_an_end_below_what_the_tail_has_given(tmp_path: Path) -> None:
+    """T5: the head hears no acknowledgements, the tail gives the record; the head cannot say."""
+    with RunningCluster(tmp_path, settings=PATIENT, proxied=True) as cluster:
+        assert cluster.proxy is not None
+        cluster.create_topic("t")
+        produce(cluster, "t", "one")
+        assert latest(cluster, "a-0", "t") == (Code.NONE, 1)
+        cluster.proxy.cut(cluster.node_id("a-1"), cluster.node_id("a-0"))
+        try:
+            produce(cluster, "t", "two", acks="1")
+            for _ in cluster.until("the tail gives it"):
+                if counted(fetch(cluster, "a-2", "t", version=WITH_REFERRALS)) == 2:
+                    break
+            assert latest(cluster, "a-0", "t") == (Code.OFFSET_NOT_AVAILABLE, -1)
+        finally:
+            cluster.proxy.heal()
+        for _ in cluster.until("the head can say it"):
+            code, end = latest(cluster, "a-0", "t")
+            assert (code, end) in ((Code.OFFSET_NOT_AVAILABLE, -1), (Code.NONE, 2))
+            if code == Code.NONE:
+                break
 
 
 @pytest.mark.timeout(300)
