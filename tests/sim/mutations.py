@@ -264,8 +264,8 @@ MUTATIONS = [
     Mutation("whoever is up serves", "controller", "node", anyone_serves),
     Mutation("acks=all is answered early", "replication", "node", answers_early),
     Mutation("readers see what is not committed", "replication", "node", reads_past_committed),
-    Mutation("a batch behind a refused one is out of order", "broker", "node", gaps_refused),
-    Mutation("a producer's second batch is taken first", "broker", "node", strangers_skip),
-    Mutation("the end is what the head has heard", "broker", "node", ends_as_heard),
+    Mutation("a batch behind a refused one is out of order", "broker", "node", gaps_refused, 12),
+    Mutation("a producer's second batch is taken first", "broker", "node", strangers_skip, 1),
+    Mutation("the end is what the head has heard", "broker", "node", ends_as_heard, 3),
     Mutation("an epoch is read before it is committed", "broker", "node", old_epochs_read),
 ]

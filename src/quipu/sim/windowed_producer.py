@@ -42,7 +42,7 @@ from quipu.wire.messages.k00_produce import (
 from quipu.wire.record_batch import Record, encode_batch
 
 IN_FLIGHT_MAX: Final = 5  # as many as a broker remembers of a producer
-BEGIN_AGAIN: Final = 0.1  # how often the producer is another one, after a window
+BEGIN_AGAIN: Final = 0.3  # how often the producer is another one, after a window
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +107,7 @@ class WindowedProducer:
         try:
             link = await self.client.link(place)
             self.timeout_ms = self.client.dice.choose([100, 400, 2000])
-            spacing = self.client.dice.choose([0.0, 0.01, 0.04, 0.15])
+            spacing = self.client.dice.choose([0.0, 0.01, 0.15, 0.8])  # a slow way, at times
             for batch in list(self.window):
                 sent.append((self._send(link, batch), batch))
                 await asyncio.sleep(spacing * self.client.dice.random())
