@@ -11,8 +11,11 @@ from uuid import UUID
 import pytest
 
 from quipu.broker.commits import Commits
+from quipu.broker.handlers import k02_list_offsets
 from quipu.broker.partition import Partition
 from quipu.broker.quorum.wal import Wal
+from quipu.broker.sequence_guard import SequenceGuard
+from quipu.broker.settling import Marks
 from quipu.chain.effects import Effect, ReportInSync
 from quipu.chain.flow import Flow
 from quipu.chain.messages import Message
@@ -21,7 +24,7 @@ from quipu.chain.replica import Replica
 from quipu.controller import chains
 from quipu.controller.decision import Numbers
 from quipu.controller.members import Chain, ChainMember
-from quipu.model.chains import MemberState
+from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId, Offset
 from quipu.raft.log import RaftLog
@@ -211,6 +214,41 @@ def reads_past_committed(patch: pytest.MonkeyPatch) -> None:
         self, max(log, self.committed_log), max(offset, self.committed)))
 
 
+def gaps_refused(patch: pytest.MonkeyPatch) -> None:
+    """P6: a batch behind one that was refused a moment ago is out of order."""
+    patch.setattr(SequenceGuard, "forbids", lambda *_: False)
+
+
+def strangers_skip(patch: pytest.MonkeyPatch) -> None:
+    """P6: of a producer that the log does not know, any batch is taken for its first."""
+    skips = ProducerStates.skips
+
+    def mutant(self: ProducerStates, header: BatchHeader) -> bool:
+        return bool(self.seen(header.producer_id)) and skips(self, header)
+
+    patch.setattr(ProducerStates, "skips", mutant)
+
+
+def ends_as_heard(patch: pytest.MonkeyPatch) -> None:
+    """E1: the head tells the end that it has heard of; the tail has given more."""
+    async def at_once(_partitions: object) -> Marks:
+        return {}
+
+    patch.setattr(k02_list_offsets, "settle", at_once)
+    patch.setattr(k02_list_offsets, "check_settled", lambda *_: None)
+
+
+def old_epochs_read(patch: pytest.MonkeyPatch) -> None:
+    """P7: a member serves what it knew in the last epoch, while others know more."""
+    stand = Partition.stand
+
+    def mutant(self: Partition, replica_set: ReplicaSet, **parts: bool) -> None:
+        stand(self, replica_set, **parts)
+        self.is_sure = self.is_serving
+
+    patch.setattr(Partition, "stand", mutant)
+
+
 MUTATIONS = [
     Mutation("a node acknowledges alone", "chain", "chain", acks_alone),
     Mutation("a syncing member is reported early", "chain", "chain", reports_early),
@@ -226,4 +264,8 @@ MUTATIONS = [
     Mutation("whoever is up serves", "controller", "node", anyone_serves),
     Mutation("acks=all is answered early", "replication", "node", answers_early),
     Mutation("readers see what is not committed", "replication", "node", reads_past_committed),
+    Mutation("a batch behind a refused one is out of order", "broker", "node", gaps_refused, 12),
+    Mutation("a producer's second batch is taken first", "broker", "node", strangers_skip, 1),
+    Mutation("the end is what the head has heard", "broker", "node", ends_as_heard, 3),
+    Mutation("an epoch is read before it is committed", "broker", "node", old_epochs_read),
 ]

@@ -56,11 +56,19 @@ def created_twice(history: History) -> None:
     history.created("t", "2")
 
 
+def reordered(history: History) -> None:
+    history.in_order("p")
+    for value in (b"p-0", b"p-1", b"p-2"):
+        history.sent(value)
+    history.read("r", T0, 0, b"p-0")
+    history.read("r", T0, 1, b"p-2")
+
+
 @pytest.mark.parametrize(("name", "story"), [
     ("inconsistent-offsets", two_values), ("duplicate", two_places),
     ("phantom-read", from_nowhere), ("aborted-read", refused_and_read),
     ("nonmonotonic-poll", backwards), ("poll-skip", skipped), ("lost-write", lost),
-    ("twice-created", created_twice),
+    ("twice-created", created_twice), ("reordered", reordered),
 ])
 def test_a_broken_promise_is_named(name: str, story: Callable[[History], None]) -> None:
     with pytest.raises(Violation, match=name):

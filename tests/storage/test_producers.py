@@ -1,16 +1,18 @@
 """Idempotent producers: sequences, epochs, duplicates, expiry."""
 
+import dataclasses
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quipu.model.errors import Code, MalformedBytes, RequestError
+from quipu.model.errors import Code, Kind, MalformedBytes, RequestError
+from quipu.model.settings import BrokerSettings
 from quipu.storage import producers
 from quipu.storage.producers import BATCHES_KEPT, SEQUENCE_COUNT, ProducerStates
 from quipu.wire.record_batch import BatchHeader
-from tests.storage.builders import NOW_MS, append, data_disk, open_log, read_all
+from tests.storage.builders import NOW_MS, SMALL, append, data_disk, open_log, read_all
 
 LAST = SEQUENCE_COUNT - 1
 
@@ -124,6 +126,92 @@ def test_only_so_many_producers_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     kept = {info.producer_id for info in states.infos()}
     assert {0, 29, 28, 27} <= kept
     assert 1 not in kept
+
+
+def test_no_stranger_takes_the_place_of_a_producer_that_may_retry() -> None:
+    """K2: a new one is admitted in the place of those that are silent for too long, or not."""
+    states = ProducerStates()
+    for number in range(10):
+        states.note(header(number, 0, 0), number, NOW_MS + number)
+
+    def admit(producer: int, now_ms: int) -> None:
+        states.admit(header(producer, 0, 0), "t-0", limit=10, retry_ms=1000, now_ms=now_ms)
+
+    assert states.is_full(10)
+    assert not states.is_full(11)
+    admit(3, NOW_MS)  # it is known
+    for now_ms in (NOW_MS, NOW_MS + 999):
+        with pytest.raises(RequestError, match=r"max\.producer\.ids\.per\.partition") as refused:
+            admit(77, now_ms)
+        assert refused.value.code is Code.THROTTLING_QUOTA_EXCEEDED
+        assert refused.value.kind is Kind.RETRY
+        assert len(states) == 10
+    admit(77, NOW_MS + 1001)
+    assert [info.producer_id for info in states.infos()] == list(range(2, 10))
+
+
+def test_a_crowd_of_refused_producers_costs_no_search() -> None:
+    """K8: it is known when the next place can be given away; before, nobody looks for one."""
+    states = ProducerStates()
+    for number in range(1000):
+        states.note(header(number, 0, 0), number, NOW_MS)
+
+    class Counted(dict[int, object]):
+        searches = 0
+
+        def items(self) -> object:  # type: ignore[override]
+            Counted.searches += 1
+            return super().items()
+
+    states._producers = Counted(states._producers)  # type: ignore[assignment]
+    for number in range(500):
+        with pytest.raises(RequestError):
+            states.admit(header(5000 + number, 0, 0), "t-0", limit=1000, retry_ms=1000,
+                         now_ms=NOW_MS + number)
+    assert Counted.searches == 1
+
+
+def test_a_log_refuses_a_new_producer_before_it_writes() -> None:
+    """K2: nothing of the batch is stored, and the others go on."""
+    disk = data_disk()
+    config = dataclasses.replace(SMALL, producers_max=3, producer_retry_ms=1000)
+    log = open_log(disk, config)
+    for number in range(3):
+        append(log, [b"x"], producer=(number, 0, 0))
+    with pytest.raises(RequestError) as refused:
+        append(log, [b"x"], producer=(9, 0, 0))
+    assert refused.value.code is Code.THROTTLING_QUOTA_EXCEEDED
+    assert log.end_offset == 3
+    assert append(log, [b"x"], producer=(0, 0, 0)).duplicate
+    assert append(log, [b"x"], producer=(1, 0, 1)).base_offset == 3
+    assert append(log, [b"x"]).base_offset == 4  # one that is not idempotent is not counted
+    late = append(log, [b"x"], producer=(9, 0, 0), now_ms=NOW_MS + 1000)
+    assert late.base_offset == 5
+
+
+@pytest.mark.parametrize(("seen", "sent", "skips"), [
+    ([], (0, 0, 1), False), ([], (0, 1, 1), True),
+    ([(0, 0, 3)], (0, 3, 1), False), ([(0, 0, 3)], (0, 4, 1), True),
+    ([(0, 0, 3)], (0, 0, 3), False), ([(0, 0, 3)], (0, 1, 1), False),
+    ([(3, 0, 1)], (4, 0, 1), False), ([(3, 0, 1)], (4, 1, 1), True),
+    ([(3, 0, 1)], (2, 9, 1), False),
+    ([(0, LAST, 1)], (0, 0, 1), False), ([(0, LAST, 1)], (0, 1, 1), True),
+    ([(0, LAST - 1, 1)], (0, 0, 1), True),
+])
+def test_a_batch_that_skips_sequences_is_known(
+    seen: list[tuple[int, int, int]], sent: tuple[int, int, int], skips: bool
+) -> None:
+    """K2: one that leaves a gap, or begins anew elsewhere than at 0; a copy does not."""
+    states = ProducerStates()
+    for number, each in enumerate(seen):
+        states.note(header(1, *each), number, NOW_MS)
+    assert states.skips(header(1, *sent)) is skips
+
+
+def test_the_highest_limit_is_what_memory_is_bounded_by() -> None:
+    """K8: a log that takes over another's producers never has to forget one of them."""
+    field = BrokerSettings.__dataclass_fields__["max_producer_ids_per_partition"]
+    assert str(producers.PRODUCERS_MAX) in field.metadata["setting"].kind.allowed
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 4))))

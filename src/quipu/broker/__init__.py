@@ -4,6 +4,8 @@
     request_queue, answers   requests that wait for their turn; how large answers may be
     handlers/   one module per API key; the listing is the supported protocol
     partition   one partition: append, read, who waits for what
+    settling    where a partition ends, when that must not be said too low
+    sequence_guard   idempotent batches sent behind one that was refused
     groups/     consumer groups
     cluster     the metadata log and the state that its replay gives
     node        puts it all together, starts and stops it

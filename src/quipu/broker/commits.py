@@ -63,8 +63,9 @@ class Commits:
         _release(self._by_offset, committed)
         _release(self._by_log, committed_log)
 
-    def expire(self, now: float) -> None:
-        """Tell those whose patience is over at `now`."""
+    def expire(self, now: float) -> int:
+        """Tell those whose patience is over at `now`; gives how many."""
+        count = 0
         for waits in (self._by_offset, self._by_log):
             late = [wait for wait in waits if wait.deadline <= now]
             if late:
@@ -73,8 +74,10 @@ class Commits:
                 waits.extend(left)
                 error = RequestError("the other nodes of the chain have not acknowledged in time",
                                      code=Code.REQUEST_TIMED_OUT, kind=Kind.RETRY)
+                count += len(late)
                 for wait in late:
                     wait.done(error)
+        return count
 
     def fail(self, error: QuipuError) -> None:
         """Nobody waits any longer."""

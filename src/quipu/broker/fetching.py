@@ -7,6 +7,9 @@ Which node reads what
     * any node that serves the partition gives what is committed
     * the head sends consumers on to the tail, if they understand that (KIP-392); who comes back
       soon, on the same connection, cannot or will not go there, and is served by the head
+    * who reads anywhere but at the tail may have been at the tail before, which knows more: such a
+      reader is served once all is committed that this node held when it came, so that neither the
+      high watermark nor the end goes back; until then it waits, or gets OFFSET_NOT_AVAILABLE
     * only a node whose lease lasts says that there is nothing newer
     * a dirty reader (replica id -2) gets all that the log has, wherever it asks
 
@@ -18,15 +21,16 @@ from typing import Final, NamedTuple
 from quipu.broker.context import Broker
 from quipu.broker.fetch_sessions import FetchSession, FetchTarget
 from quipu.broker.partition import Partition
-from quipu.broker.reply import Referrals
+from quipu.broker.reply import Referral, Referrals
 from quipu.broker.routing import is_up, why_absent
 from quipu.model.errors import Code, OffsetOutOfRange, QuipuError
-from quipu.model.ids import Epoch, NodeId, Offset
+from quipu.model.ids import NO_NODE, Epoch, Offset
 from quipu.wire.fetch_codec import FetchedPart
 
 DIRTY_READER: Final = -2  # replica id of one who wants to see what is not committed yet
 VERSION_PREFERRED: Final = 11  # from here on a consumer can be sent to another node
 REFER_SECONDS: Final = 30.0  # that who was sent to a node is not sent there again
+NO_OFFSET: Final = Offset(-1)
 
 Answered = tuple[FetchTarget, FetchedPart]
 # Most bytes, version, dirty, where it was sent before; plain, since made for every request.
@@ -59,13 +63,15 @@ def read(broker: Broker, session: FetchSession, reader: Reader) -> Found:
             continue  # most of many partitions, most of the time
         elif not partition.is_alone and (
                 moved := _elsewhere(broker, target, partition, reader)):
-            part, failed = moved, True
+            part = moved
+            failed = failed or moved.preferred_read_replica >= 0
         else:
             part = _read_one(target, partition, size_max - size, dirty, min_one=size == 0)
         parts.append((target, part))
         size += part.size
-        if part.error_code or part.diverging_end_offset >= 0:
-            failed = True
+        if part.diverging_end_offset >= 0 or (
+                part.error_code and part.error_code != Code.OFFSET_NOT_AVAILABLE):
+            failed = True  # the other is worth a wait
     return Found(parts, size, failed)
 
 
@@ -95,7 +101,7 @@ def _is_quiet(target: FetchTarget, partition: Partition) -> bool:
     return (
         target.offset == high_watermark
         and (partition.is_alone or (
-            partition.is_serving and not partition.is_leading and partition.is_current))
+            partition.is_sure and not partition.is_leading and partition.is_current))
         and target.told == (high_watermark, partition.log.log_start_offset)
         and partition.failed is None
         and check_epoch(target.leader_epoch, partition.leader_epoch) == 0
@@ -110,30 +116,48 @@ def _elsewhere(
     error = partition.readable(dirty=dirty)
     if error is not None:
         return FetchedPart(target.partition, error.code)
-    if dirty or not partition.is_leading or version < VERSION_PREFERRED:
-        return None
+    if dirty or version < VERSION_PREFERRED:
+        return None  # who cannot be sent to a tail has been told nothing by one
     assert partition.replica_set is not None
     tail = partition.replica_set.tail
-    if tail == broker.node_id or not is_up(broker, tail) or not broker.cluster.is_settled(tail):
-        return None
-    if check_epoch(target.leader_epoch, partition.leader_epoch):
-        return None  # it is told that first
-    if not _refer(referrals, target, tail, broker.clock.monotonic()):
-        return None
-    return FetchedPart(
-        target.partition, 0, partition.high_watermark, partition.high_watermark,
-        partition.log.log_start_offset, preferred_read_replica=tail)
+    if tail == broker.node_id or check_epoch(target.leader_epoch, partition.leader_epoch):
+        return None  # of another epoch it is told first
+    if partition.is_leading and is_up(broker, tail) and broker.cluster.is_settled(tail) and _refer(
+            referrals, target, partition, broker.clock.monotonic()):
+        is_end = partition.committed_log >= partition.log.log_end
+        end = partition.high_watermark if is_end else NO_OFFSET
+        return FetchedPart(target.partition, 0, end, end, partition.log.log_start_offset,
+                           preferred_read_replica=tail)
+    if partition.high_watermark < _end_when_it_came(referrals, target, partition):
+        return FetchedPart(target.partition, Code.OFFSET_NOT_AVAILABLE)
+    return None
 
 
-def _refer(referrals: Referrals, target: FetchTarget, tail: NodeId, now: float) -> bool:
+def _refer(
+    referrals: Referrals, target: FetchTarget, partition: Partition, now: float
+) -> bool:
     """Should a reader be sent to the tail?  Not if it was a moment ago, and is here all the same:
     clients that are given no rack may ignore it, or be unable to reach that node.
     """
+    assert partition.replica_set is not None
+    tail = partition.replica_set.tail
     before = referrals.get(target.key)
-    if before is not None and before[0] == tail and now - before[1] < REFER_SECONDS:
+    if before is not None and before.node_id == tail and now - before.at < REFER_SECONDS:
         return False
-    referrals[target.key] = tail, now
+    referrals[target.key] = Referral(tail, now, partition.leader_epoch, NO_OFFSET)
     return True
+
+
+def _end_when_it_came(
+    referrals: Referrals, target: FetchTarget, partition: Partition
+) -> Offset:
+    """Where the log ended when this reader came, or came back from the tail."""
+    known = referrals.get(target.key)
+    if known is None or known.end < 0 or known.epoch != partition.leader_epoch:
+        node_id, at = (NO_NODE, 0.0) if known is None else (known.node_id, known.at)
+        known = Referral(node_id, at, partition.leader_epoch, partition.log.end_offset)
+        referrals[target.key] = known
+    return known.end
 
 
 def _read_one(

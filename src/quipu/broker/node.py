@@ -158,6 +158,8 @@ class Node:
         partitions = Partitions(
             directory, cluster.topic_settings, replication, node_id=settings.own_id,
             producer_expiration_ms=settings.producer_id_expiration_ms,
+            producer_retry_ms=settings.producer_id_retry_ms,
+            producers_max=settings.max_producer_ids_per_partition,
             is_part=lambda: cluster.state.is_part(settings.own_id, cluster.incarnation),
             lease=Lease(cluster, clock))
         turns = Turns(clock.monotonic)

@@ -7,6 +7,10 @@ Invariants
     P4  only the head of the chain appends, while it leads and while its lease lasts
     P5  `is_alone` means: leading, and no other node is sent anything.  Then the log itself knows
         what is committed, and nobody but this object looks at an append
+    P6  an idempotent batch that skips sequences is taken, or refused as out of order, only if no
+        batch before it can have been refused here (sequence_guard.py)
+    P7  what is committed is told to clients only once the epoch's configuration is: so nobody is
+        shown less than any node has shown in an earlier epoch
 
 Not here: who the nodes of the chain are and what they have (replication/).
 """
@@ -20,6 +24,7 @@ from uuid import UUID
 from quipu.broker.commits import FOREVER, Commits, Done
 from quipu.broker.lease import ALWAYS, Lease
 from quipu.broker.rules import Rules, check_time
+from quipu.broker.sequence_guard import SequenceGuard
 from quipu.chain.replica import Replica
 from quipu.controller.internal_topics import refuse
 from quipu.model.batch_types import BatchType
@@ -86,14 +91,21 @@ class NotLeader(RequestError):
     code = Code.NOT_LEADER_OR_FOLLOWER
 
 
+class OffsetNotAvailable(RequestError):
+    """This node does not know yet how much is committed; it soon will, or another leads."""
+
+    kind = Kind.RETRY
+    code = Code.OFFSET_NOT_AVAILABLE
+
+
 class Partition:
     """A partition that this node is a replica of."""
 
     __slots__ = (
-        "_began_with", "_gate", "_lease", "_shortages", "_told_ms", "_unread_size", "_waiters",
-        "acks_wait",
+        "_began_with", "_epoch_log", "_gate", "_guard", "_lease", "_shortages", "_told_ms",
+        "_unread_size", "_waiters", "acks_wait",
         "chain", "commits", "halted", "is_alone", "is_fresh", "is_leading", "is_serving",
-        "leader_epoch", "log", "replica_set", "rules", "topic_id", "topic_partition",
+        "is_sure", "leader_epoch", "log", "replica_set", "rules", "topic_id", "topic_partition",
     )
 
     def __init__(
@@ -116,16 +128,19 @@ class Partition:
         self.is_leading = False  # may this node append?
         self.is_alone = False  # P5
         self.is_fresh = False  # is the first append of the epoch still to come?
+        self.is_sure = False  # is the epoch's configuration committed (P7)?
         self.halted: QuipuError | None = None  # why replication has stopped for good, if it has
         self.acks_wait = True  # must an answer to Produce wait for anything?
         self._began_with: ReplicaSet | None = None  # the first replica set of the epoch
         self._lease = lease
+        self._guard = SequenceGuard(lease.monotonic)
         self._gate = True  # must an append be looked at more closely?
         # Why there are too few nodes for a write with acks=all, and for any other; None: enough.
         self._shortages: tuple[str | None, str | None] = None, None
         self._waiters: dict[Waiter, None] = {}  # in the order in which they came
         self._unread_size = 0  # bytes appended that the waiters have not been told of
         self._told_ms = 0  # when the disk's refusal was last logged
+        self._epoch_log = LogOffset(0)  # of the epoch's configuration, while this node serves
 
     def configure(self, config: LogConfig, rules: Rules) -> None:
         """Live by other settings from now on."""
@@ -143,6 +158,13 @@ class Partition:
         """Clients see what is below this (P2)."""
         return self.log.high_watermark if self.is_alone else self.commits.committed
 
+    @property
+    def committed_log(self) -> LogOffset:
+        """The same by log offset, which also counts internal batches."""
+        if not self.is_alone:
+            return self.commits.committed_log
+        return self.log.flushed_end if self.log.is_durable else self.log.log_end
+
     # -- this node's part in the chain, as the driver tells
 
     def stand(
@@ -154,9 +176,15 @@ class Partition:
         was_serving, was_alone = self.is_serving, self.is_alone
         if was_alone and not alone:
             self._keep_committed()
+        if leading and not (self.is_leading and replica_set.epoch == self.leader_epoch) and not (
+                alone and self._lease.is_endless):
+            self._guard.refused()  # until now this node has refused what came
         self.replica_set, self.leader_epoch = replica_set, replica_set.epoch
         self.is_serving, self.is_leading, self.is_alone = serving, leading, alone
         self.is_fresh = fresh
+        if serving and not alone:
+            self._epoch_log = self.log.epochs_log()[-1][1]
+        self.is_sure = alone or (serving and self.commits.committed_log > self._epoch_log)
         self._stand()
         if (was_serving and not serving) or (alone and not was_alone):
             self.wake()
@@ -168,6 +196,7 @@ class Partition:
             if self.replica_set is not None:
                 self._stand()
         if len(self.commits) and (why := self._shortage(replica_set, ACKS_ALL)):
+            self._guard.refused()
             self.commits.fail(RequestError(why, code=Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                                            kind=Kind.RETRY))
 
@@ -177,6 +206,9 @@ class Partition:
         if committed_log < self.commits.committed_log or committed < before:
             return  # what was committed alone is so, whoever has not heard of it
         self.commits.advance(committed_log, committed)
+        if not self.is_sure and self.is_serving and committed_log > self._epoch_log:
+            self.is_sure = True
+            self.wake()
         if committed > before and not self.is_alone:
             unread = self._unread_size
             told = unread if committed >= end else unread * (committed - before) // (end - before)
@@ -186,7 +218,14 @@ class Partition:
 
     def abdicate(self) -> None:
         """Others decide what becomes of the batches that someone waits for."""
-        self.commits.fail(NotLeader(f"{self.topic_partition}: this node leads it no longer"))
+        if len(self.commits):
+            self._guard.refused()
+            self.commits.fail(NotLeader(f"{self.topic_partition}: this node leads it no longer"))
+
+    def expire_waits(self) -> None:
+        """Tell those whose patience is over."""
+        if len(self.commits) and self.commits.expire(self._lease.monotonic()):
+            self._guard.refused()
 
     def check_lease(self) -> None:
         """Without one, others may lead by now: whoever waits here should ask them."""
@@ -196,7 +235,7 @@ class Partition:
     def halt(self, error: QuipuError) -> None:
         """Replication cannot go on without an operator: refuse everything, and say why."""
         self.halted = error
-        self.is_alone = self.is_leading = self.is_serving = False
+        self.is_alone = self.is_leading = self.is_serving = self.is_sure = False
         self._stand()
         self.commits.fail(error)
         self.wake()
@@ -266,7 +305,11 @@ class Partition:
         """
         if self._gate:
             refuse(self.topic_partition.topic, "written to by clients")
-            self._admit(acks)
+            try:
+                self._admit(acks)
+            except QuipuError:
+                self._guard.refused()
+                raise
         rules = self.rules
         header = check_batch(batch, size_max=rules.batch_size_max)
         if header.attributes & TRANSACTIONAL_BIT:
@@ -285,10 +328,19 @@ class Partition:
             if seen.newest != header.max_timestamp:
                 header = set_max_timestamp(batch, seen.newest)
             check_time(rules, header, now_ms, self.topic_partition, seen.oldest)
+        if self._guard.is_on and header.producer_id >= 0 and self._guard.forbids(
+                header, self.log.state.producers):
+            raise NotLeader(
+                f"{self.topic_partition}: sequence {header.base_sequence} of producer "
+                f"{header.producer_id} came before others that were refused a moment ago: send "
+                "again what is not acknowledged, in order")
         try:
             appended = self.log.append(batch, header, epoch=self.leader_epoch, now_ms=now_ms)
-        except DiskError as error:
-            self._tell(error, now_ms)
+        except QuipuError as error:
+            if isinstance(error, DiskError):
+                self._tell(error, now_ms)
+            if error.kind is not Kind.INVALID:
+                self._guard.refused()
             raise
         if not self.is_alone:
             assert self.chain is not None
@@ -394,16 +446,23 @@ class Partition:
         """Why records cannot be read here, if they cannot; dirty reads go anywhere."""
         if (failed := self.failed) is not None:
             return failed
-        if self.is_serving or dirty:
+        if self.is_sure or dirty:
             return None
+        if self.is_serving:  # P7
+            return OffsetNotAvailable(f"{self.topic_partition}: the epoch has only begun")
         return NotLeader(f"{self.topic_partition}: this node does not serve it")
 
     def must_lead(self) -> None:
         """Raise unless this node leads, and may say what the newest record is."""
         if (failed := self.failed) is not None:
             raise failed
-        if not self.is_leading or not self._lease.holds():
+        if not self.may_lead:
             raise NotLeader(f"{self.topic_partition}: this node does not lead it")
+
+    @property
+    def may_lead(self) -> bool:
+        """Does this node lead, and does its lease last?"""
+        return self.is_leading and self._lease.holds()
 
     @property
     def is_current(self) -> bool:

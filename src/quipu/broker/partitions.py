@@ -21,6 +21,7 @@ from quipu.model.settings import TopicSettings
 from quipu.storage.data_directory import DataDirectory
 from quipu.storage.log import LogConfig
 
+_DEFAULTS: Final = LogConfig()
 _log = logging.getLogger(__name__)
 
 RECOVERY_TURN_SECONDS: Final = 0.01  # of opening logs before others get their turn
@@ -59,6 +60,8 @@ class Partitions:
         *,
         node_id: NodeId,
         producer_expiration_ms: int,
+        producer_retry_ms: int = _DEFAULTS.producer_retry_ms,
+        producers_max: int = _DEFAULTS.producers_max,
         is_part: Callable[[], bool] = lambda: True,
         lease: Lease = ALWAYS,
     ) -> None:
@@ -69,6 +72,8 @@ class Partitions:
         self._is_part = is_part
         self._node_id = node_id
         self._producer_expiration_ms = producer_expiration_ms
+        self._producer_retry_ms = producer_retry_ms
+        self._producers_max = producers_max
         self._lease = lease
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -204,4 +209,6 @@ class Partitions:
             flush_messages=settings.flush_messages,
             flush_ms=settings.flush_ms,
             producer_expiration_ms=self._producer_expiration_ms,
+            producer_retry_ms=self._producer_retry_ms,
+            producers_max=self._producers_max,
         )

@@ -1,7 +1,11 @@
-"""Producer ids: handed out in blocks, so that giving one away seldom needs a write.
+"""Producer ids: their numbers are handed out in blocks, so that giving one seldom needs a write.
 
-A block is reserved durably before its first id is used.  A broker that stops loses the rest of its
-block: ids have holes, and are never given twice, which is all that anyone relies on.
+A block is reserved durably before its first number is used.  A broker that stops loses the rest of
+its block: numbers have holes, and are never given twice.
+
+An id that a client is given has its number in the upper bits and chance in the lower ones.  Nobody
+proves that a producer id is its own: whoever sends a batch with a higher epoch takes it over.  So
+ids are not to be found by counting.  Who may read a topic sees the ids of its producers.
 """
 
 from typing import Final
@@ -12,12 +16,24 @@ from quipu.controller.state import ClusterState
 from quipu.model.ids import NodeId, ProducerId
 
 BLOCK_SIZE: Final = 1000
+CHANCE_SIZE: Final = 3  # bytes of an id that are chance
+NUMBER_MAX: Final = 1 << (63 - 8 * CHANCE_SIZE)  # ten thousand a second last for a year and a half
 
 
 def reserve(state: ClusterState, node_id: NodeId) -> Decision[range]:
-    """The next block of ids, for `node_id` alone."""
+    """The next block of numbers, for `node_id` alone."""
     start = state.next_producer_id
     end = ProducerId(start + BLOCK_SIZE)
-    assert end < 2**63, "producer ids are used up"
+    assert end <= NUMBER_MAX, "producer ids are used up"
     record = ProducerIdsReserved(node_id=node_id, next_producer_id=end)
     return Decision([record], [range(start, end)])
+
+
+def id_for_client(number: int, chance: bytes) -> ProducerId:
+    """The id with this number; `chance` is of `CHANCE_SIZE` bytes.
+
+    Ids from before there was chance in them are below the next number, so below all of these.
+    """
+    assert 0 <= number < NUMBER_MAX, number
+    assert len(chance) == CHANCE_SIZE, chance
+    return ProducerId(number << 8 * CHANCE_SIZE | int.from_bytes(chance))

@@ -261,6 +261,16 @@ class BrokerSettings:
     producer_id_expiration_ms: int = int32(
         _DAY_MS, "An idempotent producer that is silent for this long is forgotten.",
         low=1000, high=INT_MAX)
+    max_producer_ids_per_partition: int = int32(
+        20_000,
+        "Idempotent producers that a partition remembers. A new one takes the place of those that "
+        "are silent for producer.id.retry.ms; if there are none it is refused with "
+        "THROTTLING_QUOTA_EXCEEDED.", low=1, high=100_000)
+    producer_id_retry_ms: int = int32(
+        300_000,
+        "For how long an idempotent producer may send a batch again, and is remembered whoever "
+        "else comes: at least delivery.timeout.ms (message.timeout.ms in librdkafka).",
+        low=1000, high=INT_MAX)
 
     # Logs.
     log_segment_bytes: int = int32(

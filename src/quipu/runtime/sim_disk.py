@@ -107,7 +107,8 @@ class SimDisk:
 
     def __init__(self) -> None:
         self.capacity: int | None = None  # bytes that may still be appended
-        self.sync_error: DiskError | None = None  # what every sync raises
+        self.sync_error: DiskError | None = None  # what every sync raises,
+        self.sync_error_in = ""  # of files whose path begins so
         self.is_deferred = False  # does submitted work wait for `run_pending`?
         self.worker: Worker | None = None  # runs submitted work in its own time, if set
         self.bytes_read: Counter[str] = Counter()  # by path; maps are not counted
@@ -143,6 +144,16 @@ class SimDisk:
         """The process ended and the machine did not: what was written stays, locks go."""
         self._pending = []
         self.locked = set()
+
+    def copy_of_all(self) -> "SimDisk":
+        """Another disk with the same files, all of them durable."""
+        copy = SimDisk()
+        for path, inode in self._names.items():
+            if inode is None:
+                copy._names[path] = copy._durable_names[path] = None
+            else:
+                copy.set_data(path, bytes(inode.data))
+        return copy
 
     def flip(self, path: str, position: int, mask: int = 0x01) -> None:
         """Change bits of a stored byte."""
@@ -185,7 +196,7 @@ class SimDisk:
 
     def count_sync(self, path: str) -> None:
         self.sync_counts[path] += 1
-        if self.sync_error is not None:
+        if self.sync_error is not None and path.startswith(self.sync_error_in):
             raise self.sync_error
 
     # --- files ------------------------------------------------------------------------------

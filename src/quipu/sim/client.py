@@ -37,14 +37,14 @@ class Client:
         self.world = world
         self._bootstrap = list(bootstrap)
         self._links: dict[Place, ClientLink] = {}
-        self._next_id = 1
+        self._next_id = 0
 
     async def ask(
         self, place: Place, request: Request, version: int, *, seconds: float = ASK_SECONDS_MAX
     ) -> Any:  # noqa: ANN401 the response that belongs to the request
         """The answer; raises `Disconnected` if there is none: then what was done is not known."""
-        link = await self._link(place)
-        number, self._next_id = self._next_id, self._next_id + 1
+        link = await self.link(place)
+        number = self.next_id()
         try:
             link.send(encode_request(
                 request, version, correlation_id=number, client_id=self.name))
@@ -60,7 +60,13 @@ class Client:
         assert correlation_id == number, "answers out of order (Q1)"
         return response
 
-    async def _link(self, place: Place) -> ClientLink:
+    def next_id(self) -> int:
+        """A correlation id that no other request of this client has."""
+        self._next_id += 1
+        return self._next_id
+
+    async def link(self, place: Place) -> ClientLink:
+        """A connection to `place`, open or made now; raises `Disconnected`."""
         link = self._links.get(place)
         if link is None or not link.is_open:
             link = ClientLink(self.world.net, self.name)

@@ -11,6 +11,7 @@ those of Jepsen's Kafka workload:
     poll-skip              one reader's offsets jumped over others
     lost-write             acknowledged by all, and not there in the end
     twice-created          one topic, created twice by answer
+    reordered              records of one producer with a window, not in the order it sent them
 
 Only what is promised is remembered: an acknowledgement by the head alone promises nothing.
 """
@@ -36,10 +37,15 @@ class History:
         self._places: dict[bytes, tuple[TopicPartition, int]] = {}
         self._acked: dict[TopicPartition, dict[int, bytes]] = defaultdict(dict)
         self._last_read: dict[tuple[str, TopicPartition], int] = {}
+        self._in_order: dict[bytes, dict[tuple[str, TopicPartition], int]] = {}
 
     def sent(self, value: bytes) -> None:
         """Somebody is about to send `value`, for the first time or again."""
         self._sent[value] = True
+
+    def in_order(self, producer: str) -> None:
+        """The values of `producer`, "name-0", "name-1", ..., are stored in this order, or not."""
+        self._in_order[producer.encode()] = {}
 
     def refused(self, value: bytes) -> None:
         """The sender of `value` was told that it was not taken, and will not send it again."""
@@ -68,6 +74,13 @@ class History:
             raise Violation(f"poll-skip: {reader} got {partition} {offset} after {before}")
         self._last_read[reader, partition] = offset
         self._observed(partition, offset, value)
+        producer, _, number = value.rpartition(b"-")
+        if (numbers := self._in_order.get(producer)) is not None:
+            wanted = numbers.get((reader, partition), -1) + 1
+            if int(number) != wanted:
+                raise Violation(f"reordered: {reader} got {value!r} at {partition} {offset}, "
+                                f"{wanted} comes next of {producer!r}")
+            numbers[reader, partition] = wanted
 
     def _observed(self, partition: TopicPartition, offset: int, value: bytes) -> None:
         found = self._values[partition].setdefault(offset, value)

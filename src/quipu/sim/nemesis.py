@@ -18,11 +18,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from quipu.runtime.disk import DiskError
 from quipu.sim.dice import Dice
 from quipu.sim.loop import Life
 from quipu.sim.net import CALM, Weather
 from quipu.sim.world import Machine, World
 
+SYNC_ERRORS_IN: Final = "data/t-"  # not the metadata: a node that cannot keep that must stop
 CLOCK_STEP_MS_MAX: Final = 40 * 60_000  # beyond an hour records are refused for their time
 BAD_WEATHER: Final = Weather(
     delay_min=0.0005, delay_max=0.03, loss=0.03, duplicate=0.03, reorder=0.05)
@@ -46,11 +48,13 @@ class Malice:
     storms: bool = True
     slow_disks: bool = True
     full_disks: bool = False
+    failing_syncs: bool = False
     clock_steps: bool = True
     ambushes: bool = True
     outages: bool = False  # everything at once
     mishaps: bool = False  # power losses where nothing is flushed
     lost_disks: bool = False
+    old_disks: bool = False  # machines come back with what they had some time ago
 
 
 class Nemesis:
@@ -77,11 +81,12 @@ class Nemesis:
             (malice.cuts, self.cut_two), (malice.cuts, self.isolate),
             (malice.cuts, self.cut_one_way), (malice.storms, self.storm),
             (malice.slow_disks, self.slow_disk), (malice.full_disks, self.fill_disk),
+            (malice.failing_syncs, self.fail_syncs),
             (malice.clock_steps, self.step_clock), (malice.outages, self.outage),
             (malice.ambushes, self.ambush), (malice.ambushes, self.ambush),
         ]
         self._faults = [fault for is_on, fault in faults if is_on]
-        has_mishaps = malice.mishaps or malice.lost_disks
+        has_mishaps = malice.mishaps or malice.lost_disks or malice.old_disks
         self._faults += [self.mishap] * (len(self._faults) // 3 if has_mishaps else 0)
 
     async def run(self) -> None:
@@ -108,10 +113,10 @@ class Nemesis:
             machine.worker.slowness = 1.0
             if machine.is_corrupt:
                 machine.lose_disk()
-            if machine.disk.capacity is not None:
-                machine.disk.capacity = None
+            if machine.disk.capacity is not None or machine.disk.sync_error is not None:
+                machine.disk.capacity = machine.disk.sync_error = None
                 if not machine.is_dead:
-                    machine.kill()  # what a full disk has failed is good again after a start
+                    machine.kill()  # what a bad disk has failed is good again after a start
             self._revive(machine)
 
     def _revive(self, machine: Machine) -> None:
@@ -156,6 +161,8 @@ class Nemesis:
     def kill(self) -> None:
         if (machine := self._victim()) is not None:
             machine.kill()
+            if self._malice.old_disks and self._dice.flip(0.5):
+                machine.back_up()
             self._down(machine, self._while())
 
     def power_off(self) -> None:
@@ -224,7 +231,12 @@ class Nemesis:
         self._is_guarded = True
         self._world.trap = None
         machine = self._dice.choose(list(self._world.machines.values()))
-        if self._malice.lost_disks and (not self._malice.mishaps or self._dice.flip(0.5)):
+        if machine.backup is not None and self._dice.flip(0.7):
+            machine.restore()
+        elif not (self._malice.lost_disks or self._malice.mishaps):
+            machine.kill()
+            machine.back_up()
+        elif self._malice.lost_disks and (not self._malice.mishaps or self._dice.flip(0.5)):
             if self._dice.flip(0.5):
                 machine.lose_disk()
             else:
@@ -302,6 +314,21 @@ class Nemesis:
         machine = self._dice.choose(list(self._world.machines.values()))
         machine.tell("full disk")
         machine.disk.capacity = self._dice.below(4000)
+
+    def fail_syncs(self) -> None:
+        """The logs of one machine cannot be made durable; a start with a sound disk mends it."""
+        if (machine := self._victim()) is not None:
+            machine.tell("failing syncs")
+            machine.disk.sync_error = DiskError("a sync failed")
+            machine.disk.sync_error_in = SYNC_ERRORS_IN
+            self._hit[machine.name] = None
+            self._later(self._dice.between(0.2, 3.0), lambda: self._mend(machine))
+
+    def _mend(self, machine: Machine) -> None:
+        machine.disk.sync_error = None
+        if not machine.is_dead:
+            machine.kill()
+        self._revive(machine)
 
     def step_clock(self) -> None:
         machine = self._dice.choose(list(self._world.machines.values()))

@@ -19,11 +19,13 @@ from quipu.model.settings import BrokerSettings
 from quipu.model.settings_sources import broker_settings, from_assignments
 from quipu.sim.checkers import PartitionView, StoredLogs
 from quipu.sim.client import Client, Place
+from quipu.sim.end_watch import EndWatch
 from quipu.sim.frames import Disconnected
 from quipu.sim.group_workload import Bookmark
 from quipu.sim.history import TopicPartition
 from quipu.sim.nemesis import Malice, Nemesis
 from quipu.sim.trace import Trace
+from quipu.sim.windowed_producer import WindowedProducer
 from quipu.sim.workload import (
     ALL,
     Consumer,
@@ -91,7 +93,9 @@ class NodeWorld:
         self.world = World(seed, tell=tell)
         self.plan = plan_of(self.world)
         if self.plan.malice.full_disks:
-            self.world.allowed_errors = ("no space left",)
+            self.world.allowed_errors += ("no space left",)
+        if self.plan.malice.failing_syncs:
+            self.world.allowed_errors += ("a sync failed",)
         self.load = Load()
         self.consumers: list[Consumer] = []
         self.bookmarks: list[Bookmark] = []
@@ -175,6 +179,10 @@ class NodeWorld:
             for number in range(1 + dice.below(2)):
                 client = self.client(f"p{index}{number}")
                 world.run(self._producer(client, partition, dice.below(4)), client.name)
+            client = self.client(f"w{index}")
+            world.run(WindowedProducer(client, self.load, partition).run(), client.name)
+            watch = EndWatch(self.client(f"e{index}"), self.load, partition)
+            world.run(watch.run(), watch.client.name)
             for number in range(1 + dice.below(2)):
                 self._consume(f"c{index}{number}", partition)
         world.run(create_topics(self.client("admin2"), self.load), "create topics")
@@ -198,8 +206,10 @@ class NodeWorld:
             await asyncio.sleep(0.3)
 
     async def _producer(self, client: Client, partition: TopicPartition, kind: int) -> None:
-        if kind < 2:
+        if kind == 0:
             await produce_idempotently(client, self.load, partition)
+        elif kind == 1:
+            await WindowedProducer(client, self.load, partition).run()
         else:
             await produce_plainly(client, self.load, partition, acks=ALL if kind == 2 else 1)
 
@@ -321,5 +331,7 @@ def plan_of(world: World) -> Plan:
             cuts=dice.flip(0.7), storms=dice.flip(0.7), slow_disks=dice.flip(0.5),
             full_disks=dice.flip(0.25),
             outages=dice.flip(0.4), mishaps=not is_durable and min(chains) > 1 and dice.flip(0.7),
-            lost_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4)),
+            lost_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4),
+            failing_syncs=dice.flip(0.35),
+            old_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4)),
         settings=tuple(settings), segment_size=segment_size, index_interval=index_interval)

@@ -73,7 +73,7 @@ def batch_of(client: Client, load: Load, start: int) -> tuple[list[bytes], list[
 
 async def produce_idempotently(client: Client, load: Load, partition: TopicPartition) -> None:
     """Every batch exactly once, whatever happens."""
-    producer_id, sequence, number = await _producer_id(client), 0, 0
+    producer_id, sequence, number = await producer_id_for(client), 0, 0
     while load.goes_on:
         values, records = batch_of(client, load, number)
         batch = encode_batch(
@@ -154,7 +154,8 @@ async def _produce(
     return part.error_code, part.base_offset
 
 
-async def _producer_id(client: Client) -> int:
+async def producer_id_for(client: Client) -> int:
+    """An id of its own; asks until somebody gives one."""
     while True:
         try:
             answer = await client.ask(
@@ -221,7 +222,11 @@ class Consumer:
                 await self.client.refresh(topic)
             self.read_from = self.client.brokers.get(part.preferred_read_replica)
             return Code.NONE if self.read_from is not None else Code.BROKER_NOT_AVAILABLE
-        self.high_watermark = max(self.high_watermark, part.high_watermark)
+        if part.high_watermark < max(self.high_watermark, self.position):
+            raise Violation(f"end-fell: {self.client.name} is told by {place.host} that "
+                            f"{self.partition} is committed to {part.high_watermark}; it was "
+                            f"{self.high_watermark}, and read to {self.position}")
+        self.high_watermark = part.high_watermark
         self._take(part)
         return Code.NONE
 

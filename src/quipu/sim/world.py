@@ -84,6 +84,7 @@ class Machine:
         self.is_corrupt = False  # what is on its disk is not what was written
         self.process: Process | None = None
         self.program: Program | None = None
+        self.backup: SimDisk | None = None  # the disk as it once was
         self.start_error: QuipuError | None = None  # why it did not start, if the disk refused
         self._make = make
 
@@ -155,6 +156,18 @@ class Machine:
         self.disk = SimDisk()
         self.disk.worker = self.worker
         self.is_corrupt = False
+
+    def back_up(self) -> None:
+        """While it is off: somebody copies the disk."""
+        assert self.is_dead, self.name
+        self.backup = self.disk.copy_of_all()
+
+    def restore(self) -> None:
+        """The process is gone, and the disk is what it was when it was last backed up."""
+        assert self.backup is not None
+        self._end("old disk")
+        self.disk = self.backup.copy_of_all()
+        self.disk.worker = self.worker
 
     def corrupt(self) -> None:
         """While it is off: a bit of what is stored flips."""

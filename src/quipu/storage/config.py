@@ -6,7 +6,8 @@ from typing import Final
 NEVER: Final = 2**63 - 1  # Kafka's way to say that a limit is off
 
 _LOWEST: Final = {"segment_ms": 1, "index_interval_bytes": 0, "index_max_bytes": 4,
-                  "flush_messages": 1, "flush_ms": 0, "producer_expiration_ms": 1}
+                  "flush_messages": 1, "flush_ms": 0, "producer_expiration_ms": 1,
+                  "producer_retry_ms": 1, "producers_max": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,8 @@ class LogConfig:
     flush_messages: int = NEVER
     flush_ms: int = 1000
     producer_expiration_ms: int = 24 * 3600 * 1000
+    producer_retry_ms: int = 300_000
+    producers_max: int = 20_000
 
     def __post_init__(self) -> None:
         if not 1 <= self.segment_bytes <= 2**31 - 1:

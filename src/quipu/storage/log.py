@@ -201,10 +201,15 @@ class Log:
             active = writing.begin(self, epoch, now_ms)
         producer_id = header.producer_id
         if producer_id >= 0:
-            seen = self.raw_state.producers.check(header, self.name)
+            producers = self.raw_state.producers
+            seen = producers.check(header, self.name)
             if seen is not None:
                 return Appended(seen, Offset(seen + header.last_offset_delta), NO_LOG_OFFSET,
                                 duplicate=True)
+            config = self._config
+            if producers.is_full(config.producers_max):
+                producers.admit(header, self.name, limit=config.producers_max,
+                                retry_ms=config.producer_retry_ms, now_ms=now_ms)
         if epoch != self.leader_epoch:
             self.set_epoch(epoch)
         size = len(batch) + PREFIX_SIZE

@@ -10,27 +10,29 @@ Invariants
         in flight; a repeat of one of them is a duplicate, whatever was written since
     P3  the state is a function of the batches in the log, except for when a producer was last
         seen, which decides only when it is forgotten
-    P4  at most `PRODUCERS_MAX` are kept per log; beyond, those unseen the longest are forgotten
+    P4  who appends admits at most so many producers (`admit`): a new one takes the place of those
+        that have been silent for longer than any batch is retried, and is refused if there are
+        none, so that nobody is forgotten because of a stranger.  What was admitted elsewhere is
+        taken; at `PRODUCERS_MAX`, a bound for memory alone, those unseen the longest go
 
 A producer that the log does not know may start at any sequence, as in Kafka since 2.5: its state
 may have expired, or gone with the records that retention removed, and refusing it would stop a
 healthy client for good.  What that costs: a duplicate sent after the expiry is not recognised.
 """
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 the library's own name is too short to read
 from typing import Final, NamedTuple
 
-from quipu.model.errors import Code, MalformedBytes, RequestError
+from quipu.model.errors import Code, Kind, MalformedBytes, RequestError
 from quipu.model.ids import Offset, ProducerId, TimestampMs
 from quipu.wire import scan_run
 from quipu.wire.record_batch import BatchHeader
 from quipu.wire.scan_run import RunProducer
 
 BATCHES_KEPT: Final = 5
-PRODUCERS_MAX: Final = 10_000
+PRODUCERS_MAX: Final = 100_000  # the highest max.producer.ids.per.partition (P4)
 SEQUENCE_COUNT: Final = 1 << 31
 
 assert scan_run.BATCHES_KEPT >= BATCHES_KEPT  # else `note_run` would know less than `note` (P2)
@@ -64,16 +66,17 @@ class _Producer:
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.last_seen_ms = 0
-        self.batches: deque[SeenBatch] = deque(maxlen=BATCHES_KEPT)
+        self.batches: list[SeenBatch] = []  # no deque: one takes 700 bytes when empty
 
 
 class ProducerStates:
     """The producers of one log."""
 
-    __slots__ = ("_producers",)
+    __slots__ = ("_producers", "_room_ms")
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
+        self._room_ms = 0  # before that, nobody's place can be given away
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -99,6 +102,43 @@ class ProducerStates:
                 return Offset(seen.base_offset)
         raise _out_of_order(log, header, (last_known + 1) % SEQUENCE_COUNT)
 
+    def is_full(self, limit: int) -> bool:
+        """Are there `limit` producers, so that a new one must be admitted?"""
+        return len(self._producers) >= limit
+
+    def admit(
+        self, header: BatchHeader, log: str, *, limit: int, retry_ms: int, now_ms: int
+    ) -> None:
+        """Make room for the producer of a batch that `check` let pass, if it is new (P4).
+
+        Raises `RequestError` if there is none.
+        """
+        known = self._producers
+        if header.producer_id in known:
+            return
+        if now_ms >= self._room_ms:
+            for producer_id in [each for each, producer in known.items()
+                                if now_ms - producer.last_seen_ms >= retry_ms]:
+                del known[producer_id]
+            self._room_ms = retry_ms + min(
+                (producer.last_seen_ms for producer in known.values()), default=now_ms)
+        if len(known) >= limit:
+            raise RequestError(
+                f"{log}: {len(known)} idempotent producers were active within "
+                f"{retry_ms} ms (producer.id.retry.ms), and no more are taken "
+                "(max.producer.ids.per.partition): use fewer producers, or send again later",
+                code=Code.THROTTLING_QUOTA_EXCEEDED, kind=Kind.RETRY)
+
+    def skips(self, header: BatchHeader) -> bool:
+        """Would the batch leave out sequences of its producer, as far as this log knows?"""
+        producer = self._producers.get(header.producer_id)
+        if producer is None or header.producer_epoch > producer.epoch:
+            return header.base_sequence != 0
+        if header.producer_epoch < producer.epoch:
+            return False
+        wanted = producer.batches[-1].last_sequence + 1
+        return 0 < (header.base_sequence - wanted) % SEQUENCE_COUNT < SEQUENCE_COUNT // 2
+
     def note(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         """The batch was appended at `base_offset`."""
         producer = self._producers.get(header.producer_id)
@@ -112,7 +152,10 @@ class ProducerStates:
         first = header.base_sequence
         last = (first + header.last_offset_delta) % SEQUENCE_COUNT
         producer.last_seen_ms = now_ms
-        producer.batches.append(SeenBatch(first, last, base_offset))
+        batches = producer.batches
+        batches.append(SeenBatch(first, last, base_offset))
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
 
     def note_run(self, run: Sequence[RunProducer], now_ms: int) -> None:
         """The last batches of each producer in a run were appended: as `note` for each batch.
@@ -138,10 +181,13 @@ class ProducerStates:
             producer.batches.extend([
                 _new_tuple(SeenBatch, (first, (first + delta) % SEQUENCE_COUNT, base_offset))
                 for first, delta, base_offset in batches])
+            del producer.batches[:-BATCHES_KEPT]
 
     def _evict(self) -> None:
         """Make room by a tenth, so that the search is rare (P4)."""
-        by_age = sorted(self._producers, key=lambda each: self._producers[each].last_seen_ms)
+        known = self._producers
+        by_age = sorted(known, key=lambda each: (  # what a scan found was all seen at one time
+            known[each].last_seen_ms, known[each].batches[-1].base_offset))
         for producer_id in by_age[: max(1, PRODUCERS_MAX // 10)]:
             del self._producers[producer_id]
 

@@ -45,6 +45,7 @@ from quipu.broker.quorum.driver import CHANGE_TIMEOUT_SECONDS
 from quipu.broker.topic_views import TopicViews
 from quipu.controller import configs, describe, internal_topics, topics
 from quipu.controller.members import BrokerState
+from quipu.controller.producer_ids import CHANCE_SIZE, id_for_client
 from quipu.controller.state import ClusterState, Topic
 from quipu.model.ids import NO_NODE, NodeId, ProducerId, TopicPartition
 from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
@@ -99,6 +100,7 @@ class Cluster:
         self._membership = Membership(
             settings, incarnation, self._link, clock, state=lambda: self._machine.state)
         self._listing = BrokerListing(self._machine, clock)
+        self._rng = rng
         self._producer_ids = range(0)  # reserved for this node and not given away yet
         self._reserving = asyncio.Lock()
         self._open_desk()
@@ -290,8 +292,13 @@ class Cluster:
                 MakeTopics(topics=[wanted_topic(wanted)], is_internal=True), MadeTopics)
         return self.state.topics[name]
 
+    async def new_producer_id(self) -> ProducerId:
+        """An id that no producer has, or will be given again, and that nobody can guess."""
+        number = await self.next_producer_id()
+        return id_for_client(number, self._rng.token(CHANCE_SIZE))
+
     async def next_producer_id(self) -> ProducerId:
-        """An id that no producer has, or will be given again."""
+        """The number of an id, for this cluster's next producer alone."""
         if not self._producer_ids:
             async with self._reserving:
                 if not self._producer_ids:  # reserved while this one waited its turn

@@ -6,8 +6,10 @@ Behaviour
       largest timestamp; -4 earliest kept here: the log start; -5 and -6 ask about copies in
       remote storage, of which there are none: offset -1
     * answers per partition: one bad partition does not fail the others
-    * only the node that leads answers, and only for what is committed; to replica id -2, a dirty
-      reader, any node does, and its latest is the end of the log
+    * only the node that leads answers, and only for what is committed; never less than anyone was
+      given or told before: it waits for the other nodes, and if that takes too long the answer is
+      OFFSET_NOT_AVAILABLE (settling.py); the log start is told at once
+    * to replica id -2, a dirty reader, any node answers, and its latest is the end of the log
     * a look for a time may have to decompress a batch: large ones are, in a thread
     * internal batches are not found, whatever their timestamps: offsets and times are those of
       records that a fetch returns
@@ -15,8 +17,10 @@ Behaviour
 Versions
     each special timestamp is served from the version on that brought it; before, and for others
     below zero, the answer is UNSUPPORTED_VERSION
+    v5  OFFSET_NOT_AVAILABLE; before, LEADER_NOT_AVAILABLE in its place
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from quipu.broker.context import Broker, Context
@@ -24,6 +28,7 @@ from quipu.broker.fetching import DIRTY_READER, check_epoch
 from quipu.broker.partition import Partition
 from quipu.broker.record_checks import find_record
 from quipu.broker.routing import why_absent
+from quipu.broker.settling import Marks, check_settled, code_for, settle
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import Offset, TimestampMs
 from quipu.storage.log import TimestampAndOffset
@@ -46,12 +51,15 @@ _VERSION_MIN: Final = {
     LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_REMOTE: 9,
     EARLIEST_NOT_COPIED: 11,
 }
+_STARTS: Final = frozenset({EARLIEST, EARLIEST_LOCAL, LATEST_REMOTE, EARLIEST_NOT_COPIED})
 
 
 async def handle(
     broker: Broker, request: ListOffsetsRequest, context: Context
 ) -> ListOffsetsResponse:
-    asker = _Asker(context.api_version, request.replica_id == DIRTY_READER, [])
+    dirty = request.replica_id == DIRTY_READER
+    marks = {} if dirty else await settle(_asked_for_ends(broker, request))
+    asker = _Asker(context.api_version, dirty, marks, [])
     found = []
     for topic in request.topics:
         answers = []
@@ -79,9 +87,19 @@ class _Search(NamedTuple):
     end: Offset  # clients see no record from here on
 
 
+def _asked_for_ends(broker: Broker, request: ListOffsetsRequest) -> Iterator[Partition]:
+    """The partitions led here of which more is asked than where they start (E2)."""
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            partition = broker.partitions.find(topic.name, wanted.partition_index)
+            if partition is not None and wanted.timestamp not in _STARTS and partition.may_lead:
+                yield partition
+
+
 class _Asker(NamedTuple):
     version: int
     dirty: bool
+    marks: Marks
     searches: list[_Search]
 
 
@@ -119,7 +137,7 @@ def _find(
     try:
         _fill(answer, partition, wanted.timestamp, asker)
     except QuipuError as error:
-        answer.error_code = error.code
+        answer.error_code = code_for(error, version)
     return answer
 
 
@@ -129,6 +147,8 @@ def _fill(
     dirty = asker.dirty
     if not dirty:
         partition.must_lead()
+        if timestamp not in _STARTS:
+            check_settled(partition, asker.marks)
     elif partition.failed is not None:
         raise partition.failed
     log = partition.log

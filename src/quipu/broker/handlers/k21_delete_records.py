@@ -2,7 +2,8 @@
 
 Behaviour
     * moves the log start offset forward; bytes go later, with the segment that holds them
-    * offset -1 means up to the high watermark; one below the log start changes nothing
+    * offset -1 means up to the high watermark, which is not below anything that a client has read
+      before (settling.py); an offset below the log start changes nothing
     * only the node that leads does it; the answer tells where the log starts now, once that is
       committed, as any other record is
     * answers per partition: one bad partition does not fail the others; of a partition that is
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple
 
 from quipu.broker.context import Broker, Context
 from quipu.broker.routing import why_absent
+from quipu.broker.settling import Marks, check_settled, settle
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import Offset, TopicPartition
 from quipu.model.topics import is_internal
@@ -38,15 +40,19 @@ async def handle(
         (topic.name, partition.partition_index): partition.offset
         for topic in request.topics for partition in topic.partitions}
     timeout_ms = min(request.timeout, broker.settings.request_max_wait_ms)
+    marks = await settle(
+        partition for topic, index in wanted
+        if (partition := broker.partitions.find(topic, index)) is not None and partition.may_lead)
     deletions = []
     for (topic, index), before in wanted.items():
         await context.pause()
-        deletions.append(_begin(broker, TopicPartition(topic, index), Offset(before), timeout_ms))
+        name = TopicPartition(topic, index)
+        deletions.append(_begin(broker, name, Offset(before), timeout_ms, marks))
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for deletion in deletions:
         await context.pause()
-        name = deletion.topic_partition.topic
-        result = topics.setdefault(name, DeleteRecordsTopicResult(name=name))
+        topic = deletion.topic_partition.topic
+        result = topics.setdefault(topic, DeleteRecordsTopicResult(name=topic))
         result.partitions.append(await _finish(deletion))
     return DeleteRecordsResponse(topics=list(topics.values()))
 
@@ -61,7 +67,7 @@ class _Deletion(NamedTuple):
 
 
 def _begin(
-    broker: Broker, name: TopicPartition, before: Offset, timeout_ms: int
+    broker: Broker, name: TopicPartition, before: Offset, timeout_ms: int, marks: Marks
 ) -> _Deletion:
     """Move the start of one log; all of a request are moved before any is waited for."""
     if is_internal(name.topic):
@@ -70,6 +76,8 @@ def _begin(
     if partition is None:
         return _Deletion(name, why_absent(broker, *name))
     try:
+        partition.must_lead()
+        check_settled(partition, marks)
         low_watermark = partition.delete_records(before, broker.clock.now_ms())
     except QuipuError as error:
         return _Deletion(name, error.code)

@@ -1,7 +1,7 @@
 """InitProducerId — API key 22, versions 0-6.
 
 Behaviour
-    * an idempotent producer gets an id that no one else ever had, with epoch 0
+    * an idempotent producer gets an id that no one else ever had, nor can guess, with epoch 0
     * a producer that has an id and asks for a newer epoch (v3+) gets a new id with epoch 0, which
       serves the same end: nothing that it sent before can come after what it sends from now on
     * transactions are not served yet: a transactional id is refused with
@@ -24,7 +24,7 @@ async def handle(
     code = _refusal(broker, request, context)
     if code is not Code.NONE:
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-    producer_id = await broker.cluster.next_producer_id()
+    producer_id = await broker.cluster.new_producer_id()
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 

@@ -3,6 +3,7 @@
 Behaviour
     * tells the idempotent producers that a partition remembers: epoch, last sequence, last seen
     * there are no transactions: coordinator epoch and transaction start are -1
+    * tells nothing that can still be taken back: waits until it is committed (settling.py)
     * answers per partition: one bad partition does not fail the others
 
 Versions
@@ -11,6 +12,7 @@ Versions
 
 from quipu.broker.context import Broker, Context
 from quipu.broker.routing import why_absent
+from quipu.broker.settling import Marks, check_settled, settle
 from quipu.model.errors import QuipuError
 from quipu.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
@@ -26,12 +28,16 @@ NO_COORDINATOR_EPOCH = -1
 async def handle(
     broker: Broker, request: DescribeProducersRequest, context: Context
 ) -> DescribeProducersResponse:
+    marks = await settle(
+        partition for topic in request.topics for index in topic.partition_indexes
+        if (partition := broker.partitions.find(topic.name, index)) is not None
+        and partition.may_lead)
     response = DescribeProducersResponse(topics=context.array(TopicResponse))
     for topic in request.topics:
         partitions = context.array(PartitionResponse)
         for index in topic.partition_indexes:
             await context.pause()
-            partitions.append(await _describe(broker, topic.name, index, context))
+            partitions.append(await _describe(broker, topic.name, index, context, marks))
         response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return response
 
@@ -46,7 +52,7 @@ def refuse(request: DescribeProducersRequest, error: QuipuError) -> DescribeProd
 
 
 async def _describe(
-    broker: Broker, topic: str, index: int, context: Context
+    broker: Broker, topic: str, index: int, context: Context, marks: Marks
 ) -> PartitionResponse:
     answer = PartitionResponse(
         partition_index=index, active_producers=context.array(ProducerState))
@@ -57,6 +63,7 @@ async def _describe(
         return answer
     try:
         partition.must_lead()
+        check_settled(partition, marks)
         producers = partition.log.producers()
     except QuipuError as error:
         answer.error_code, answer.error_message = error.code, str(error)

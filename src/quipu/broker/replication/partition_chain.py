@@ -138,7 +138,7 @@ class PartitionChain:
         self.tell(TICK)
         if self.partition.log.failure is not None and self.partition.is_serving:
             self._stand()  # it failed in other hands
-        self.partition.commits.expire(self._node.monotonic())
+        self.partition.expire_waits()
         self.partition.check_lease()
 
     @property

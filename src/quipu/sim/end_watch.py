@@ -1,0 +1,64 @@
+"""A client that asks again and again where a partition ends, and knows what it must not be told.
+
+    end-fell     an answer below what anybody was given, acknowledged or told before the question
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from quipu.model.errors import Code
+from quipu.sim.client import Client
+from quipu.sim.frames import Disconnected
+from quipu.sim.history import TopicPartition
+from quipu.sim.workload import RETRIED, Load
+from quipu.sim.world import Violation
+from quipu.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+LIST_OFFSETS_VERSION = 7
+LATEST = -1
+
+
+@dataclass(slots=True, eq=False)
+class EndWatch:
+    """Asks the leader of one partition for its latest offset."""
+
+    client: Client
+    load: Load
+    partition: TopicPartition
+    end: int = 0  # the highest that was answered
+
+    async def run(self) -> None:
+        """For as long as the world goes on."""
+        while True:
+            try:
+                code = await self._ask()
+            except Disconnected:
+                code = Code.NETWORK_EXCEPTION
+            if code not in (Code.NONE, Code.OFFSET_NOT_AVAILABLE):
+                if code not in RETRIED:
+                    raise Violation(f"{self.client.name}: {code.name} for ListOffsets")
+                self.client.forget_leader(*self.partition)
+            await asyncio.sleep(self.client.dice.between(0.02, 0.25))
+
+    async def _ask(self) -> Code:
+        topic, index = self.partition
+        place = await self.client.leader(topic, index)
+        least = max(self.end, self.load.history.end(self.partition))
+        answer = await self.client.ask(place, ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[
+                ListOffsetsPartition(partition_index=index, timestamp=LATEST)])],
+        ), LIST_OFFSETS_VERSION)
+        part = answer.topics[0].partitions[0]
+        world, code = self.client.world, Code(part.error_code)
+        world.trace.add(world.loop.now, self.client.name, "end",
+                        f"{topic}-{index} {code.name} {part.offset}")
+        if code is Code.NONE:
+            if part.offset < least:
+                raise Violation(f"end-fell: {self.client.name} is told by {place.host} that "
+                                f"{self.partition} ends at {part.offset}; it was {least}")
+            self.end = part.offset
+        return code
