@@ -96,7 +96,7 @@ class Client:
         self.referrals: Referrals = {}  # one connection
         self.broker: Any = SimpleNamespace(
             settings=BrokerSettings(), clock=rig.clock, stats=Stats(), node_id=node.node_id,
-            partitions=OnePartition(node), cluster=SimpleNamespace(state=state),
+            partitions=OnePartition(node), cluster=SimpleNamespace(state=state, is_settled=lambda _: True),
             fetch_sessions=FetchSessions(rig.clock, 10))
 
     def send(self, request: Request, version: int) -> "asyncio.Task[Any]":
