@@ -87,6 +87,7 @@ class RegexFormat:
 
 def _parsed(pattern: str) -> _Pattern:
     parts: list[str] = []
+    shown: list[str] = []
     names: list[str] = []
     for part in _PART.finditer(pattern):
         name, most = part["name"], part["most"]
@@ -96,12 +97,15 @@ def _parsed(pattern: str) -> _Pattern:
         if part[0] == "(" or name is not None:
             names.append(f"column{len(names) + 1}" if name is None else _checked(name, names))
             parts.append(f"(?P<g{len(names)}>")
+            shown.append("(" if name is None else f"(?P<{name}>")
         else:
             parts.append(part[0] if most is None else f"{{0,{most}}}")
+            shown.append(parts[-1])
     text = "".join(parts)
     if len(names) > GROUPS_MAX:
         raise InvalidPattern(f"the regular expression has more than {GROUPS_MAX} groups")
     try:
+        pc.match_substring_regex(pa.array([""]), "".join(shown))  # its errors quote it
         found = pc.extract_regex(pa.array([""]), text)
     except pa.ArrowInvalid as error:
         reason = str(error).removeprefix("Invalid regular expression: ")
