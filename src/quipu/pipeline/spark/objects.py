@@ -22,8 +22,8 @@ from quipu.pipeline.catalog import Catalog, Entry
 from quipu.pipeline.envelopes.dead_letters import LETTERS
 from quipu.pipeline.plan.sources import plan_source
 from quipu.pipeline.plan.world import Remembered
-from quipu.pipeline.reading.positions import Positions
-from quipu.pipeline.reading.stream import selected
+from quipu.pipeline.reading.positions import Reached
+from quipu.pipeline.reading.stream import ends_of
 from quipu.pipeline.source import Source
 from quipu.pipeline.spark.analysis import Bench, analyzed, plan_of, quoted, spark_schema
 from quipu.pipeline.spark.names import with_names
@@ -220,13 +220,13 @@ class Objects:
 
     # -- the outside
 
-    def ends(self, source: Source, wait_ms: int | None = None) -> Positions:
+    def ends(self, source: Source, wait_ms: int | None = None) -> Reached:
         """Where the topics of a source end now, as far as it may read; asked for so long."""
         options = options_of(source)
         wait_ms = self.settings.wait_ms if wait_ms is None else wait_ms
         patience = min(options.client.default_api_timeout_ms, max(wait_ms, 1))
         log = shared(replace(options.client, default_api_timeout_ms=patience))
-        return log.latest(selected(log, options.selection))
+        return ends_of(log, options)
 
     def kind_of(self, name: str) -> ObjectKind | None:
         """What an object is; None if there is none of that name."""

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from quipu.client.errors import ClientError
 from quipu.model.errors import Kind, QuipuError
-from quipu.pipeline.reading.positions import Positions
+from quipu.pipeline.reading.positions import Reached
 from quipu.pipeline.spark import snapshots
 from quipu.pipeline.spark.names import with_names
 from quipu.pipeline.spark.objects import LETTERS_SUFFIX, Objects, Running
@@ -102,7 +102,7 @@ def caught_up(
     return version
 
 
-def _ends(objects: Objects, running: Running) -> list[Positions]:
+def _ends(objects: Objects, running: Running) -> list[Reached]:
     """What a view has to see: where the topics of its sources end now."""
     view = running.view
     try:
@@ -125,7 +125,7 @@ def all_caught_up(
     kept = [each for each in (*objects.running.values(), *objects.private.values())
             if each.keeper.state is not State.STOPPED]
     deadline = time.monotonic() + seconds
-    wanted: list[tuple[Running, list[Positions]]] = []
+    wanted: list[tuple[Running, list[Reached]]] = []
     while time.monotonic() < deadline and not stopping.is_set():
         with suppress(ClientError):  # a broker that is away may come back
             wanted = wanted or [
