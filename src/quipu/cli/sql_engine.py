@@ -24,9 +24,9 @@ from quipu.pipeline.spark.pipeline import Pipeline, connect
 from quipu.pipeline.spark.query_errors import plain_errors
 from quipu.pipeline.spark.relations import DIFF
 from quipu.pipeline.spark.running import summary
-from quipu.pipeline.spark.selecting import Cancelled
 from quipu.pipeline.spark.subscribing import Subscription
 from quipu.pipeline.spark.threads import leave
+from quipu.pipeline.spark.waiting import Cancelled, Waiting
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.lexer import Piece
 from quipu.pipeline.sql.parser import parse_piece
@@ -47,11 +47,15 @@ class _Statement:
     def __init__(self, number: int) -> None:
         self.group = f"quipu sql {number}"
         self.stopping = threading.Event()
+        self.told = ""  # what it waits for
         self.over = threading.Event()
 
     def check(self) -> None:
         if self.stopping.is_set():
             raise Cancelled("the statement was cancelled")
+
+    def tell(self, line: str) -> None:
+        self.told = line
 
     def end_jobs(self, context: SparkContext) -> None:
         """End its jobs until it is over."""
@@ -118,7 +122,7 @@ class SparkEngine:
         pipeline.spark.sparkContext.setJobGroup(
             this.group, text[piece.span.start:piece.span.end][:100], interruptOnCancel=True)
         with _complaints():
-            answer = pipeline.execute(statement, text, stopping=this.stopping)
+            answer = pipeline.execute(statement, text, waiting=Waiting(this.stopping, this.tell))
             this.check()
             if isinstance(answer, DataFrame):
                 return _rows(answer if rows_max is None else answer.limit(rows_max + 1))
@@ -134,6 +138,8 @@ class SparkEngine:
             return "Spark is starting"
         if self._statement is None or self._made is None:
             return ""
+        if self._statement.told:
+            return self._statement.told
         tracker = self._made.spark.sparkContext.statusTracker()
         stages = [stage for job in tracker.getJobIdsForGroup(self._statement.group)
                   if (found := tracker.getJobInfo(job)) is not None and found.status == "RUNNING"

@@ -27,6 +27,7 @@ STOP_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.2
 ERROR_SIZE_MAX = 2_000
 
+_AFTER_THE_ERROR = ("\n\nJVM stacktrace:", "=== Streaming Query ===")
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(?P<kind>[A-Z]\w+): (?P<text>.+)$", re.MULTILINE)
 
 
@@ -107,7 +108,8 @@ def summary(error: BaseException) -> str:
     text = str(error)
     if not isinstance(error, PySparkException):
         return (text or type(error).__name__)[:ERROR_SIZE_MAX]
-    text = text.split("\n\nJVM stacktrace:", maxsplit=1)[0]
+    for end in _AFTER_THE_ERROR:
+        text = text.split(end, maxsplit=1)[0]
     if found := _PYTHON_ERROR.findall(text):
         return str(found[-1][1])[:ERROR_SIZE_MAX]
     return text.split("\n", maxsplit=1)[0][:ERROR_SIZE_MAX]

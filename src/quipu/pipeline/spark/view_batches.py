@@ -52,12 +52,14 @@ def begin(view: View, succeeded: Callable[[], None], *, trigger_ms: int) -> Stre
     batches = Batches(view, succeeded)
     batches.prepare()
     reader = view.spark.readStream.format(FEED).option("feed", view.feed.to_text())
-    return (
+    query = (
         reader.load().writeStream.foreachBatch(batches.run)
         .option("checkpointLocation", str(view.checkpoint))
         .trigger(processingTime=f"{trigger_ms} milliseconds")
         .start()
     )
+    view.job_group = query.runId
+    return query
 
 
 class Batches:

@@ -93,6 +93,7 @@ class View:
         self._holds: dict[int, float] = {}
         self._holding = threading.Lock()
         self._latest = Version()
+        self.job_group = ""  # of Spark's jobs of its stream
         self.keepers: list[Callable[[], int | None]] = []  # versions that sinks still need
 
     @cached_property
