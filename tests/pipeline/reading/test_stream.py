@@ -113,7 +113,8 @@ def test_a_snapshot(options: dict[str, str], start: Positions, end: Positions) -
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", **options}
     tasks = snapshot(log, batch_options(given), cores=1)
     assert [each for task in tasks for each in task] == [
-        Range(*part, start[part], end[part], log.ids["a"]) for part in start if start[part] < end[part]]
+        Range(*part, start[part], end[part], log.ids["a"])
+        for part in start if start[part] < end[part]]
 
 
 def test_a_time_that_nothing_is_as_young_as() -> None:

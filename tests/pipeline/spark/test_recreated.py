@@ -67,7 +67,7 @@ def test_a_view_stops_and_says_so_while_it_runs_and_after_a_restart(
             rows(pipeline, "SELECT * FROM v")
     for name in ("run", "down"):
         with opened(name) as pipeline:
-            assert wait_until(lambda: "created anew" in error_of(pipeline), SECONDS_MAX)  # noqa: B023
+            assert wait_until(lambda: "created anew" in error_of(pipeline), SECONDS_MAX)
             with pytest.raises(NotCaughtUp, match="created anew"):
                 rows(pipeline, "SELECT * FROM v")
     with opened("down") as pipeline:

@@ -3,8 +3,8 @@
     quipu.buckets             parts of a table that are merged side by side; of new tables
     quipu.trigger.ms          shortest time between two batches of a view
     quipu.batch.offsets.max   how many messages one batch takes of one source
-    quipu.wait.ms             how long SELECT waits for a view that does nothing; as long as the
-                              view gets on, SELECT waits for it to have seen what there was
+    quipu.wait.ms             how long SELECT waits for a view that fails, ten times as long for one
+                              that does nothing; as long as a view gets on it is waited for
 """
 
 from collections.abc import Mapping

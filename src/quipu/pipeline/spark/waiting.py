@@ -1,8 +1,9 @@
 """Waiting for a view to have seen what its topics held: as long as it gets on, and no longer.
 
-A view under load is behind, and says nothing while one batch of it runs.  So what counts is whether
-it gets on: a new version, another job, a task that is done.  Only a view that does nothing for
-`quipu.wait.ms` is given up; while tasks of it run it has BUSY_FACTOR times as long for each.
+A view under load is behind, and says nothing while it starts or while one batch of it runs.  So
+what counts is whether it gets on: a new version, another job, a task that is done.  A view that
+fails, and begins again, without getting on for `quipu.wait.ms` is given up; one that does not fail
+has HEALTHY_FACTOR times as long for each step.
 
 Whoever waits sets `stopping`, from another thread, when he does not want to any longer; `tell` is
 called with a line about how far the view is.
@@ -24,7 +25,7 @@ from quipu.pipeline.spark.views import View
 
 LOOK_SECONDS: Final = 0.02
 JOBS_SECONDS: Final = 1.0  # between two looks at Spark's jobs
-BUSY_FACTOR: Final = 10
+HEALTHY_FACTOR: Final = 10
 
 
 class NotCaughtUp(QuipuError):
@@ -55,7 +56,6 @@ class _Done(NamedTuple):
     version: int
     jobs: int
     tasks: int
-    is_busy: bool
 
 
 def caught_up(objects: Objects, running: Running, waiting: Waiting) -> Version:
@@ -76,9 +76,8 @@ def _wait(
     objects: Objects, running: Running, waiting: Waiting, wanted: Sequence[Reached]
 ) -> None:
     view, keeper = running.view, running.keeper
-    seconds = objects.settings.wait_ms / 1000
     now = last_look = since = time.monotonic()
-    done = _Done(view.latest().number, 0, 0, is_busy=False)
+    done = _Done(view.latest().number, 0, 0)
     while not view.has_seen(wanted):
         now = time.monotonic()
         if now - last_look >= JOBS_SECONDS:
@@ -88,8 +87,9 @@ def _wait(
                 done, since = found, now
         elif view.latest().number != done.version:
             done, since = done._replace(version=view.latest().number), now
-        if now - since >= seconds * (BUSY_FACTOR if done.is_busy and not keeper.error else 1):
-            raise late(objects, running, keeper.error)
+        wait_ms = objects.settings.wait_ms * (1 if keeper.error else HEALTHY_FACTOR)
+        if (now - since) * 1000 >= wait_ms:
+            raise late(running, wait_ms, keeper.error)
         if waiting.stopping.wait(LOOK_SECONDS):
             raise Cancelled(f"view {keeper.name} is not waited for any longer")
 
@@ -98,16 +98,15 @@ def _done(view: View) -> _Done:
     """What the view's stream has done, by Spark's own count."""
     tracker = view.spark.sparkContext.statusTracker()
     jobs = list(tracker.getJobIdsForGroup(view.job_group)) if view.job_group else []
-    tasks, is_busy = 0, False
+    tasks = 0
     for job in sorted(jobs)[-20:]:
         found = tracker.getJobInfo(job)
         if found is None:
             continue
-        is_busy |= found.status == "RUNNING"
         for number in found.stageIds:
             stage = tracker.getStageInfo(number)
             tasks += 0 if stage is None else stage.numCompletedTasks
-    return _Done(view.latest().number, max(jobs, default=0), tasks, is_busy)
+    return _Done(view.latest().number, max(jobs, default=0), tasks)
 
 
 def _line(name: str, view: View, wanted: Sequence[Reached]) -> str:
@@ -123,11 +122,11 @@ def _ends(objects: Objects, running: Running) -> list[Reached]:
     try:
         return [objects.ends(view.plan.sources[name]) for name in view.names]
     except ClientError as error:
-        raise late(objects, running, str(error)) from error
+        raise late(running, objects.settings.wait_ms, str(error)) from error
 
 
-def late(objects: Objects, running: Running, why: str | None) -> NotCaughtUp:
+def late(running: Running, wait_ms: int, why: str | None) -> NotCaughtUp:
     """The error for a view that does not get on."""
     return NotCaughtUp(
         f"view {running.keeper.name} has not caught up with its sources, and did nothing for "
-        f"{objects.settings.wait_ms} ms (quipu.wait.ms){f': {why}' if why else ''}")
+        f"{wait_ms} ms (see quipu.wait.ms){f': {why}' if why else ''}")
