@@ -202,7 +202,7 @@ class Objects:
         """What it takes to keep a view; `start` is where its query stands in the text."""
         scope = self.maintained_scope
         with explained(query, start):
-            frame = scope.frame(query, scope.blank)
+            frame = self.bench.admit(scope.frame(query, scope.blank))
         analysis = analyzed(frame)
         refuse_duplicates(analysis.schema, start, query)
         if not analysis.is_repeatable:

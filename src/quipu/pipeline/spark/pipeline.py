@@ -58,6 +58,7 @@ from pyspark.sql import DataFrame, SparkSession
 from quipu.client.errors import ClientError
 from quipu.pipeline.catalog import Catalog
 from quipu.pipeline.outside import Outside
+from quipu.pipeline.spark.admission import close_off
 from quipu.pipeline.spark.analysis import Bench
 from quipu.pipeline.spark.answers import Answer
 from quipu.pipeline.spark.creating import create, drop, unknown
@@ -243,7 +244,9 @@ def connect(
             else SparkSession.builder.getOrCreate())  # as it is: no setting of ours is put on it
         own = tuned(given)
         register(own, FeedSource)
-        objects = Objects(own, catalog, ours, Bench(own))
+        if not ours.sql_outside_enabled:
+            close_off(own)
+        objects = Objects(own, catalog, ours, Bench(own, outside=ours.sql_outside_enabled))
         objects.restore()
     except BaseException:
         catalog.close()
