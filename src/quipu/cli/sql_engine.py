@@ -30,6 +30,7 @@ from quipu.pipeline.spark.waiting import Cancelled, Waiting
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.lexer import Piece
 from quipu.pipeline.sql.parser import parse_piece
+from quipu.pipeline.sql.secrecy import mask_text
 
 BLOCK_ROWS: Final = 1_000
 STARTED_SECONDS_MAX: Final = 300.0
@@ -120,7 +121,8 @@ class SparkEngine:
         pipeline = self.pipeline
         this.check()  # Spark may have been starting until now
         pipeline.spark.sparkContext.setJobGroup(
-            this.group, text[piece.span.start:piece.span.end][:100], interruptOnCancel=True)
+            this.group, mask_text(text[piece.span.start:piece.span.end])[:100],
+            interruptOnCancel=True)
         with _complaints():
             answer = pipeline.execute(statement, text, waiting=Waiting(this.stopping, this.tell))
             this.check()

@@ -249,7 +249,7 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return RealFile(path, os.open(path, flags, 0o644), self.sync_seconds)
+            return RealFile(path, os.open(path, flags, 0o600), self.sync_seconds)
         except OSError as error:
             raise _mapped(error, path) from error
 
@@ -318,7 +318,7 @@ class RealDisk:
 
     def make_directory(self, path: str) -> None:
         try:
-            os.makedirs(path, exist_ok=True)
+            os.makedirs(path, 0o700, exist_ok=True)  # records are for whoever runs the node
         except OSError as error:
             raise _mapped(error, path) from error
 
@@ -352,7 +352,7 @@ class RealDisk:
 
     def lock(self, path: str) -> Lock | None:
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _mapped(error, path) from error
         try:

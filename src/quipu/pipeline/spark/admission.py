@@ -54,9 +54,10 @@ def close_off(spark: SparkSession) -> None:
         spark.conf.set(name, value)
     jvm: Any = spark._jvm  # noqa: SLF001 the only way to Spark's functions
     session: Any = spark._jsparkSession  # noqa: SLF001
+    schema, catalog = jvm.scala.Option.apply("builtin"), jvm.scala.Option.apply("system")
     for name in _FORGOTTEN:
         session.sessionState().functionRegistry().dropFunction(
-            jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
+            jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, schema, catalog))
 
 
 def refuse_commands(spark: SparkSession, query: str) -> None:

@@ -78,13 +78,25 @@ class Objects:
     sinks: dict[str, Sink] = field(default_factory=dict)
     _folders: dict[str, Path] = field(default_factory=dict)
     private: dict[str, Running] = field(default_factory=dict)  # by sink: what it keeps for itself
+    broken: dict[str, str] = field(default_factory=dict)  # cannot be used: why
 
     # -- restoring
 
     def restore(self) -> None:
-        """Plan again what the catalog remembers."""
+        """Plan again what the catalog remembers.
+
+        What cannot be planned any more, because rules have become stricter, is left aside with the
+        reason, and whatever uses it: it can be dropped, and all the rest goes on.
+        """
         for entry in self.catalog.entries():
-            self.add(entry, parse_one(entry.text))
+            try:
+                if aside := [name for name in entry.uses if name in self.broken]:
+                    raise SqlError(f"it uses {aside[0]}")
+                self.add(entry, parse_one(entry.text))
+            except SqlError as error:
+                self.sources.pop(entry.name, None)
+                self.views.pop(entry.name, None)
+                self.broken[entry.name] = error.message
         known = {self.folder(entry) for entry in self.catalog.entries()}
         home = self.catalog.directory / "views"
         for folder in home.iterdir() if home.exists() else ():
@@ -172,6 +184,7 @@ class Objects:
         self.connections.pop(name, None)
         self.sources.pop(name, None)
         self.views.pop(name, None)
+        self.broken.pop(name, None)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -14,6 +14,7 @@ from quipu.pipeline.source import Source
 from quipu.pipeline.spark.objects import Objects, Running
 from quipu.pipeline.spark.running import State
 from quipu.pipeline.spark.versions import Version
+from quipu.pipeline.sql.secrecy import mask_addresses
 from quipu.pipeline.tables.contract import UnknownVersion
 
 RATE_SECONDS = 10.0
@@ -97,7 +98,7 @@ def _of_view(ends: _Ends, rates: Rates, name: str, running: Running) -> list[Pro
         found.append(Progress(
             name, source, messages, counts.dead if counts else 0,
             _rows(running, number, version), behind, round(rates.of(name, source, messages), 1),
-            version.number, state.value, keeper.error or trouble,
+            version.number, state.value, mask_addresses(keeper.error or trouble or "") or None,
         ))
     return found
 

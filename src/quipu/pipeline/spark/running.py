@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from quipu.pipeline.spark.threads import leave
+from quipu.pipeline.sql.secrecy import mask_addresses
 
 PAUSE_SECONDS_MIN = 0.5
 PAUSE_SECONDS_MAX = 10.0
@@ -101,10 +102,14 @@ def attend(query: StreamingQuery, stop: threading.Event) -> None:
 
 
 def summary(error: BaseException) -> str:
-    """The sentence in an error that came through Spark, without the stacks around it.
+    """The sentence in an error that came through Spark, without stacks and without passwords.
 
     Errors of Python code on executors come as text, with the traceback of the worker.
     """
+    return mask_addresses(_sentence(error))
+
+
+def _sentence(error: BaseException) -> str:
     text = str(error)
     if not isinstance(error, PySparkException):
         return (text or type(error).__name__)[:ERROR_SIZE_MAX]

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from quipu.client.errors import ClientError
+from quipu.pipeline.plan.views import used
 from quipu.pipeline.reading.positions import Reached
 from quipu.pipeline.spark import snapshots
 from quipu.pipeline.spark.names import with_names
@@ -21,6 +22,8 @@ from quipu.pipeline.spark.running import State
 from quipu.pipeline.spark.session import empty
 from quipu.pipeline.spark.sinks import Sink
 from quipu.pipeline.spark.waiting import Waiting, caught_up
+from quipu.pipeline.sql.errors import SqlError
+from quipu.pipeline.sql.text import Span
 
 LOOK_SECONDS = 0.02
 NOBODY: Final = Waiting()  # has ever stopped waiting, or listened
@@ -31,6 +34,9 @@ def select(
 ) -> DataFrame:
     """The query's rows; `start` is where it stands in the text."""
     query = with_names(query)
+    for name in used(query, objects.broken):
+        raise SqlError(f"{name} cannot be used: {objects.broken[name]}", Span(
+            start, start + len(query)), hint=f"DROP {name}, and create it again")
     scope = objects.reading_scope
     with explained(query, start):
         needed = scope.analyzed(query).needed
