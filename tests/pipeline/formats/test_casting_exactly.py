@@ -249,4 +249,3 @@ def test_extremes_are_cheap() -> None:
         begun = time.perf_counter()
         cast_texts(texts, kind, is_number=is_number)
         assert time.perf_counter() - begun < 0.5 + 50 * usual
-

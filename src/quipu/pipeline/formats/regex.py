@@ -127,4 +127,3 @@ def _checked(name: str, names: list[str]) -> str:
     if name in names:
         raise InvalidPattern(f"the regular expression has two groups {name[:60]!r}")
     return name
-
