@@ -1,5 +1,6 @@
 """Reading ranges: from a node, from another broker, and through every kind of trouble."""
 
+import pickle
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quipu.client.cluster import Cluster
-from quipu.client.errors import DataLost, Refused
+from quipu.client.errors import DataLost, Refused, TopicRecreated
 from quipu.client.fetch import Fetched, fetch, whole_batches
 from quipu.client.ranges import Range
 from quipu.model.errors import Code, MalformedBytes
@@ -36,7 +37,7 @@ def read(chunks: Iterator[Fetched]) -> dict[tuple[str, int], list[tuple[int, byt
     """Offsets and values by partition, of what lies in the ranges."""
     found: dict[tuple[str, int], list[tuple[int, bytes]]] = {}
     for chunk in chunks:
-        topic, partition, first, end = chunk.range
+        topic, partition, first, end, _ = chunk.range
         rows = found.setdefault((topic, partition), [])
         position = 0
         while position < len(chunk.records):
@@ -237,8 +238,49 @@ def test_a_topic_that_is_made_anew() -> None:
         ids.append(UUID(int=2))
         chunks = fetch(cluster, [Range("t", 0, 0, 5)])
         assert bytes(next(chunks).records) == LOG[0]
-        with pytest.raises(DataLost, match="the topic was deleted and made anew"):
+        with pytest.raises(DataLost, match="the topic was deleted and created anew"):
             next(chunks)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_range_of_one_topic_is_not_read_from_another_of_its_name(
+    broker: Broker, *, is_known: bool
+) -> None:
+    """I13, I15: though the new one has these offsets too; whether metadata is old or new."""
+    topic, kept = broker.topic(), broker.topic()
+    broker.send(topic, *(f":{number}" for number in range(5)))
+    broker.send(kept, ":x")
+    with cluster_at(broker.bootstrap, retry_backoff_ms="1") as cluster:
+        cluster.partitions([topic, kept])
+        old = cluster.topic_ids([topic])[topic]
+        bound = Range(topic, 0, 0, 5, old)
+        assert values(fetch(cluster, [bound])) == [b"0", b"1", b"2", b"3", b"4"]
+        broker.delete(topic)
+        broker.topic(name=topic)
+        broker.send(topic, *(f":new{number}" for number in range(9)))
+        if is_known:
+            cluster.refresh([topic])
+        got, (lost,) = losses(cluster, bound, Range(kept, 0, 0, 1))
+        assert got == [b"x"]
+        assert f"created anew (its id was {old}, and is" in lost
+        with pytest.raises(TopicRecreated) as raised:
+            values(fetch(cluster, [bound]))
+        assert isinstance(pickle.loads(pickle.dumps(raised.value)), TopicRecreated)
+        new = cluster.topic_ids([topic])[topic]
+        assert len(values(fetch(cluster, [Range(topic, 0, 0, 9, new)]))) == 9
+
+
+def test_a_range_may_know_a_topic_that_the_metadata_does_not_know_yet(broker: Broker) -> None:
+    """I13: then the metadata is asked for anew; nothing is lost."""
+    topic = broker.topic()
+    with cluster_at(broker.bootstrap, retry_backoff_ms="1") as cluster:
+        cluster.partitions([topic])
+        broker.delete(topic)
+        broker.topic(name=topic)
+        broker.send(topic, ":x")
+        with cluster_at(broker.bootstrap) as other:
+            new = other.topic_ids([topic])[topic]
+        assert values(fetch(cluster, [Range(topic, 0, 0, 1, new)])) == [b"x"]
 
 
 def test_a_topic_that_is_deleted(broker: Broker) -> None:

@@ -165,7 +165,7 @@ def _interruptible() -> Iterator[None]:
 def _locked(directory: Path) -> Iterator[None]:
     """One `quipu dev` at a time in a directory."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(0o700, parents=True, exist_ok=True)
         lock = os.open(directory / "dev.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise CommandFailed(f"cannot use {directory}: {error.strerror}") from None

@@ -102,7 +102,7 @@ def _attendant(
     from quipu.cli.sql_engine import SparkEngine  # noqa: PLC0415 Spark, and only now
 
     try:
-        state.mkdir(parents=True, exist_ok=True)
+        state.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise CommandFailed(f"cannot use {state}: {error.strerror}") from None
     tell(f"state: {state.resolve()}")

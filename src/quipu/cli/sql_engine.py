@@ -24,12 +24,13 @@ from quipu.pipeline.spark.pipeline import Pipeline, connect
 from quipu.pipeline.spark.query_errors import plain_errors
 from quipu.pipeline.spark.relations import DIFF
 from quipu.pipeline.spark.running import summary
-from quipu.pipeline.spark.selecting import Cancelled
 from quipu.pipeline.spark.subscribing import Subscription
 from quipu.pipeline.spark.threads import leave
+from quipu.pipeline.spark.waiting import Cancelled, Waiting
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.lexer import Piece
 from quipu.pipeline.sql.parser import parse_piece
+from quipu.pipeline.sql.secrecy import mask_text
 
 BLOCK_ROWS: Final = 1_000
 STARTED_SECONDS_MAX: Final = 300.0
@@ -47,11 +48,15 @@ class _Statement:
     def __init__(self, number: int) -> None:
         self.group = f"quipu sql {number}"
         self.stopping = threading.Event()
+        self.told = ""  # what it waits for
         self.over = threading.Event()
 
     def check(self) -> None:
         if self.stopping.is_set():
             raise Cancelled("the statement was cancelled")
+
+    def tell(self, line: str) -> None:
+        self.told = line
 
     def end_jobs(self, context: SparkContext) -> None:
         """End its jobs until it is over."""
@@ -116,9 +121,10 @@ class SparkEngine:
         pipeline = self.pipeline
         this.check()  # Spark may have been starting until now
         pipeline.spark.sparkContext.setJobGroup(
-            this.group, text[piece.span.start:piece.span.end][:100], interruptOnCancel=True)
+            this.group, mask_text(text[piece.span.start:piece.span.end])[:100],
+            interruptOnCancel=True)
         with _complaints():
-            answer = pipeline.execute(statement, text, stopping=this.stopping)
+            answer = pipeline.execute(statement, text, waiting=Waiting(this.stopping, this.tell))
             this.check()
             if isinstance(answer, DataFrame):
                 return _rows(answer if rows_max is None else answer.limit(rows_max + 1))
@@ -134,6 +140,8 @@ class SparkEngine:
             return "Spark is starting"
         if self._statement is None or self._made is None:
             return ""
+        if self._statement.told:
+            return self._statement.told
         tracker = self._made.spark.sparkContext.statusTracker()
         stages = [stage for job in tracker.getJobIdsForGroup(self._statement.group)
                   if (found := tracker.getJobInfo(job)) is not None and found.status == "RUNNING"

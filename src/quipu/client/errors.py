@@ -85,7 +85,11 @@ class DataLost(ClientError):
         self.why = why
 
     def __reduce__(self) -> tuple[type["DataLost"], tuple[TopicPartition, int, int, str]]:
-        return DataLost, (self.partition, self.first, self.end, self.why)
+        return type(self), (self.partition, self.first, self.end, self.why)
+
+
+class TopicRecreated(DataLost):
+    """The topic was deleted, and another one has its name: its offsets are of other records."""
 
 
 def code_name(code: int) -> str:

@@ -12,6 +12,8 @@ Invariants
     F2  batches after the end of a range are not handed out
     F3  what is not there any more goes to `on_loss`, which raises or takes note of it
     F4  leaders that move and brokers that restart are waited for, for default.api.timeout.ms
+    F5  records of a topic that was created under the same name later are never handed out for a
+        range that knows its topic's id (where the broker tells ids at all)
 
 Reading begins at the leader, which may name another replica to read from; trouble there leads
 back to the leader.
@@ -31,6 +33,7 @@ from quipu.client.errors import (
     ClientError,
     ConnectionFailed,
     DataLost,
+    TopicRecreated,
     UnknownTopic,
     refused,
 )
@@ -93,7 +96,8 @@ class _Cursor:
         self.partition = wanted.topic_partition
         self.next = wanted.first
         self.end = wanted.end
-        self.topic_id = cluster.topic(wanted.topic).topic_id
+        self.is_bound = wanted.topic_id != ZERO_UUID  # to one topic, whoever has its name now
+        self.topic_id = wanted.topic_id if self.is_bound else cluster.topic(wanted.topic).topic_id
         self.replica = -1  # to read from instead of the leader
         self.replica_until = 0.0
         self.not_before = 0.0  # after trouble
@@ -163,6 +167,8 @@ class _Fetching:
             self._cluster.know(names)
         except UnknownTopic:
             gone = names - set(self._cluster.topics())
+        self._stale |= {each.topic for each in wanted if each.topic not in gone and not is_same(
+            each.topic_id, self._cluster.topic(each.topic).topic_id)}
         for each in wanted:
             if each.topic in gone:
                 self._on_loss(DataLost(
@@ -356,11 +362,24 @@ class _Fetching:
         self._drop_finished()
         for cursor in self._left:
             topic_id = self._cluster.topic(cursor.partition.topic).topic_id
-            if cursor.next == cursor.range.first:
+            if cursor.next == cursor.range.first and not cursor.is_bound:
                 cursor.topic_id = topic_id  # what was known may be older than the range
-            elif topic_id != cursor.topic_id:
-                self._lose(cursor, cursor.end, "the topic was deleted and made anew")
+            elif not is_same(cursor.topic_id, topic_id):
+                self._on_loss(TopicRecreated(
+                    cursor.partition, cursor.next, cursor.end,
+                    recreated(cursor.topic_id, topic_id)))  # F5
+                cursor.next = cursor.end
         self._drop_finished()
+
+
+def is_same(one: UUID, other: UUID) -> bool:
+    """May two ids be of one topic?  Of zeros: brokers before Kafka 2.8 tell none."""
+    return one == other or ZERO_UUID in (one, other)
+
+
+def recreated(was: UUID, now: UUID) -> str:
+    """What has happened to a topic whose id is another one now."""
+    return f"the topic was deleted and created anew (its id was {was}, and is {now})"
 
 
 def whole_batches(records: memoryview, end: int) -> tuple[int, int]:

@@ -1,8 +1,9 @@
 """A stretch of one partition."""
 
 from typing import NamedTuple
+from uuid import UUID
 
-from quipu.model.ids import TopicPartition
+from quipu.model.ids import ZERO_UUID, TopicPartition
 
 
 class Range(NamedTuple):
@@ -12,6 +13,7 @@ class Range(NamedTuple):
     partition: int
     first: int
     end: int
+    topic_id: UUID = ZERO_UUID  # of the topic that the offsets are of; zeros: whoever has the name
 
     @property
     def topic_partition(self) -> TopicPartition:

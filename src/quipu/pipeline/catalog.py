@@ -75,7 +75,7 @@ class Catalog:
     def open(cls, directory: Path) -> Self:
         """The catalog of a directory, which is made if it is not there."""
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(0o700, parents=True, exist_ok=True)  # rows and passwords are in it
             lock = _lock(directory / LOCK)
         except OSError as error:
             raise CatalogUnwritable(f"{directory} cannot be written: {error}") from error

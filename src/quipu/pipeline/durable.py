@@ -26,7 +26,7 @@ def temporary_for(path: Path) -> Path:
     return path.with_name(f"{path.name}.{os.uname().nodename}.{os.getpid()}{TEMPORARY}")
 
 
-def write_flushed(path: Path, parts: "Sequence[bytes | pa.Buffer]", mode: int = 0o666) -> None:
+def write_flushed(path: Path, parts: "Sequence[bytes | pa.Buffer]", mode: int = 0o600) -> None:
     """Write a new file and flush it to disk; what was written in part is taken away again."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
@@ -79,7 +79,7 @@ def _checksum(line: bytes) -> bytes:
     return f"\n{crc32c(line):08x}\n".encode()
 
 
-def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
+def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Give a file other content, or leave it as it is."""
     temporary = temporary_for(path)
     temporary.unlink(missing_ok=True)  # of a process that had our number: it may be readable to all

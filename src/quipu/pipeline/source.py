@@ -34,6 +34,13 @@ class ErrorPolicy(Enum):
     STRICT = "strict"  # reading the source fails while the error is outstanding
 
 
+class OnRecreated(Enum):
+    """What becomes of a source whose topic was deleted and created anew."""
+
+    FAIL = "fail"  # the default: it stops, with an error
+    EARLIEST = "earliest"  # the new topic is read from its first record
+
+
 class ItemKind(Enum):
     """What INCLUDE can ask for, besides KEY."""
 
@@ -102,6 +109,7 @@ class Source:
     errors: ErrorPolicy = ErrorPolicy.DEAD_LETTER
     error_column: Column | None = None  # with INLINE
     read_committed: bool = True
+    on_recreated: OnRecreated = OnRecreated.FAIL
 
     @property
     def columns(self) -> tuple[Column, ...]:

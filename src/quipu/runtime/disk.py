@@ -220,7 +220,7 @@ class RealDisk:
 
     def make_directory(self, path: str) -> None:
         try:
-            os.makedirs(path, exist_ok=True)
+            os.makedirs(path, 0o700, exist_ok=True)  # records are for whoever runs the node
         except OSError as error:
             raise mapped(error, path) from error
 
@@ -256,7 +256,7 @@ class RealDisk:
 
     def lock(self, path: str) -> Lock | None:
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise mapped(error, path) from error
         try:

@@ -231,6 +231,6 @@ class RealFile:
 def _open(path: str, *, create: bool) -> int:
     flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
-        return os.open(path, flags, 0o644)
+        return os.open(path, flags, 0o600)
     except OSError as error:
         raise mapped(error, path) from error

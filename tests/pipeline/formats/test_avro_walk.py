@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import Any
 
 import fastavro
@@ -20,6 +21,7 @@ from quipu.pipeline.formats.avro_program import compile_program, layout_of
 from quipu.pipeline.formats.avro_schema import parse
 from quipu.pipeline.formats.avro_steps import (
     EMPTY_ITEMS_MAX,
+    FREE_VALUES_MAX,
     NO_ID,
     WALK_DEPTH_MAX,
     Complaint,
@@ -264,6 +266,73 @@ def test_items_without_bytes_are_bounded() -> None:
     assert walked(HOLLOW, FULL, [b"\x04\0"]) == ([{"?column?": [{"x": 7}, {"x": 7}]}], [])
     too_many = encoded("long", EMPTY_ITEMS_MAX + 1)
     assert walked(HOLLOW, FULL, [too_many + b"\0"])[1][0].fault is Fault.ITEMS
+
+
+def fields(*pairs: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "wide", "fields": [
+        {"name": name, "type": kind} for name, kind in pairs]}
+
+
+NOTHING = fields(*((f"n{index}", "null") for index in range(2000)))
+DEFAULT = {"type": "record", "name": "wide", "fields": [
+    {"name": "x", "type": "string", "default": "x" * 100_000}]}
+NULLS = {"type": "array", "items": "null"}
+BOMBS = [  # a writer, a reader, and a block of items that make much of few bytes
+    (HOLLOW, FULL, encoded("long", EMPTY_ITEMS_MAX)),
+    (NULLS, None, encoded("long", EMPTY_ITEMS_MAX)),
+    ({"type": "array", "items": {"type": "record", "name": "wide", "fields": []}},
+     {"type": "array", "items": DEFAULT}, encoded("long", EMPTY_ITEMS_MAX)),
+    ({"type": "array", "items": NOTHING}, None, encoded("long", EMPTY_ITEMS_MAX)),
+]
+
+
+@pytest.mark.parametrize(("writer", "reader", "block"), BOMBS)
+def test_what_a_message_makes_is_bounded_by_its_bytes(
+    writer: Any, reader: Any, block: bytes
+) -> None:
+    """K8, I15: blocks of items without bytes, over and over: one error, soon, and no memory.
+
+    It is the error of one message, and its neighbours keep what is theirs.
+    """
+    wrap = fields(("a", writer), ("b", "int"))
+    into = fields(*((("a", reader),) if reader else ()), ("b", "int"))  # else it is skipped
+    good, bomb = b"\0\x0a", block * 20_000 + b"\0\x0a"
+    begun = time.perf_counter()
+    rows, complaints = walked(_named(wrap), _named(into), [good, bomb, good, bomb, good])
+    assert [each.fault for each in complaints] == [Fault.TOO_MANY] * 2
+    assert [row and row["b"] for row in rows] == [5, None, 5, None, 5]
+    assert time.perf_counter() - begun < 60  # both walks; the plain one takes most of it
+
+
+def _named(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "name": "outer"}
+
+
+def test_messages_of_a_block_share_what_has_no_bytes() -> None:
+    """K8: many small messages that each stay below the bound do not add up to a large one."""
+    each = encoded("long", EMPTY_ITEMS_MAX) + b"\0"
+    count = FREE_VALUES_MAX // EMPTY_ITEMS_MAX
+    rows, complaints = walked(HOLLOW, FULL, [each] * count)
+    assert count / 2 < len(complaints) < count * 0.8  # an item takes three steps
+    assert {found.fault for found in complaints} == {Fault.TOO_MANY}
+    assert rows.count(None) == len(complaints)
+
+
+def test_a_default_may_be_large_and_rows_may_be_wide() -> None:
+    """I10: what a schema alone asks for is never too much, however short the message is."""
+    reader = {"type": "record", "name": "wide", "fields": [
+        {"name": "x", "type": "string", "default": "x" * 500_000},
+        *({"name": f"n{index}", "type": ["null", "int"], "default": None}
+          for index in range(3000))]}
+    writer = {"type": "record", "name": "wide", "fields": []}
+    rows, complaints = walked(writer, reader, [b""] * 5)
+    assert complaints == []
+    assert [len(row["x"]) for row in rows] == [500_000] * 5
+    optional = {"type": "array", "items": ["null", fields(*(
+        (f"n{index}", "int") for index in range(300)))]}
+    rows, complaints = walked(optional, optional, [encoded("long", 2000) + b"\0" * 2001] * 3)
+    assert complaints == []
+    assert len(rows[0]["?column?"]) == 2000
 
 
 def test_skipped_values_nest_only_so_deep() -> None:

@@ -144,7 +144,27 @@ def test_messages_become_rows() -> None:
     assert set(rows[2].values()) == {None}
 
 
+def extra(value: float | None) -> bytes:
+    """A message with a Struct that holds one member."""
+    order = Order(id=1)
+    order.extra.fields["x"].SetInParent()
+    if value is not None:
+        order.extra.fields["x"].number_value = value
+    return bytes(order.SerializeToString())
+
+
+def nested(depth: int) -> bytes:
+    """Structs within structs; too deep for the parser, or for Python."""
+    order = Order(id=1)
+    value = order.extra.fields["x"]
+    for _ in range(depth):
+        value = value.list_value.values.add()
+    value.null_value = 0
+    return bytes(order.SerializeToString())
+
+
 @pytest.mark.parametrize("message", [
+    extra(float("nan")), extra(float("inf")), extra(float("-inf")), nested(60),
     b"\x0f", b"\xff" * 11, b"\x2a\x02\xff\xff", b"\x2a\xff\xff\xff\xff\x0f",
     b"\x42\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f",  # a moment that no timestamp holds
 ])
@@ -157,6 +177,26 @@ def test_a_bad_message_is_an_error_of_its_row(message: bytes) -> None:
     assert errors[1].startswith(
         "protobuf deserialization error: failed to decode Protobuf message: ")
     assert (errors[0], errors[2]) == (None, None)
+
+
+@pytest.mark.parametrize("bad", [b"\x0f", extra(float("nan")),
+                                 b"\x42\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f"])
+def test_a_bad_message_costs_few_of_the_others(bad: bytes, monkeypatch: Any) -> None:
+    """K8, I15: messages are not gone through one by one because one of them is bad."""
+    taken = 0
+    whole = ProtobufFormat._arrays
+
+    def counted(self: ProtobufFormat, messages: Any) -> Any:
+        nonlocal taken
+        taken += len(messages)
+        return whole(self, messages)
+
+    monkeypatch.setattr(ProtobufFormat, "_arrays", counted)
+    good = Order(id=1).SerializeToString()
+    rows, errors = decode([good] * 1500 + [bad] + [good] * 500)
+    assert [row["id"] for row in rows].count(1) == 2000
+    assert [row for row, error in enumerate(errors) if error] == [1500]
+    assert taken <= 6 * len(rows)
 
 
 @settings(max_examples=60, deadline=None)

@@ -51,7 +51,8 @@ def read(bootstrap: str, *topics: str) -> list[Message]:
 def before(messages: Iterable[Message], places: Iterable[Places]) -> list[Message]:
     """The messages that a version has seen."""
     ends = {(topic, int(partition)): end for place in places
-            for topic, partitions in place.items() for partition, end in partitions.items()}
+            for topic, partitions in place.items() if not topic.startswith("#")
+            for partition, end in partitions.items()}
     return [each for each in messages
             if each.offset < ends.get((each.topic, each.partition), 0)]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from quipu.client.ranges import Range
 from quipu.model.ids import TopicPartition
 from quipu.pipeline.reading import positions
-from quipu.pipeline.reading.positions import BadPositions, Positions
+from quipu.pipeline.reading.positions import BadPositions, Positions, Reached
 from quipu.pipeline.reading.ranges import TASK_OFFSETS_MIN, Sharing, limited, shared_out
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b-1", "c.x"]), st.integers(0, 30))
@@ -51,9 +51,9 @@ def test_positions_are_not_read_without_end() -> None:
 
 def test_between_and_behind() -> None:
     a, b, c = (TopicPartition("t", number) for number in range(3))
-    assert positions.ranges_between({a: 1, b: 5, c: 7}, {a: 4, b: 5, c: 2}) == [
-        Range("t", 0, 1, 4)]
-    assert positions.ranges_between({}, {a: 4}) == []
+    assert positions.ranges_between(
+        Reached({a: 1, b: 5, c: 7}, {}), Reached({a: 4, b: 5, c: 2}, {})) == [Range("t", 0, 1, 4)]
+    assert positions.ranges_between(Reached({}, {}), Reached({a: 4}, {})) == []
     assert positions.lag({a: 1, c: 7}, {a: 4, b: 5, c: 2}) == 8
 
 

@@ -1,15 +1,16 @@
 """Where a stream begins and goes on, over a log that changes as the test says."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 import pytest
 
-from quipu.client.errors import DataLost, UnknownTopic
+from quipu.client.errors import DataLost, TopicRecreated, UnknownTopic
 from quipu.client.ranges import Range
 from quipu.model.ids import TopicPartition
 from quipu.pipeline.reading.options import BadOption, batch_options, stream_options
-from quipu.pipeline.reading.positions import Positions
+from quipu.pipeline.reading.positions import BadPositions, Positions, Reached, ranges_between
 from quipu.pipeline.reading.stream import Pace, Stream, snapshot
 
 A0, A1, A2, B0 = (TopicPartition(*each) for each in (("a", 0), ("a", 1), ("a", 2), ("b", 0)))
@@ -77,15 +78,21 @@ class Run:
             log, stream_options(given), lambda: self.now,
             warn=lambda loss: self.lost.append(str(loss)), cores=2)
 
-    def steps(self, start: Positions, pace: Pace = Pace.LIMITED) -> list[Positions]:
+    def initial(self) -> Positions:
+        return self.stream.initial().positions
+
+    def steps(
+        self, start: Positions | Reached, pace: Pace = Pace.LIMITED
+    ) -> list[Positions]:
         """The ends of the next batches, until there is nothing to do."""
-        found = []
+        found: list[Positions] = []
+        reached = start if isinstance(start, Reached) else Reached(start, {})
         for _ in range(10):
-            end = self.stream.latest(start, pace)
-            if end == start:
+            end = self.stream.latest(reached, pace)
+            if end.positions == reached.positions:
                 return found
-            found.append(end)
-            start = end
+            found.append(end.positions)
+            reached = end
         return found
 
 
@@ -106,7 +113,8 @@ def test_a_snapshot(options: dict[str, str], start: Positions, end: Positions) -
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", **options}
     tasks = snapshot(log, batch_options(given), cores=1)
     assert [each for task in tasks for each in task] == [
-        Range(*part, start[part], end[part]) for part in start if start[part] < end[part]]
+        Range(*part, start[part], end[part], log.ids["a"])
+        for part in start if start[part] < end[part]]
 
 
 def test_a_time_that_nothing_is_as_young_as() -> None:
@@ -125,7 +133,7 @@ def test_assigned_partitions_alone() -> None:
     """I14: those that are named, and no others."""
     log = FakeLog(a=[(0, 5), (0, 6)], b=[(0, 7)])
     run = Run(log, assign='{"a": [1], "b": [0]}')
-    assert run.stream.initial() == {A1: 0, B0: 0}
+    assert run.initial() == {A1: 0, B0: 0}
     assert run.steps({A1: 0, B0: 0}) == [{A1: 6, B0: 7}]
     with pytest.raises(UnknownTopic, match="there is no partition a-7"):
         Run(log, assign='{"a": [7]}').stream.initial()
@@ -134,13 +142,14 @@ def test_assigned_partitions_alone() -> None:
 def test_a_stream_goes_on() -> None:
     log = FakeLog(a=[(0, 5), (0, 0)])
     run = Run(log, startingOffsets="latest")
-    start = run.stream.initial()
+    start = run.initial()
     assert start == {A0: 5, A1: 0}
     assert run.steps(start) == []
     log.parts[A1] = (0, 3)
     assert run.steps(start) == [{A0: 5, A1: 3}]
     assert run.stream.newest() == {A0: 5, A1: 3}
-    assert run.stream.tasks(start, {A0: 5, A1: 3}) == [(Range("a", 1, 0, 3),)]
+    assert run.stream.tasks(Reached(start, {}), Reached({A0: 5, A1: 3}, log.ids)) == [
+        (Range("a", 1, 0, 3, log.ids["a"]),)]
 
 
 def test_no_more_than_the_limit() -> None:
@@ -185,7 +194,7 @@ def test_partitions_that_appear_are_read_from_the_earliest() -> None:
     log.parts[A1] = (0, 3)
     log.make("b", (0, 2))
     assert run.steps({A0: 5}) == [{A0: 5, A1: 0, B0: 0}, {A0: 5, A1: 3, B0: 2}]
-    assert run.stream.tasks({A0: 5}, {A0: 5, A1: 0, B0: 0}) == []
+    assert run.stream.tasks(Reached({A0: 5}, {}), Reached({A0: 5, A1: 0, B0: 0}, {})) == []
     log.parts[A2] = (4, 6)
     with pytest.raises(DataLost, match=r"a-2: offsets 0 to 4 .* the partition is new"):
         run.steps({A0: 5, A1: 3, B0: 2})
@@ -209,14 +218,98 @@ def both(
     return str(failed.value), steps
 
 
-def test_a_topic_made_anew() -> None:
-    """Shorter or longer than the one before: it is read from its beginning, and not in silence."""
-    for length in (3, 500):
-        log = FakeLog(a=[(0, 50)])
-        message, steps = both(log, {A0: 50}, lambda: log.make("a", (0, length)))  # noqa: B023
-        assert "a-0:" in message
-        assert "made anew" in message
-        assert steps == [{A0: 0}, {A0: length}]
+BOUNDS = [
+    pytest.param([(0, 3), (0, 3)], id="shorter"), pytest.param([(0, 500), (0, 500)], id="longer"),
+    pytest.param([(0, 50), (0, 40)], id="just as long"), pytest.param([(0, 500)], id="narrower"),
+    pytest.param([(0, 90), (0, 90), (0, 9)], id="wider"),
+    pytest.param([(70, 90), (80, 90)], id="late")]
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_a_topic_that_was_created_anew_is_never_read_from_the_old_positions(
+    bounds: list[tuple[int, int]], *, is_running: bool
+) -> None:
+    """I13, I15: while a stream runs, or while it is down: an error that says what to do, or the
+    new topic from its first record.
+    """
+    log = FakeLog(a=[(0, 50), (0, 40)])
+    strict, lax = Run(log), Run(log, onTopicRecreated="earliest")
+    reached = strict.stream.latest(Reached({A0: 50, A1: 40}, {}), Pace.ALL)
+    assert reached == ({A0: 50, A1: 40}, log.ids)
+    assert lax.steps(reached) == []
+    log.make("a", *bounds)
+    if not is_running:
+        reached = Reached.from_json(json.loads(json.dumps(reached.to_json())))
+        strict, lax = Run(log), Run(log, onTopicRecreated="earliest")
+    for _ in range(3):  # it stays an error
+        with pytest.raises(TopicRecreated, match=r"a-0: .* created anew .*onTopicRecreated=earl"):
+            strict.stream.latest(reached, Pace.ALL)
+
+    first = {TopicPartition("a", index): each[0] for index, each in enumerate(bounds)}
+    last = {TopicPartition("a", index): each[1] for index, each in enumerate(bounds)}
+    begun = lax.stream.latest(reached, Pace.ALL)
+    assert begun == (first, log.ids)
+    assert ranges_between(reached, begun) == []  # also where the new one begins behind the old
+    assert lax.steps(begun) == [last]
+    assert [each.topic_id for each in ranges_between(begun, Reached(last, log.ids))] == [
+        log.ids["a"]] * len(bounds)
+    assert len(lax.lost) == 1
+    assert Run(log, failOnDataLoss="false").steps(reached) == [first, last]
+
+
+def test_a_checkpoint_without_ids_goes_on_and_learns_them() -> None:
+    """I13: as older versions have written it; from then on a new topic is noticed."""
+    log = FakeLog(a=[(0, 50)])
+    old = Reached.from_json({"a": {"0": 30}})
+    assert old == ({A0: 30}, {})
+    reached = Run(log).stream.latest(old, Pace.ALL)
+    assert reached == ({A0: 50}, log.ids)
+    assert reached.to_json() == {"a": {"0": 50}, "#topic_ids": {"a": str(log.ids["a"])}}
+    assert ranges_between(old, reached) == [Range("a", 0, 30, 50, log.ids["a"])]
+    quiet = Run(log).stream.latest(Reached({A0: 50}, {}), Pace.ALL)
+    assert quiet.to_json() != {"a": {"0": 50}}  # a batch without messages keeps the ids
+    log.make("a", (0, 500))
+    with pytest.raises(TopicRecreated):
+        Run(log).stream.latest(reached, Pace.ALL)
+
+
+def test_a_broker_that_tells_no_ids() -> None:
+    """I18: what holds is that a log which ends before a position is noticed."""
+    log = FakeLog(a=[(0, 50)])
+    log.ids["a"] = UUID(int=0)
+    run = Run(log)
+    reached = run.stream.latest(Reached({A0: 30}, {}), Pace.ALL)
+    assert reached == ({A0: 50}, {})
+    log.make("a", (0, 3))
+    log.ids["a"] = UUID(int=0)
+    with pytest.raises(DataLost, match="created anew, or its log was cut"):
+        run.stream.latest(reached, Pace.ALL)
+    assert Run(log, failOnDataLoss="false").steps(reached) == [{A0: 0}, {A0: 3}]
+    # One that tells none for a while does not make us forget.
+    known = Reached({A0: 3}, {"a": UUID(int=7)})
+    assert run.stream.latest(known, Pace.ALL) == known
+
+
+def test_a_topic_that_has_fewer_partitions_is_not_passed_over() -> None:
+    """I15: Kafka never takes partitions away; whatever does is told."""
+    log = FakeLog(a=[(0, 50), (0, 40)])
+    reached = Run(log).stream.latest(Reached({A0: 50, A1: 40}, {}), Pace.ALL)
+    del log.parts[A1]
+    with pytest.raises(DataLost, match="a-1: no more data: the partition was deleted"):
+        Run(log).stream.latest(reached, Pace.ALL)
+    lax = Run(log, failOnDataLoss="false")
+    assert lax.steps(reached) == [{A0: 50}]
+    assert len(lax.lost) == 1
+
+
+@pytest.mark.parametrize("given", [
+    {"a": {"0": 1}, "#topic_ids": 5}, {"a": {"0": 1}, "#topic_ids": {"a": "x"}},
+    {"a": {"0": 1}, "#topic_ids": {"a": 5}}, [], {"#ids": {"a": "x"}}])
+def test_what_is_no_checkpoint_is_refused(given: object) -> None:
+    """K8."""
+    with pytest.raises(BadPositions):
+        Reached.from_json(given)
 
 
 def test_a_topic_that_is_deleted() -> None:

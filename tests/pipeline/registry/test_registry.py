@@ -27,6 +27,7 @@ from quipu.pipeline.registry.client import (
     RegistryRefused,
     RegistryUnavailable,
     SchemaNotFound,
+    SchemaUnusable,
     client_for,
 )
 from quipu.pipeline.registry.server import NoRegistryFile, RegistryServer
@@ -192,9 +193,9 @@ def test_unknown_ids_are_asked_for_once_in_a_while(server: RegistryServer) -> No
     now = [0.0]
     client = RegistryClient(Registry(server.url), clock=lambda: now[0])
     asked: list[Any] = []
-    inner = client._http.ask
+    inner = client._http.request
     counted: Any = client._http
-    counted.ask = lambda *request: asked.append(request) or inner(*request)
+    counted.request = lambda *request: asked.append(request) or inner(*request)
     for _ in range(5):
         with pytest.raises(SchemaNotFound):
             client.by_id(1)
@@ -262,7 +263,7 @@ def test_answers_are_bounded() -> None:
         thread = threading.Thread(target=http_server.handle_request)
         thread.start()
         client = RegistryClient(Registry(f"http://127.0.0.1:{http_server.server_port}"))
-        with pytest.raises(RegistryRefused, match="an answer of more than"):
+        with pytest.raises(SchemaUnusable, match="an answer of more than"):
             client.by_id(1)
         thread.join()
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from quipu.cli.sql_attending import Attendant, Interrupted
 from quipu.cli.sql_engine import SparkEngine
-from quipu.pipeline.spark.selecting import NotCaughtUp
+from quipu.pipeline.spark.waiting import NotCaughtUp
 from quipu.pipeline.sql.parser import pieces
 from tests.harness.node import RunningNode
 from tests.pipeline.spark.broker import Broker
@@ -49,7 +49,7 @@ def test_a_pipeline_starts_without_its_broker_and_goes_on_when_it_comes(
             ((view, materialized, state, error),) = work.do("SHOW VIEWS").rows
             assert (view, materialized, state) == ("v", True, "waiting")
             assert f"no broker answers: {node.bootstrap}" in str(error)
-            with pytest.raises(NotCaughtUp, match=r"view v has not .* within 2000 ms: no broker"):
+            with pytest.raises(NotCaughtUp, match=r"view v has not .* for 2000 ms .*: no broker"):
                 work.rows(COUNT)
             _interrupted_soon(attendant)
 

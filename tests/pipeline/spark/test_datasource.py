@@ -1,6 +1,7 @@
 """`format("quipu")` on a real Spark and a real node: batch reads, streams, writes."""
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -188,7 +189,7 @@ def test_a_stream_that_keeps_running(
 def test_lost_data_is_an_error_or_a_warning(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    """I14: a topic that is made anew is noticed; without failOnDataLoss it is read anew."""
+    """I14: a topic that is created anew is noticed; without failOnDataLoss it is read anew."""
     topic = broker.topic(name="lost")
     broker.send(topic, *(f":{number}" for number in range(5)))
     strict, lax = (stream(spark, broker, subscribe=topic, failOnDataLoss=fail)
@@ -198,9 +199,52 @@ def test_lost_data_is_an_error_or_a_warning(
     broker.delete(topic)
     broker.topic(name=topic)
     broker.send(topic, ":anew")
-    with pytest.raises(PySparkException, match="the topic was deleted and made anew"):
+    with pytest.raises(PySparkException, match="the topic was deleted and created anew"):
         run_now(strict, tmp_path / "strict")
     assert run_now(lax, tmp_path / "lax")[0] == ["anew"]
+
+
+def test_a_topic_that_has_grown_beyond_the_old_positions_is_not_taken_for_the_old_one(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """I12, I13, I15: while the query is down the topic is created anew, and is longer now."""
+    topic = broker.topic(name="regrown")
+    broker.send(topic, *(f":{number}" for number in range(3)))
+    strict = stream(spark, broker, subscribe=topic)
+    again = stream(spark, broker, subscribe=topic, onTopicRecreated="earliest")
+    assert run_now(strict, tmp_path / "strict")[0] == [*"012"]
+    offsets = max((tmp_path / "strict" / "offsets").iterdir()).read_text()
+    assert "#topic_ids" in offsets
+    shutil.copytree(tmp_path / "strict", tmp_path / "again")
+
+    broker.delete(topic)
+    broker.topic(name=topic)
+    broker.send(topic, *(f":{letter}" for letter in "abcdefg"))
+    for _ in range(2):
+        with pytest.raises(PySparkException, match=r"created anew .*onTopicRecreated=earliest"):
+            run_now(strict, tmp_path / "strict")
+    assert run_now(again, tmp_path / "again")[0] == [*"abcdefg"]
+    assert run_now(again, tmp_path / "again")[0] == []
+
+
+def test_a_checkpoint_of_old_goes_on(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """I12: without ids of topics, as versions before wrote it; afterwards it has them."""
+    topic = broker.topic(name="old-checkpoint")
+    broker.send(topic, *(f":{number}" for number in range(3)))
+    query = stream(spark, broker, subscribe=topic)
+    assert run_now(query, tmp_path / "c")[0] == [*"012"]
+    for path in (tmp_path / "c" / "offsets").iterdir():
+        if not path.name.startswith("."):
+            path.write_text(re.sub(r',\s*"#topic_ids":\s*\{[^}]*\}', "", path.read_text()))
+            assert "#topic_ids" not in path.read_text()
+        else:
+            path.unlink()  # its checksum
+    broker.send(topic, ":3")
+    assert run_now(query, tmp_path / "c")[0] == ["3"]
+    kept = [each for each in (tmp_path / "c" / "offsets").iterdir() if each.name.isdigit()]
+    assert "#topic_ids" in max(kept, key=lambda each: int(each.name)).read_text()
 
 
 def test_rows_are_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import quipu.pipeline
 from quipu.client.errors import ClientError
 from quipu.pipeline.spark import running
 from quipu.pipeline.spark.running import Keeper, State, wait_until
-from quipu.pipeline.spark.selecting import NotCaughtUp
+from quipu.pipeline.spark.waiting import NotCaughtUp
 from tests.harness.node import RunningNode
 from tests.pipeline.spark.broker import Broker
 from tests.pipeline.spark.workbench import Workbench

@@ -107,6 +107,7 @@ cpdef enum Faults:
     TOO_LARGE = 18
     FAILED = 19
     TRAILING = 20
+    TOO_MANY = 21
 
 cdef enum:
     FRAME_SIZE = 5
@@ -162,11 +163,14 @@ cdef class Code:
     cdef int *links
     cdef Text *texts
     cdef object kept  # the bytes that `texts` points into
+    cdef object program
+    cdef object allowance  # of its messages; the sinks are always the same
 
     def __cinit__(self, program):
         cdef int index, at = 0, text_at = 0
         self.step_count = len(program.steps)
         self.kept = program.steps
+        self.program = program
         self.steps = <Step *>calloc(self.step_count + 1, sizeof(Step))
         self.links = <int *>calloc(sum(len(s.children) for s in program.steps) + 1, sizeof(int))
         self.texts = <Text *>calloc(sum(len(s.texts) for s in program.steps) + 1, sizeof(Text))
@@ -230,12 +234,17 @@ cdef class Filling:
     cdef Text *texts
     cdef int depth
     cdef int64_t detail
+    cdef int64_t free  # what is left of FREE_VALUES_MAX
+    cdef int64_t left  # units that the message may still make
+    cdef int64_t fixed
+    cdef int64_t per_byte
 
     def __cinit__(self, sinks):
         cdef int index, at = 0
         cdef Sink *sink
         widths = {BIT: 1, I32: 4, I64: 8, F32: 4, F64: 8, I128: 16, BLOB: 4, LIST: 4}
         self.sink_count = len(sinks)
+        self.free = avro_steps.FREE_VALUES_MAX
         self.sinks = <Sink *>calloc(self.sink_count, sizeof(Sink))
         self.sink_links = <int *>calloc(self.sink_count, sizeof(int))
         if self.sinks == NULL or self.sink_links == NULL:
@@ -365,6 +374,7 @@ cdef int append_blob(Sink *sink, const uint8_t *at, int64_t size) noexcept nogil
 cdef int append_null(Filling filling, int index) noexcept nogil:
     cdef Sink *sink = &filling.sinks[index]
     cdef int child, fault
+    filling.left -= 1
     if sink.length == sink.room and not make_room(sink):
         return NO_MEMORY
     if sink.valid == NULL and not begin_nulls(sink):
@@ -498,6 +508,12 @@ cdef inline int scaled(Filling filling, int64_t number, int64_t factor,
 
 # -- steps ----------------------------------------------------------------------------------------
 
+cdef inline bint spend(Filling filling, int64_t units) noexcept nogil:
+    """Is there something left of what the message may make?"""
+    filling.left -= units
+    return filling.left >= 0
+
+
 cdef int take_blocks(Filling filling, const Step *step) noexcept nogil:
     """Lists and maps, read or skipped."""
     cdef bint pairs = step.op == OP_MAP or step.op == OP_SKIP_PAIRS
@@ -564,6 +580,8 @@ cdef int take_constant(Filling filling, const Step *step) noexcept nogil:
     cdef const uint8_t *end = filling.end
     cdef Text *text = &filling.texts[step.first_text]
     cdef int fault
+    if not spend(filling, text.size >> 3):
+        return TOO_MANY
     filling.at = text.at
     filling.end = text.at + text.size
     fault = take(filling, &filling.steps[filling.links[step.first]])
@@ -669,6 +687,8 @@ cdef int take(Filling filling, const Step *step) noexcept nogil:
     cdef int fault, op = step.op
     cdef Sink *sink
     cdef Text *text
+    if not spend(filling, 1):
+        return TOO_MANY
     if op == OP_NULL:
         return append_null(filling, step.sink)
     if op == OP_TEXT or op == OP_BLOB:
@@ -689,6 +709,8 @@ cdef int take(Filling filling, const Step *step) noexcept nogil:
         if text.size < 0:
             filling.detail = number
             return UNKNOWN_SYMBOL
+        if not spend(filling, text.size >> 3):
+            return TOO_MANY
         return append_blob(&filling.sinks[step.sink], text.at, text.size)
     if op < OP_NULL or OP_TEXT < op < OP_RECORD or op == OP_FAIL:
         if OP_SKIP_BLOCKS <= op <= OP_SKIP_UNION:
@@ -845,6 +867,9 @@ cdef class Table:
             filling.steps = self.code.steps
             filling.links = self.code.links
             filling.texts = self.code.texts
+            if self.code.allowance is None:
+                self.code.allowance = avro_steps.allowance(filling.sink_count, self.code.program)
+            filling.fixed, filling.per_byte = self.code.allowance
         return FINE if self.code.step_count else NO_PROGRAM
 
 
@@ -867,11 +892,17 @@ cdef int message(Filling filling, Table table, bint framed, int64_t *schema_id) 
         if fault:
             return fault
     filling.depth = 0
+    filling.left = (filling.free + filling.fixed
+                    + filling.per_byte * (filling.end - filling.at))
     fault = take(filling, filling.steps)
-    if fault == FINE and filling.at != filling.end:
+    if fault:
+        return fault
+    if filling.at != filling.end:
         filling.detail = filling.at - start
         return TRAILING
-    return fault
+    if filling.left < filling.free:
+        filling.free = max(filling.left, 0)
+    return FINE
 
 
 def walk(sinks, codes, data, *, bint framed):

@@ -5,7 +5,8 @@
     walk(sinks, codes, data, framed=…)   all messages read into Arrow arrays, and complaints
 
 A message that cannot be read leaves nothing behind: every sink is cut back to where the row began.
-Every length is held against the bytes that are left before anything is done with it.
+Every length is held against the bytes that are left before anything is done with it, and what a
+message makes against what its bytes allow (`avro_steps.Allowance`).
 """
 
 import struct
@@ -18,8 +19,10 @@ import pyarrow as pa
 
 from quipu.pipeline.formats.avro_steps import (
     EMPTY_ITEMS_MAX,
+    FREE_VALUES_MAX,
     NO_ID,
     WALK_DEPTH_MAX,
+    Allowance,
     Code,
     Complaint,
     Fault,
@@ -29,6 +32,7 @@ from quipu.pipeline.formats.avro_steps import (
     Program,
     Sink,
     Step,
+    allowance,
     assemble,
 )
 
@@ -97,10 +101,13 @@ def _read(value: bytes, start: int, program: Code, filling: "_Filling") -> None:
     assert isinstance(program, Program)
     if not program.steps:
         raise _Wrong(Fault.NO_PROGRAM)
+    fixed, per_byte = filling.allowance(program)
+    filling.left = filling.free + fixed + per_byte * (len(value) - start)
     reader = _Reader(value, start, program.steps, filling)
     reader.take(0)
     if reader.at != len(value):
         raise _Wrong(Fault.TRAILING, reader.at)
+    filling.free = max(0, min(filling.free, filling.left))
 
 
 class _Filling:
@@ -112,6 +119,15 @@ class _Filling:
         self.values: list[list[float]] = [
             [0] if sink.kind in (Kind.BLOB, Kind.LIST) else [] for sink in sinks]
         self.data = [bytearray() for _ in sinks]
+        self.free = FREE_VALUES_MAX  # what is left of it in this block
+        self.left = 0  # units that the message may still make
+        self._allowances: dict[int, Allowance] = {}
+
+    def allowance(self, program: Program) -> Allowance:
+        found = self._allowances.get(id(program))
+        if found is None:
+            found = self._allowances[id(program)] = allowance(len(self.sinks), program)
+        return found
 
     def append(self, sink: int, value: float) -> None:
         self.values[sink].append(value)
@@ -125,6 +141,7 @@ class _Filling:
         self.append(sink, len(data))
 
     def append_null(self, sink: int) -> None:
+        self.left -= 1
         kind, children = self.sinks[sink].kind, self.sinks[sink].children
         if kind is Kind.STRUCT:
             for child in children:
@@ -179,7 +196,13 @@ class _Reader:
 
     def take(self, index: int) -> None:
         step = self.steps[index]
+        self.spend(1)
         _TAKERS[step.op](self, step, index)
+
+    def spend(self, units: int) -> None:
+        self.filling.left -= units
+        if self.filling.left < 0:
+            raise _Wrong(Fault.TOO_MANY)
 
     # -- pieces ---------------------------------------------------------------------------------
 
@@ -303,6 +326,7 @@ class _Reader:
         kept = self.value, self.at, self.end
         text = step.texts[0]
         assert text is not None
+        self.spend(len(text) // 8)
         self.value, self.at, self.end = text, 0, len(text)
         self.take(step.children[0])
         assert self.at == self.end
@@ -316,6 +340,7 @@ class _Reader:
         text = step.texts[symbol]
         if text is None:
             raise _Wrong(Fault.UNKNOWN_SYMBOL, symbol)
+        self.spend(len(text) // 8)
         self.filling.append_blob(step.sink, text)
 
     def boolean(self, step: Step, _index: int) -> None:

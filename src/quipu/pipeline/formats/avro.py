@@ -4,16 +4,20 @@ A message is the value's bytes, alone or behind Confluent's frame: a zero, then 
 writer's schema in the registry (four bytes, big end first).  The writer's schema is asked for by
 that id, once; without a registry all messages are written with the reader's schema.
 
-An id that the registry does not know is an error of its messages; a registry that cannot be asked
-is an error of the whole call, which may be repeated.
+An id that the registry does not know, or has nothing usable for, is an error of its messages; a
+registry that cannot be asked is an error of the whole call, which may be repeated.  Of the ids in
+one call only so many are asked for in vain (MISSES_MAX), those of most messages first: whoever
+writes messages with numbers out of the air costs a few look-ups, not one per message.
 """
 
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from quipu.pipeline.formats import avro_walk
+from quipu.pipeline.formats._avro_walk_pure import FRAME_SIZE
 from quipu.pipeline.formats.avro_program import compile_program, layout_of
 from quipu.pipeline.formats.avro_schema import (
     AvroSchemaError,
@@ -31,11 +35,18 @@ from quipu.pipeline.registry.client import (
     Registered,
     RegistryClient,
     SchemaNotFound,
+    SchemaUnusable,
     client_for,
 )
 
 TRAILING_SHOWN: Final = 16
+MISSES_MAX: Final = 100  # look-ups in vain, of one block of messages
+PROGRAMS_MAX: Final = 10_000  # that are kept
 _PREFIX: Final = "avro deserialization error: "
+
+
+_TOO_MANY: Final = Program((), f"it was not looked up: more than {MISSES_MAX} other schema ids of "
+                           "messages next to this one are not in the registry")
 
 
 def whole_schema(client: RegistryClient, registered: Registered) -> str:
@@ -64,10 +75,10 @@ class AvroFormat:
         self._codes: dict[int, Code] = {}
         self.columns = columns_of(self._reader)
         self._own = compile_program(whole, self._reader, self._layout)
+        self._too_many = avro_walk.load(_TOO_MANY)
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
-        ids = avro_walk.schema_ids(data) if self._framed else [NO_ID]
-        missing = [schema_id for schema_id in ids if not self._is_known(schema_id)]
+        missing = self._prepare(data) if self._framed else self._missing_of([NO_ID])
         root, complaints = avro_walk.walk(self._layout.sinks, self._codes, data,
                                           framed=self._framed)
         errors = error_array({each.row: self._text(each, data) for each in complaints}, len(data))
@@ -76,6 +87,28 @@ class AvroFormat:
         columns = [root.field(index) for index in range(len(self.columns))]
         return checked(Decoded(columns, errors, _absent(root, complaints)), _PREFIX)
 
+    def _prepare(self, data: pa.BinaryArray) -> list[int]:
+        """Make programs for all ids of messages; those that are not in the registry."""
+        if len(self._programs) > PROGRAMS_MAX:
+            self._programs.clear()
+            self._codes.clear()
+        ids = [each for each in avro_walk.schema_ids(data) if each not in self._programs]
+        if len(ids) <= MISSES_MAX:
+            return self._missing_of(ids)
+        return self._missing_of(_most_frequent_first(data, ids))
+
+    def _missing_of(self, ids: list[int]) -> list[int]:
+        missing: list[int] = []
+        for schema_id in ids:
+            if len(missing) < MISSES_MAX:
+                if not self._is_known(schema_id):
+                    missing.append(schema_id)
+                continue
+            missing.append(schema_id)
+            self._programs[schema_id] = _TOO_MANY
+            self._codes[schema_id] = self._too_many
+        return missing
+
     def _is_known(self, schema_id: int) -> bool:
         """Has the id a schema?  Either way there is a program for it afterwards."""
         if schema_id in self._programs:
@@ -83,7 +116,7 @@ class AvroFormat:
         found = True
         try:
             program = self._program(schema_id)
-        except SchemaNotFound as error:
+        except (SchemaNotFound, SchemaUnusable) as error:
             program, found = Program((), str(error)), False
         except AvroSchemaError as error:
             program = Program((), str(error))
@@ -119,6 +152,13 @@ class AvroFormat:
                 reason = FAULTS[fault].format(detail)
         where = "" if schema_id == NO_ID else f" (Avro schema id = {schema_id})"
         return f"{_PREFIX}unable to decode row{where}: {reason}"
+
+
+def _most_frequent_first(data: pa.BinaryArray, ids: list[int]) -> list[int]:
+    frames = pc.binary_slice(data.drop_null(), 0, FRAME_SIZE)
+    frames = frames.filter(pc.equal(pc.binary_length(frames), FRAME_SIZE))
+    counts = {each["values"]: each["counts"] for each in frames.value_counts().to_pylist()}
+    return sorted(ids, key=lambda each: -counts.get(b"\0" + each.to_bytes(4, "big"), 0))
 
 
 def _trailing(message: pa.Buffer, start: int) -> str:

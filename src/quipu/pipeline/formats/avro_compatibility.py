@@ -5,9 +5,12 @@
     decimals     must agree in scale
 """
 
+from collections.abc import Mapping
 from typing import Final
 
-from quipu.pipeline.formats.avro_schema import NO_DEFAULT, Field, Node
+from quipu.pipeline.formats.avro_schema import NO_DEFAULT, AvroSchemaError, Field, Node
+
+JUDGEMENTS_MAX: Final = 500_000
 
 PROMOTIONS: Final = frozenset({  # what a writer's type may be read as
     ("boolean", "boolean"), ("int", "int"), ("int", "long"), ("int", "float"), ("int", "double"),
@@ -23,12 +26,21 @@ def complaint(writer: Node, reader: Node) -> str | None:
 
 
 class Judge:
-    """Can a reader read a writer's values?  Records are judged once, even within themselves."""
+    """Can a reader read a writer's values?  Records are judged once, even within themselves.
+
+    Unions are judged branch by branch, so two large ones are a square of work: what is too much is
+    an AvroSchemaError.
+    """
 
     def __init__(self) -> None:
         self._judged: dict[tuple[int, int], str | None] = {}
+        self._work = 0
 
     def complaint(self, writer: Node, reader: Node, path: str) -> str | None:
+        self._work += 1
+        if self._work > JUDGEMENTS_MAX:
+            raise AvroSchemaError("the schemas are too large to be compared: that takes more than "
+                                  f"{JUDGEMENTS_MAX} steps")
         if writer.kind == "union":
             found = (self.complaint(branch, reader, path) for branch in writer.inner)
             return next((each for each in found if each is not None), None)
@@ -66,9 +78,10 @@ class Judge:
         if pair in self._judged:
             return self._judged[pair]
         self._judged[pair] = None
+        written = fields_by_name(writer)
         for field in reader.fields:
             path = f"{reader.short_name}.{field.name}"
-            source = writer_field(writer, field)
+            source = writer_field(written, field)
             if source is not None:
                 found = self.complaint(source.type, field.type, path)
             else:
@@ -88,13 +101,14 @@ def missing(path: str) -> str:
     return f"Reader field `{path}` is not in the writer's schema, and has no default"
 
 
-def writer_field(writer: Node, field: Field) -> Field | None:
+def fields_by_name(record: Node) -> dict[str, Field]:
+    """A record's fields, for `writer_field`."""
+    return {each.name: each for each in record.fields}
+
+
+def writer_field(written: Mapping[str, Field], field: Field) -> Field | None:
     """The writer's field from which a reader's field is filled."""
-    for name in (field.name, *field.aliases):
-        for each in writer.fields:
-            if each.name == name:
-                return each
-    return None
+    return next((written[name] for name in (field.name, *field.aliases) if name in written), None)
 
 
 def _same_name(writer: Node, reader: Node) -> bool:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from quipu.pipeline.formats.avro_compatibility import (
     Judge,
+    fields_by_name,
     mismatch,
     missing,
     scales_agree,
@@ -195,8 +196,9 @@ class _Compiler:
                          strict=True))
         wanted: dict[int, Field] = {}
         constants = []
+        written = fields_by_name(writer)
         for field in reader.fields:
-            source = writer_field(writer, field)
+            source = writer_field(written, field)
             path = f"{reader.short_name}.{field.name}"
             if source is None:
                 constants.append(self._default(field, sinks[id(field)], path))

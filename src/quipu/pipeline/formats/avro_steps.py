@@ -12,6 +12,7 @@ import pyarrow as pa
 
 NO_ID: Final = -1  # the program of messages without frames
 EMPTY_ITEMS_MAX: Final = 1000  # of a block whose items take no bytes
+FREE_VALUES_MAX: Final = 1 << 21  # of a block of messages: see `allowance`
 STEPS_MAX: Final = 100_000
 WALK_DEPTH_MAX: Final = 200  # of values that are skipped: only they can hold themselves
 
@@ -130,6 +131,7 @@ class Fault(IntEnum):
     TOO_LARGE = 18
     FAILED = 19
     TRAILING = 20
+    TOO_MANY = 21
 
 
 FAULTS: Final = {
@@ -147,8 +149,30 @@ FAULTS: Final = {
     Fault.TIME: "{} is no time of day",
     Fault.TIMESTAMP: "{} is no timestamp: it is out of range",
     Fault.DEPTH: f"values nest deeper than {WALK_DEPTH_MAX}",
+    Fault.TOO_MANY: "it claims far more values than it has bytes",
     Fault.TOO_LARGE: "decoded, the messages of one block are too large",
 }
+
+
+class Allowance(NamedTuple):
+    """How much a message of n bytes may make: `fixed + n * per_byte` units.
+
+    A step, a value and eight bytes of a default or of an enum's symbol are one unit each.  A
+    schema makes nothing of this size by itself: each byte of a message may fill every sink once,
+    and every default may be taken once.  Only items that take no bytes at all can do more
+    (arrays of nulls, or of records of which the reader has only defaults); what they do beyond
+    is taken from FREE_VALUES_MAX, which all messages of a block share.
+    """
+
+    fixed: int
+    per_byte: int
+
+
+def allowance(sinks: int, program: Program) -> Allowance:
+    """What each message of a program may make, for so many sinks."""
+    texts = sum(len(text) for step in program.steps for text in step.texts if text is not None)
+    per_byte = 16 + sinks
+    return Allowance(per_byte + len(program.steps) + texts // 8, per_byte)
 
 
 class Complaint(NamedTuple):

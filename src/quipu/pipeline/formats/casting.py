@@ -1,7 +1,10 @@
 """Text to the types of columns, strictly: what does not fit is an error of its row.
 
 A whole array is cast at once by Arrow; only a block in which that fails is gone through row by
-row, by the same rules.  Rules beyond the obvious:
+row, by the same rules.  Arrow's cast to decimals is not to be trusted: beyond 38 digits it gives
+wrong values without a word, and an exponent makes it read past the end of a table.  It is given
+only texts without an exponent whose digits fit as they stand (`_sure_decimals`); the others are
+read one by one, exactly, and at a cost that their length bounds.  Rules beyond the obvious:
 
     numeric      digits behind the last one kept are rounded, as SQL does; none in front are lost
     real, double what is too large for the type is an error, not infinity
@@ -12,21 +15,33 @@ row, by the same rules.  Rules beyond the obvious:
 
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import (
+    MAX_EMAX,
+    MAX_PREC,
+    MIN_EMIN,
+    ROUND_HALF_UP,
+    Context,
+    Decimal,
+    InvalidOperation,
+)
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from quipu.pipeline.formats.spans import mask_of
-from quipu.pipeline.types import sql_name
+from quipu.pipeline.formats.spans import Mask, mask_of
+from quipu.pipeline.types import PRECISION_MAX, sql_name
 
 SHOWN_MAX: Final = 60  # characters of a bad value in its error
 _BLOCK: Final = 1024
 _DIGITS: Final = Context(prec=100)
+_WIDE: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)  # nothing is rounded in it
+_EXPONENT_MAX: Final = 10**12  # no text is so long that its digits could make up for more
+_TINY: Final = -100  # the place of the first digit, from which on a number rounds to nothing
+_HUGE: Final = 100   # and from which on it fits no type
 
 _YEAR: Final = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _DATE: Final = _YEAR + r"-[0-9]{2}-[0-9]{2}"
@@ -59,6 +74,7 @@ class _Rule(NamedTuple):
     form: str  # what the text must look like, as a regular expression
     whole: Callable[[pa.StringArray], pa.Array]  # all rows; raises ArrowInvalid
     one: Callable[[str], Any]  # one row; raises ValueError or _OutOfRange
+    sure: str | None = None  # the texts that `whole` is right about; None: all
 
 
 def cast_texts(texts: pa.StringArray, kind: pa.DataType, *, is_number: bool = False) -> Cast:
@@ -69,6 +85,10 @@ def cast_texts(texts: pa.StringArray, kind: pa.DataType, *, is_number: bool = Fa
     errors: Errors = {}
     if not is_number:
         texts, errors = _of_form(texts, rule.form, kind)
+    if rule.sure is not None:
+        is_sure = mask_of(pc.match_substring_regex(texts, f"^(?:{rule.sure})$"), null=True)
+        if not is_sure.all():
+            return _cast_apart(texts, is_sure, rule, kind, errors)
     try:
         return Cast(rule.whole(texts), errors)
     except pa.ArrowInvalid:
@@ -127,14 +147,32 @@ def _of_form(
     return pc.if_else(fits, texts, None), errors
 
 
+def _cast_apart(
+    texts: pa.StringArray, is_sure: Mask, rule: _Rule, kind: pa.DataType, errors: Errors
+) -> Cast:
+    """Rows that are sure at once, the others one by one."""
+    rows = np.flatnonzero(~is_sure)
+    others = _cast_each(texts.take(pa.array(rows)), rows.tolist(), rule, kind)
+    values = rule.whole(pc.if_else(pa.array(is_sure), texts, None))
+    order = np.arange(len(texts))
+    order[rows] = len(texts) + np.arange(len(rows))
+    return Cast(pa.concat_arrays([values, others.values]).take(pa.array(order)),
+                errors | others.errors)
+
+
 def _cast_block(texts: pa.StringArray, start: int, rule: _Rule, kind: pa.DataType) -> Cast:
     try:
         return Cast(rule.whole(texts), {})
     except pa.ArrowInvalid:
-        pass
+        return _cast_each(texts, range(start, start + len(texts)), rule, kind)
+
+
+def _cast_each(
+    texts: pa.StringArray, rows: Sequence[int], rule: _Rule, kind: pa.DataType
+) -> Cast:
     values: list[Any] = []
     errors: Errors = {}
-    for row, text in enumerate(texts.to_pylist(), start):
+    for row, text in zip(rows, texts.to_pylist(), strict=True):
         value = None
         try:
             value = None if text is None else rule.one(text)
@@ -159,7 +197,8 @@ def _rule_of(kind: pa.DataType) -> _Rule:
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         return _Rule(_NUMBER, lambda texts: _floats(texts, kind), lambda text: _float(text, kind))
     if pa.types.is_decimal128(kind):
-        return _Rule(_NUMBER, lambda texts: texts.cast(kind), lambda text: _decimal(text, kind))
+        return _Rule(_NUMBER, lambda texts: texts.cast(kind), lambda text: _decimal(text, kind),
+                     _sure_decimals(kind))
     if pa.types.is_boolean(kind):
         return _Rule(r"(?i:true|false)", lambda texts: texts.cast(kind),
                      lambda text: text.lower() == "true")
@@ -170,10 +209,24 @@ def _rule_of(kind: pa.DataType) -> _Rule:
     raise CannotCast(sql_name(kind))
 
 
+def _exactly(text: str) -> Decimal:
+    """A number of `_NUMBER`, whatever its exponent; those of another size stay out of range."""
+    digits, has_exponent, exponent = text.replace("E", "e").partition("e")
+    number = Decimal(digits)
+    if not has_exponent or not number:
+        return number
+    sign = -1 if exponent.startswith("-") else 1
+    places = exponent.lstrip("+-").lstrip("0")
+    shift = int(places or "0") if len(places) <= 12 else _EXPONENT_MAX
+    return number.scaleb(sign * min(shift, _EXPONENT_MAX), _WIDE)
+
+
 def _integer(text: str, kind: pa.DataType) -> int:
-    number = Decimal(text)
-    if not -(1 << 64) < number < 1 << 64:  # before it is written out in full
+    number = _exactly(text)
+    if number and number.adjusted() >= 20:  # before it is written out in full
         raise _OutOfRange
+    if number and number.adjusted() < _TINY:
+        raise ValueError
     value = int(number)
     if value != number:
         raise ValueError
@@ -196,9 +249,24 @@ def _float(text: str, kind: pa.DataType) -> float:
     return value
 
 
+def _sure_decimals(kind: pa.DataType) -> str:
+    """What needs no rounding and no more than the type's digits, on either side of the point."""
+    whole, scale = kind.precision - kind.scale, kind.scale
+    zero = "0?" if kind.precision < PRECISION_MAX else ""  # 0.5 has two digits, and needs one
+    front = rf"{zero}[0-9]{{0,{whole}}}" if whole else zero
+    behind = rf"\.[0-9]{{1,{scale}}}" if scale else ""
+    plain = rf"{zero}[0-9]{{1,{whole}}}" if whole else "0"
+    return rf"-?(?:{plain}|{front}{behind})" if behind else f"-?{plain}"
+
+
 def _decimal(text: str, kind: pa.DataType) -> Decimal:
+    number = _exactly(text)
+    if not number or number.adjusted() < _TINY:
+        number = Decimal(0)
+    elif number.adjusted() > _HUGE:
+        raise _OutOfRange
     try:
-        value = Decimal(text).quantize(
+        value = number.quantize(
             Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP, context=_DIGITS)
     except InvalidOperation:
         raise _OutOfRange from None

@@ -57,6 +57,12 @@ _JSON: Final = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 
 
+# What messages make Google's library, Arrow and Python raise: times beyond all calendars, text that
+# is no UTF-8, Value with a number that JSON cannot write.
+_FAULTS: Final = (DecodeError, json_format.Error, ValueError, TypeError, OverflowError,
+                  RecursionError, pa.ArrowException)
+
+
 class ProtobufSchemaError(ValueError):
     """No descriptors, or ones that columns cannot have; the message says why."""
 
@@ -87,11 +93,11 @@ class ProtobufFormat:
         errors: Errors = {}
         if self._index is not None:
             values = [self._unframed(row, value, errors) for row, value in enumerate(values)]
+        messages = [self._parsed(row, value, errors) for row, value in enumerate(values)]
         try:
-            messages = [self._empty if value is None else self._parse(value) for value in values]
             columns = self._arrays(messages)
-        except (DecodeError, ValueError, OverflowError, pa.ArrowException):
-            messages = [self._parsed(row, value, errors) for row, value in enumerate(values)]
+        except _FAULTS:
+            self._leave_out_bad(messages, range(len(messages)), errors)
             columns = self._arrays(messages)
         missing = np.array([value is None for value in values], bool)
         missing[list(errors)] = True
@@ -104,16 +110,27 @@ class ProtobufFormat:
         return [_array(field, messages) for field in self._descriptor.fields]
 
     def _parsed(self, row: int, value: bytes | None, errors: Errors) -> Message:
-        """A message that is whole by itself; an error, and an empty one, where it is not."""
+        """A message; an error, and an empty one, where there is none."""
         if value is None:
             return self._empty
         try:
-            message = self._parse(value)
-            self._arrays([message])
-        except (DecodeError, ValueError, OverflowError, pa.ArrowException) as error:
-            errors[row] = f"{_PREFIX}failed to decode Protobuf message: {error}"[:1000]
+            return self._parse(value)
+        except _FAULTS as error:
+            errors[row] = _text(error)
             return self._empty
-        return message
+
+    def _leave_out_bad(self, messages: list[Message], rows: range, errors: Errors) -> None:
+        """Find those that have no columns, by halves, so that a bad one costs few of the others."""
+        try:
+            self._arrays(messages[rows.start:rows.stop])
+        except _FAULTS as error:
+            if len(rows) == 1:
+                errors[rows.start] = _text(error)
+                messages[rows.start] = self._empty
+                return
+            middle = len(rows) // 2
+            self._leave_out_bad(messages, rows[:middle], errors)
+            self._leave_out_bad(messages, rows[middle:], errors)
 
     def _unframed(self, row: int, value: bytes | None, errors: Errors) -> bytes | None:
         if value is None:
@@ -134,6 +151,10 @@ class ProtobufFormat:
             errors[row] = (f"{_PREFIX}unsupported Confluent-style protobuf message descriptor id: "
                            f"expected {index[0]}, but found: {value[FRAME_SIZE]}")
         return None
+
+
+def _text(error: Exception) -> str:
+    return f"{_PREFIX}failed to decode Protobuf message: {error}"[:1000]
 
 
 def _index_of(descriptor: Descriptor) -> bytes:

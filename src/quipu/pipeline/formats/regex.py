@@ -1,56 +1,58 @@
 r"""REGEX: a column of text per group; a message that does not match is absent.
 
-The pattern is Python's, looked for anywhere in the message; (?<n>…) serves as (?P<n>…).  A group
-without a name is `columnN`, counted from 1; one that takes no part in the match is null.
+The pattern is RE2's, looked for anywhere in the message; a group has a name, (?P<n>…) or (?<n>…),
+or is `columnN`, counted from 1.  One that takes no part in the match is null.
 
-RE2 goes over a whole array at once, and does so where the two cannot differ: the pattern means
-the same to both, and the message is printable ASCII, so that neither what \w and \s are nor
-where $ matches comes into it.  RE2 does not tell a group without a part from one that is empty,
-so rows with an empty group are looked at again.
+RE2 takes time that is linear in the message, whatever the pattern and whatever the message: no
+other engine is used, for no message.  What cannot be done in that time, looking around and
+back-references, is refused when the source is made.  \w, \d, \s and \b are about ASCII, \pL and
+\p{Nd} about all letters and digits; $ is the very end, (?m)$ also the end of a line.
 """
 
 import re
-import warnings
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from quipu.pipeline.formats.contract import Decoded
-from quipu.pipeline.formats.spans import Mask, laid, mask_of
+from quipu.pipeline.formats.spans import Mask, mask_of
 from quipu.pipeline.formats.specs import Regex
 from quipu.pipeline.formats.text import errors_where
 from quipu.pipeline.formats.utf8 import BAD_UTF8, texts_of
 from quipu.pipeline.types import Column
 
 PATTERN_SIZE_MAX: Final = 100_000
-_PRINTABLE: Final = r"^[\t -~]*$"
-_PART = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<(?![=!])|\(\?|.", re.DOTALL)
+GROUPS_MAX: Final = 1000
+LINEAR: Final = ("patterns are RE2's, which never take more than linear time: no (?=…), (?!…), "
+                 r"(?<=…), (?<!…) and no \1")
+_PART: Final = re.compile(
+    r"\\Q.*?(?:\\E|\Z)"                                             # as it is written
+    r"|\\."                                                         # \( and \d
+    r"|\[\^?\]?(?:\\.|\[:\^?[a-z]+:\]|[^\]\\])*\]"                  # [^]()[:alpha:]]
+    r"|\(\?P?<(?P<name>[^>]*)>"                                     # a group with a name
+    r"|\(\?|\{,(?P<most>[0-9]+)\}|.", re.DOTALL)
 
 
 class InvalidPattern(ValueError):
     """A regular expression that cannot serve; the message says why."""
 
 
+class _Pattern(NamedTuple):
+    text: str  # for Arrow, which wants all groups to have names: g1, g2, …
+    names: list[str]  # that the columns have
+
+
 class RegexFormat:
     """See `contract.Format`.  Raises `InvalidPattern`."""
 
     def __init__(self, spec: Regex) -> None:
-        pattern = spec.pattern
-        if len(pattern) > PATTERN_SIZE_MAX:
+        if len(spec.pattern) > PATTERN_SIZE_MAX:
             raise InvalidPattern(f"the regular expression has more than {PATTERN_SIZE_MAX} "
                                  "characters")
-        self._pattern = _compiled(_rewritten(pattern, named=False))
-        if self._pattern.groups == 0:
-            raise InvalidPattern("the pattern has no group, and each column is one: write (…) "
-                                 "or (?P<name>…) around what a column shall hold")
-        names = {index: name for name, index in self._pattern.groupindex.items()}
-        self.columns: tuple[Column, ...] = tuple(
-            Column(names.get(index, f"column{index}"), pa.string())
-            for index in range(1, self._pattern.groups + 1))
-        self._fast = _for_re2(pattern, self._pattern.groups)
+        self._pattern, names = _parsed(spec.pattern)
+        self.columns: tuple[Column, ...] = tuple(Column(name, pa.string()) for name in names)
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
         texts = texts_of(data)
@@ -60,77 +62,68 @@ class RegexFormat:
 
     def _match(self, texts: pa.StringArray) -> tuple[list[pa.Array], Mask]:
         """The groups of each row, and where there is a match; null rows have none."""
-        if self._fast is None:
-            return self._match_slowly(texts)
-        is_plain = _printable(texts)
-        plain = texts if is_plain is None else pc.if_else(pa.array(is_plain), texts, None)
-        found = pc.extract_regex(plain, self._fast)
-        columns = found.flatten()
-        is_match = mask_of(found.is_valid())
-        again = np.zeros(len(texts), np.bool_) if is_plain is None else ~is_plain
+        found = pc.extract_regex(texts, self._pattern)
+        columns: list[pa.Array] = found.flatten()
+        is_empty = np.zeros(len(texts), np.bool_)
         for column in columns:
-            again |= mask_of(pc.equal(pc.binary_length(column), 0))
-        if not again.any():
-            return columns, is_match
-        rows = np.flatnonzero(again)
-        slow, slow_match = self._match_slowly(texts.take(pa.array(rows)))
-        order = np.arange(len(texts))
-        order[rows] = len(texts) + np.arange(len(rows))
-        is_match = is_match.copy()  # Arrow's are not to be written to
-        is_match[rows] = slow_match
-        return [pa.concat_arrays([column, other]).take(pa.array(order))
-                for column, other in zip(columns, slow, strict=True)], is_match
+            is_empty |= mask_of(pc.equal(pc.binary_length(column), 0))
+        if is_empty.any():
+            columns = self._with_nulls(texts, columns, is_empty)
+        return columns, mask_of(found.is_valid())
 
-    def _match_slowly(self, texts: pa.StringArray) -> tuple[list[pa.Array], Mask]:
-        nothing = (None,) * self._pattern.groups
-        search = self._pattern.search
-        matches = [None if text is None else search(text) for text in texts.to_pylist()]
-        groups = [nothing if match is None else match.groups() for match in matches]
-        is_match = np.fromiter((match is not None for match in matches), np.bool_, len(matches))
-        columns = zip(*groups, strict=True) if groups else ((),) * len(nothing)
-        return [pa.array(list(column), pa.string()) for column in columns], is_match
+    def _with_nulls(
+        self, texts: pa.StringArray, columns: list[pa.Array], is_empty: Mask
+    ) -> list[pa.Array]:
+        """Arrow has "" for groups without a part, too; where they lie tells which are there."""
+        rows = np.flatnonzero(is_empty)
+        spans = pc.extract_regex_span(texts.take(pa.array(rows)), self._pattern).flatten()
+        result = []
+        for column, span in zip(columns, spans, strict=True):
+            takes_part = np.ones(len(texts), np.bool_)
+            takes_part[rows] = mask_of(span.is_valid())
+            result.append(pc.if_else(pa.array(takes_part), column, pa.scalar(None, pa.string())))
+        return result
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # [[:alpha:]] and [a&&b] mean more elsewhere
-            return re.compile(pattern)
-    except (re.error, FutureWarning, DeprecationWarning, RecursionError, OverflowError) as error:
-        raise InvalidPattern(f"the regular expression cannot be read: {error}") from None
-
-
-def _rewritten(pattern: str, *, named: bool) -> str:
-    """The pattern with every named group written (?P<…>, and with `named` all groups named."""
-    group = 0
-    out = []
-    for part in _PART.findall(pattern):
-        if part == "(?<":
-            out.append("(?P<")
-        elif part == "(" and named:
-            group += 1
-            out.append(f"(?P<quipu{group}>")
+def _parsed(pattern: str) -> _Pattern:
+    parts: list[str] = []
+    shown: list[str] = []
+    names: list[str] = []
+    for part in _PART.finditer(pattern):
+        name, most = part["name"], part["most"]
+        if part[0] == r"\C":
+            raise InvalidPattern(r"the regular expression cannot be used: \C is part of a "
+                                 "character, and columns hold whole ones")
+        if part[0] == "(" or name is not None:
+            names.append(f"column{len(names) + 1}" if name is None else _checked(name, names))
+            parts.append(f"(?P<g{len(names)}>")
+            shown.append("(" if name is None else f"(?P<{name}>")
         else:
-            out.append(part)
-    return "".join(out)
-
-
-def _for_re2(pattern: str, groups: int) -> str | None:
-    """The pattern for RE2, which wants all groups named; None if RE2 cannot serve."""
-    if not pattern.isascii() or "{," in pattern:  # a repetition to Python, characters to RE2
-        return None
-    named = _rewritten(pattern, named=True)
+            parts.append(part[0] if most is None else f"{{0,{most}}}")
+            shown.append(parts[-1])
+    text = "".join(parts)
+    if len(names) > GROUPS_MAX:
+        raise InvalidPattern(f"the regular expression has more than {GROUPS_MAX} groups")
     try:
-        found = pc.extract_regex(pa.array([], pa.string()), named)
-    except pa.ArrowInvalid:
-        return None
-    return named if found.type.num_fields == groups else None
+        pc.match_substring_regex(pa.array([""]), "".join(shown))  # its errors quote it
+        found = pc.extract_regex(pa.array([""]), text)
+    except pa.ArrowInvalid as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise InvalidPattern(f"the regular expression cannot be read: {reason}; {LINEAR}"
+                             ) from None
+    if not names:
+        raise InvalidPattern("the pattern has no group, and each column is one: write (…) "
+                             "or (?P<name>…) around what a column shall hold")
+    if [field.name for field in found.type] != [f"g{index + 1}" for index in range(len(names))]:
+        raise InvalidPattern("the groups of the regular expression cannot be told apart: write "
+                             r"\( for a parenthesis that is none")
+    return _Pattern(text, names)
 
 
-def _printable(texts: pa.StringArray) -> Mask | None:
-    """The rows of printable ASCII; None: all."""
-    place = laid(texts)
-    view = np.frombuffer(place.data, np.uint8)[place.offsets[0] : place.offsets[-1]]
-    if len(view) == 0 or (view.min() >= 0x20 and view.max() < 0x7F):
-        return None
-    return mask_of(pc.match_substring_regex(texts, _PRINTABLE), null=True)
+def _checked(name: str, names: list[str]) -> str:
+    if not name.isidentifier():
+        raise InvalidPattern(f"the regular expression cannot be read: {name[:60]!r} is no name of "
+                             f"a group; {LINEAR}")
+    if name in names:
+        raise InvalidPattern(f"the regular expression has two groups {name[:60]!r}")
+    return name

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from quipu.pipeline.formats.specs import FormatSpec, Text
 from quipu.pipeline.plan.world import World
-from quipu.pipeline.source import ErrorPolicy, Item, KeyShape, Place, Start
+from quipu.pipeline.source import ErrorPolicy, Item, KeyShape, OnRecreated, Place, Start
 from quipu.pipeline.sql.statements import CreateConnection, CreateSource, Envelope, Option
 from quipu.pipeline.types import Column
 
@@ -39,6 +39,7 @@ class Draft:
     errors: ErrorPolicy = ErrorPolicy.DEAD_LETTER
     error_column: Column | None = None
     read_committed: bool = True
+    on_recreated: OnRecreated = OnRecreated.FAIL
 
 
 Pass = Callable[[Draft], Draft]

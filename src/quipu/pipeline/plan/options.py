@@ -7,14 +7,14 @@ from dataclasses import replace
 from quipu.model.nearest import nearest
 from quipu.pipeline.plan.connections import KAFKA_OPTIONS, refuse_unknown, setting_text
 from quipu.pipeline.plan.draft import Draft
-from quipu.pipeline.source import ErrorPolicy
+from quipu.pipeline.source import ErrorPolicy, OnRecreated
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import Option
 from quipu.pipeline.sql.text import one_of
 
 HOUR_MS = 3_600_000
 OPTIONS = ("start offset", "start timestamp", "kafka time offset", "errors", "error column",
-           "isolation level", "confluent wire format", "group id prefix",
+           "isolation level", "on topic recreated", "confluent wire format", "group id prefix",
            "topic metadata refresh interval", "topic metadata refresh interval ms")
 _UNITS_MS = {"ms": 1, "millisecond": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000,
              "min": 60_000, "minute": 60_000, "h": HOUR_MS, "hour": HOUR_MS}
@@ -28,6 +28,8 @@ def read_options(draft: Draft) -> Draft:
     by_name = {option.name: option for option in options}
     if "isolation level" in by_name:
         draft = replace(draft, read_committed=_read_committed(by_name["isolation level"]))
+    if "on topic recreated" in by_name:
+        draft = replace(draft, on_recreated=_on_recreated(by_name["on topic recreated"]))
     if "errors" in by_name:
         draft = replace(draft, errors=_policy(by_name["errors"]))
     return replace(draft, options=by_name)
@@ -62,6 +64,15 @@ def _read_committed(option: Option) -> bool:
         raise SqlError("ISOLATION LEVEL must be 'read_committed' or 'read_uncommitted'",
                        option.value_span, hint="leave it out for 'read_committed'")
     return text == "read_committed"
+
+
+def _on_recreated(option: Option) -> OnRecreated:
+    text = setting_text(option.value).strip().lower()
+    names = [each.value for each in OnRecreated]
+    if text not in names:
+        raise SqlError(f"ON TOPIC RECREATED must be {one_of([repr(name) for name in names])}",
+                       option.value_span, hint="leave it out for 'fail'")
+    return OnRecreated(text)
 
 
 def _policy(option: Option) -> ErrorPolicy:

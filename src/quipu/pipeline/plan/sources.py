@@ -65,4 +65,5 @@ def _source(draft: Draft) -> Source:
         errors=draft.errors,
         error_column=draft.error_column,
         read_committed=draft.read_committed,
+        on_recreated=draft.on_recreated,
     )

@@ -13,6 +13,9 @@
     maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay    of streams
     minPartitions, maxRecordsPerPartition, tasksPerBatch           how many tasks read a batch
     failOnDataLoss, includeHeaders
+    onTopicRecreated                           when a topic was deleted and created anew: fail, or
+                                               earliest to read the new one from its first record;
+                                               fail, unless failOnDataLoss is false
     columns                                    those that are wanted, others are not read at all
 
 Names are not case-sensitive.  Spark itself says nothing about an option that it does not know;
@@ -37,6 +40,7 @@ from quipu.pipeline.reading.positions import (
     parsed,
     partition_number,
 )
+from quipu.pipeline.source import OnRecreated
 
 PREFIX: Final = "kafka."
 COLUMNS: Final = (
@@ -97,6 +101,8 @@ class Limits(NamedTuple):
 
 
 NO_LIMITS: Final = Limits()
+RECREATED_HINT: Final = ("set onTopicRecreated=earliest to read the new topic from its first "
+                         "record, or begin a query with a checkpoint of its own")
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,8 @@ class ReadOptions:
     tasks_min: int | None = None
     task_offsets_max: int | None = None
     fail_on_loss: bool = True
+    on_recreated: OnRecreated = OnRecreated.FAIL
+    recreated_hint: str = RECREATED_HINT
     columns: tuple[str, ...] = COLUMNS[:-1]  # in the order of COLUMNS
 
 
@@ -152,7 +160,8 @@ _ENDING: Final = tuple(f"ending{name}" for name in _BOUNDS)
 NAMES: Final = (
     "subscribe", "subscribePattern", "assign", *_STARTING, "startingOffsetsByTimestampStrategy",
     *_ENDING, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
-    "maxRecordsPerPartition", "tasksPerBatch", "failOnDataLoss", "includeHeaders", "columns",
+    "maxRecordsPerPartition", "tasksPerBatch", "failOnDataLoss", "onTopicRecreated",
+    "includeHeaders", "columns",
     *_IGNORED,
 )
 _BY_FOLDED: Final = {name.lower(): name for name in NAMES}
@@ -186,6 +195,7 @@ class _Reader:
             tasks_min=self._number("minPartitions", high=_INT_MAX),
             task_offsets_max=self._number("maxRecordsPerPartition"),
             fail_on_loss=self._flag("failOnDataLoss", default=True),
+            on_recreated=self._on_recreated(),
             columns=self.columns())
 
     def bound(self, side: str, default: Bound) -> Bound:
@@ -244,6 +254,13 @@ class _Reader:
                                 f"{', '.join(COLUMNS)}")
             wanted.add(name)
         return tuple(name for name in COLUMNS if name in wanted)
+
+    def _on_recreated(self) -> OnRecreated:
+        word = self._choice("onTopicRecreated", tuple(each.value for each in OnRecreated))
+        if word is not None:
+            return OnRecreated(word)
+        is_strict = self._flag("failOnDataLoss", default=True)
+        return OnRecreated.FAIL if is_strict else OnRecreated.EARLIEST
 
     def _number(self, name: str, *, low: int = 1, high: int = _LONG_MAX) -> int | None:
         text = self._given.get(name)

@@ -3,14 +3,23 @@
     {"orders": {"0": 23, "1": -2}}      as Spark's Kafka source writes it
 
 Topics and partitions are sorted, so that equal positions are equal texts: Spark compares those.
+
+Offsets are of one topic, and not of another one that was created under the same name later.  So
+`Reached` has the ids of the topics beside the offsets, and what is kept in checkpoints has both:
+
+    {"orders": {"0": 23, "1": 42}, "#topic_ids": {"orders": "7f0c…"}}
+
+Ids are missing for brokers that tell none (Kafka before 2.8), and in what older versions of Quipu
+have written; they are added as soon as they are known.
 """
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from quipu.client.ranges import Range
-from quipu.model.ids import TopicPartition
+from quipu.model.ids import ZERO_UUID, TopicPartition
 from quipu.model.topics import PARTITION_COUNT_MAX
 
 OFFSET_MAX: Final = 2**63 - 1
@@ -18,6 +27,44 @@ JSON_SIZE_MAX: Final = 64 << 20
 
 Positions = dict[TopicPartition, int]
 Json = dict[str, dict[str, int]]
+TopicIds = dict[str, UUID]
+IDS: Final = "#topic_ids"  # no topic can have this name
+
+
+class Reached(NamedTuple):
+    """How far a reader is, and in which topics; see above."""
+
+    positions: Positions
+    topic_ids: TopicIds
+
+    def to_json(self) -> dict[str, object]:
+        found: dict[str, object] = {**to_json(self.positions)}
+        if self.topic_ids:
+            found[IDS] = {name: str(each) for name, each in sorted(self.topic_ids.items())}
+        return found
+
+    @classmethod
+    def from_json(cls, given: object) -> "Reached":
+        """What `to_json` gave, or positions alone."""
+        if not isinstance(given, dict):
+            raise BadPositions(_SHAPE)
+        rest = dict(given)
+        ids = rest.pop(IDS, {})
+        return cls(from_json(rest), _ids(ids))
+
+
+NOWHERE: Final = Reached({}, {})
+
+
+def known_ids(told: Mapping[str, UUID]) -> TopicIds:
+    """Ids without those that a broker does not tell."""
+    return {name: each for name, each in told.items() if each != ZERO_UUID}
+
+
+def recreated_topics(before: Reached, topic_ids: Mapping[str, UUID]) -> set[str]:
+    """The topics that are other ones now, as far as both ids are known."""
+    return {name for name, each in before.topic_ids.items()
+            if topic_ids.get(name, each) != each}
 
 
 class BadPositions(ValueError):
@@ -76,13 +123,16 @@ def partition_number(topic: str, given: object) -> int:
     return int(written)
 
 
-def ranges_between(
-    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
-) -> list[Range]:
-    """What lies between two positions; nothing where a partition is only in one, or goes back."""
-    return [Range(*partition, start[partition], last)
-            for partition, last in sorted(end.items())
-            if partition in start and start[partition] < last]
+def ranges_between(start: Reached, end: Reached) -> list[Range]:
+    """What lies between two positions.
+
+    Nothing where a partition is only in one, or goes back, or is of another topic.
+    """
+    first, ids = start.positions, {**end.topic_ids, **start.topic_ids}
+    anew = recreated_topics(start, end.topic_ids)
+    return [Range(*partition, first[partition], last, ids.get(partition.topic, ZERO_UUID))
+            for partition, last in sorted(end.positions.items())
+            if partition in first and first[partition] < last and partition.topic not in anew]
 
 
 def lag(position: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
@@ -93,6 +143,15 @@ def lag(position: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, 
 def total(ranges: Iterable[Range]) -> int:
     """Offsets in all ranges together."""
     return sum(each.size for each in ranges)
+
+
+def _ids(given: object) -> TopicIds:
+    if not isinstance(given, dict):
+        raise BadPositions(f"{IDS} must be ids by topic")
+    try:
+        return {str(name): UUID(each) for name, each in given.items()}
+    except (ValueError, TypeError, AttributeError):
+        raise BadPositions(f"{IDS} must be ids by topic") from None
 
 
 _SHAPE: Final = 'must be JSON such as {"orders": {"0": 23, "1": 42}}'

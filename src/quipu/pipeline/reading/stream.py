@@ -15,6 +15,8 @@ Invariants
     P3  after `prepare`, nothing that was written later is read, and the end is reached
     P4  data that is gone is never passed over in silence: it is an error, or a warning if
         failOnDataLoss is false
+    P5  positions are never used in another topic than they are of: one that was deleted and created
+        anew is an error, or is read from its earliest record, as onTopicRecreated says
 
 `log` is a `quipu.client.cluster.Cluster`, or whatever answers like one.
 """
@@ -24,11 +26,19 @@ from enum import Enum
 from typing import Protocol
 from uuid import UUID
 
-from quipu.client.errors import DataLost, UnknownTopic
+from quipu.client.errors import DataLost, TopicRecreated, UnknownTopic
+from quipu.client.fetch import OnLoss, raise_loss, recreated
 from quipu.model.ids import TopicPartition
 from quipu.pipeline.reading.options import BadOption, Bound, Edge, ReadOptions, Selection
-from quipu.pipeline.reading.positions import Positions, ranges_between
+from quipu.pipeline.reading.positions import (
+    Positions,
+    Reached,
+    known_ids,
+    ranges_between,
+    recreated_topics,
+)
 from quipu.pipeline.reading.ranges import Sharing, Task, limited, shared_out
+from quipu.pipeline.source import OnRecreated
 
 
 class Log(Protocol):
@@ -94,16 +104,47 @@ def resolved(log: Log, bound: Bound, partitions: Iterable[TopicPartition]) -> Po
     return {each: found[each] for each in there}
 
 
+def ids_of(log: Log, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
+    """The ids of the topics of some partitions, where they are told."""
+    return known_ids(log.topic_ids(dict.fromkeys(each.topic for each in partitions)))
+
+
+def beginning(log: Log, options: ReadOptions) -> Reached:
+    """Where a reader begins that has not run before."""
+    partitions = selected(log, options.selection)
+    ids = ids_of(log, partitions)
+    return Reached(resolved(log, options.start, partitions), ids)
+
+
+def ends_of(log: Log, options: ReadOptions) -> Reached:
+    """Where all partitions end now."""
+    partitions = selected(log, options.selection)
+    ids = ids_of(log, partitions)
+    return Reached(log.latest(partitions), ids)
+
+
 def snapshot(log: Log, options: ReadOptions, cores: int) -> list[Task]:
     """What a batch read reads."""
     partitions = selected(log, options.selection)
+    ids = ids_of(log, partitions)
     start = resolved(log, options.start, partitions)
     end = resolved(log, options.end, partitions)
-    return tasks_between(start, end, options, cores)
+    return tasks_between(Reached(start, ids), Reached(end, ids), options, cores)
+
+
+def on_loss(options: ReadOptions, warn: Warn) -> OnLoss:
+    """What a stream's tasks do about records that are gone."""
+    def lose(loss: DataLost) -> None:
+        is_anew = isinstance(loss, TopicRecreated)
+        if options.on_recreated is OnRecreated.FAIL if is_anew else options.fail_on_loss:
+            raise_loss(loss)
+        warn(loss)
+
+    return lose
 
 
 def tasks_between(
-    start: Positions, end: Positions, options: ReadOptions, cores: int,
+    start: Reached, end: Reached, options: ReadOptions, cores: int,
 ) -> list[Task]:
     """What lies between two positions, shared out."""
     return shared_out(ranges_between(start, end), Sharing(
@@ -125,12 +166,13 @@ class Stream:
         self._cores = cores
         self._target: Positions | None = None  # P3
         self._newest: Positions | None = None  # when it was last asked
-        self._ids: dict[str, UUID] = {}  # of topics, to know one that was made anew
         self._batch_time = clock()
 
-    def initial(self) -> Positions:
+    def initial(self) -> Reached:
         """Where a stream begins that has not run before."""
-        return resolved(self._log, self._options.start, self._partitions())
+        there = self._partitions()
+        ids = ids_of(self._log, there)
+        return Reached(resolved(self._log, self._options.start, there), ids)
 
     def prepare(self) -> None:
         """Read what there is now, and no more (P3)."""
@@ -140,17 +182,21 @@ class Stream:
         """The ends of all partitions, as last seen; for whoever shows how far behind we are."""
         return self._newest
 
-    def latest(self, start: Positions, pace: Pace) -> Positions:
-        """What the batch after `start` reads up to; `start` if there is nothing to do."""
+    def latest(self, reached: Reached, pace: Pace) -> Reached:
+        """What the next batch reads up to; what was given if there is nothing to do."""
+        start = reached.positions
         there = self._partitions()
+        ids = ids_of(self._log, there)
+        anew = recreated_topics(reached, ids)
+        self._check_recreated(reached, ids, anew)
         self._newest = self._log.latest(there)
         ends = dict(self._newest)
         if self._target is not None:
             ends = {each: min(end, self._target[each]) for each, end in ends.items()
                     if each in self._target}
-        self._check_deleted(start, there)
-        entered = self._entered(start, ends)
-        back = self._gone_back(start)
+        self._check_deleted({each for each in start if each.topic not in anew}, start, there)
+        entered = self._entered(start, ends, anew)
+        back = self._gone_back(start, anew)
         ahead = {each: max(end, start[each]) for each, end in ends.items()
                  if each in start and each not in back}
         if pace is Pace.LIMITED:
@@ -158,9 +204,11 @@ class Stream:
         end = dict(sorted({**ahead, **entered, **back}.items()))
         if end != start:
             self._batch_time = self._clock()
-        return end
+        names = {each.topic for each in end}
+        kept = {name: each for name, each in reached.topic_ids.items() if name in names}
+        return Reached(end, {**kept, **ids})
 
-    def tasks(self, start: Positions, end: Positions) -> list[Task]:
+    def tasks(self, start: Reached, end: Reached) -> list[Task]:
         """What lies between two positions, for each task of the batch."""
         return tasks_between(start, end, self._options, self._cores)
 
@@ -176,32 +224,50 @@ class Stream:
         wanted = selection.assigned
         return [each for each in there if not wanted or each in wanted]
 
-    def _entered(self, start: Positions, ends: Positions) -> Positions:
+    def _check_recreated(
+        self, reached: Reached, ids: Mapping[str, UUID], anew: Iterable[str]
+    ) -> None:
+        """P5."""
+        for name in sorted(anew):
+            first = min((each for each in reached.positions if each.topic == name),
+                        default=TopicPartition(name, 0))
+            offset = reached.positions.get(first, 0)
+            loss = TopicRecreated(
+                first, offset, offset, f"{recreated(reached.topic_ids[name], ids[name])}; "
+                f"positions in the old one say nothing about the new one: "
+                f"{self._options.recreated_hint}")
+            on_loss(self._options, self._warn)(loss)
+
+    def _entered(
+        self, start: Positions, ends: Positions, anew: Iterable[str],
+    ) -> Positions:
         """Partitions that are new: at their earliest (P2)."""
         new = [each for each in ends if each not in start]
         entered = self._log.earliest(new) if new else {}
         for each, first in entered.items():
-            if first > 0:
+            if first > 0 and each.topic not in anew:
                 self._lose(DataLost(each, 0, first, "the partition is new, and does not begin at "
                                     "its first record"))
         return entered
 
-    def _gone_back(self, start: Positions) -> Positions:
-        """Partitions that are not what was read before: read again from the earliest."""
+    def _gone_back(self, start: Positions, anew: Iterable[str]) -> Positions:
+        """Partitions that are not what was read before: read again from the earliest.
+
+        Where a broker tells no ids, only a log that ends before a position gives it away.
+        """
         assert self._newest is not None
-        ids = self._log.topic_ids(dict.fromkeys(each.topic for each in self._newest))
-        anew = {name for name, topic_id in ids.items() if self._ids.get(name, topic_id) != topic_id}
-        self._ids |= ids
         back = [each for each, end in self._newest.items()
                 if each in start and (end < start[each] or each.topic in anew)]
         for each in back:
-            self._lose(DataLost(
-                each, min(self._newest[each], start[each]), start[each],
-                "the topic was deleted and made anew, or its log was cut"))
+            if each.topic not in anew:
+                self._lose(DataLost(each, self._newest[each], start[each],
+                                    "the topic was deleted and created anew, or its log was cut"))
         return self._log.earliest(back) if back else {}
 
-    def _check_deleted(self, start: Positions, there: list[TopicPartition]) -> None:
-        for each in start.keys() - set(there):
+    def _check_deleted(
+        self, known: set[TopicPartition], start: Positions, there: list[TopicPartition],
+    ) -> None:
+        for each in sorted(known - set(there)):
             self._lose(DataLost(each, start[each], start[each], "the partition was deleted"))
 
     def _paced(self, start: Positions, ahead: Positions) -> Positions:

@@ -5,20 +5,25 @@
     register(subject, schema)    a new version; the id of an old one if the schema is there already
     texts_of(references)         schemas that a schema refers to, and those they refer to
 
-What an id stands for never changes, so answers are kept; that an id is unknown is kept for a
-little while, so that a topic full of bad messages asks once, not once per message.  A registry
-that does not answer is asked again, a few times, and then it is an error: whoever waits for the
-schema fails and retries, and no message is blamed for it.
+What an id stands for never changes, so answers are kept; that there is none, or none that can be
+used, is kept for a little while, so that a topic full of bad messages asks once, not once per
+message.  A registry that does not answer is asked again, a few times, within `timeout.ms` in all,
+however slowly its bytes come; then it is an error, for a moment without asking: whoever waits for
+the schema fails and retries, and no message is blamed for it.
 
 Options, besides the URL: `username`, `password` (or in the URL), `ssl.ca.location`,
 `ssl.certificate.location`, `ssl.key.location`, `timeout.ms`.
 """
 
 import base64
+import contextlib
 import http.client
 import json
+import queue
 import re
+import socket
 import ssl
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,12 +34,15 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from quipu.pipeline.formats.specs import Registry
 
 BODY_SIZE_MAX: Final = 4 << 20
+TEXTS_SIZE_MAX: Final = 16 << 20  # of all schemas that one refers to
 ATTEMPTS_MAX: Final = 4
 BACK_OFF: Final = 0.1  # seconds, doubled each time
 TIMEOUT_MS: Final = 10_000
 KEPT_MAX: Final = 10_000
 MISSING_KEPT: Final = 30.0  # seconds
+SILENCE_KEPT: Final = 2.0  # seconds
 REFERENCES_MAX: Final = 200
+STUCK_MAX: Final = 8  # requests that nobody waits for any more
 
 OPTIONS: Final = frozenset({"username", "password", "ssl.ca.location", "ssl.certificate.location",
                             "ssl.key.location", "timeout.ms"})
@@ -55,6 +63,10 @@ class SchemaNotFound(RegistryError):
 
 class RegistryRefused(RegistryError):
     """The registry understood, and said no."""
+
+
+class SchemaUnusable(RegistryError):
+    """The registry has it, and it cannot be used: too large, too many references, no schema."""
 
 
 class RegistryUnavailable(RegistryError):
@@ -88,32 +100,44 @@ class RegistryClient:
         self._clock, self._sleep = clock, sleep
         self._by_id: OrderedDict[int, Registered] = OrderedDict()
         self._by_version: OrderedDict[tuple[str, int], Registered] = OrderedDict()
-        self._missing: OrderedDict[int, float] = OrderedDict()  # id: until when
+        self._missing: OrderedDict[str, _Missing] = OrderedDict()  # by path
+        self._silent = _Missing(0.0, "")
 
     def by_id(self, schema_id: int) -> Registered:
         """The schema of an id; SchemaNotFound if there is none."""
         found = self._by_id.get(schema_id)
-        if found is not None:
-            return found
-        if self._missing.get(schema_id, 0.0) > self._clock():
-            raise SchemaNotFound(f"schema id {schema_id} is not in the registry")
-        try:
-            answer = self._ask("GET", f"/schemas/ids/{schema_id}")
-        except SchemaNotFound:
-            _keep(self._missing, schema_id, self._clock() + MISSING_KEPT)
-            raise SchemaNotFound(f"schema id {schema_id} is not in the registry") from None
-        found = _registered(answer, schema_id)
-        _keep(self._by_id, schema_id, found)
+        if found is None:
+            answer = self._look_up(f"/schemas/ids/{schema_id}",
+                                   f"schema id {schema_id} is not in the registry")
+            found = _registered(answer, schema_id)
+            _keep(self._by_id, schema_id, found)
         return found
 
     def version(self, subject: str, version: int | str = "latest") -> Registered:
         """A version of a subject; SchemaNotFound if there is none."""
         if isinstance(version, int) and (subject, version) in self._by_version:
             return self._by_version[subject, version]
-        answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+        # What is the latest may change at any time: somebody waits for the answer as it is now.
+        answer = self._look_up(path) if isinstance(version, int) else self._ask("GET", path)
         found = _registered(answer, _whole(answer, "id"))
         _keep(self._by_version, (subject, found.version), found)
         return found
+
+    def _look_up(self, path: str, words: str = "") -> Mapping[str, object]:
+        """An answer that never changes; that there is none is kept for a while."""
+        known = self._missing.get(path)
+        if known is not None and known.until > self._clock():
+            raise known.error(known.text)
+        try:
+            answer = self._ask("GET", path)
+            _registered(answer, 0)
+        except (SchemaNotFound, SchemaUnusable) as error:
+            text = words if words and isinstance(error, SchemaNotFound) else str(error)
+            _keep(self._missing, path,
+                  _Missing(self._clock() + MISSING_KEPT, text, type(error)))
+            raise type(error)(text) from None
+        return answer
 
     def register(self, subject: str, schema: str, kind: str = "AVRO",
                  references: Sequence[Reference] = ()) -> int:
@@ -130,6 +154,9 @@ class RegistryClient:
         """Referenced schemas by the names under which they are used; what they use comes first."""
         found: dict[str, str] = {}
         self._collect(references, found, [])
+        if sum(map(len, found.values())) > TEXTS_SIZE_MAX:
+            raise SchemaUnusable("the schemas that a schema refers to have more than "
+                                 f"{TEXTS_SIZE_MAX} characters")
         return found
 
     def _collect(self, references: Iterable[Reference], found: dict[str, str],
@@ -138,26 +165,74 @@ class RegistryClient:
             if reference.name in found or reference in inside:
                 continue
             if len(found) + len(inside) >= REFERENCES_MAX:
-                raise RegistryRefused(f"a schema refers to more than {REFERENCES_MAX} others")
+                raise SchemaUnusable(f"a schema refers to more than {REFERENCES_MAX} others")
             registered = self.version(reference.subject, reference.version)
             self._collect(registered.references, found, [*inside, reference])
             found[reference.name] = registered.schema
 
     def _ask(self, method: str, path: str, body: object = None) -> Mapping[str, object]:
+        now = self._clock()
+        if self._silent.until > now:
+            raise RegistryUnavailable(self._silent.text)
         data = None if body is None else json.dumps(body).encode()
-        trouble = ""
+        deadline = now + self._http.timeout
+        trouble = "no answer in time"
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
                 self._sleep(BACK_OFF * 2 ** (attempt - 1))
+            left = deadline - self._clock()
+            if left <= 0:
+                break
             try:
-                status, answer = self._http.ask(method, path, data)
+                status, answer = _within(left, self._http.request(method, path, data))
             except (OSError, http.client.HTTPException) as error:
                 trouble = f"{type(error).__name__}: {error}"
                 continue
             if status not in _BUSY:
                 return _checked(status, answer)
             trouble = f"HTTP status {status}"
-        raise RegistryUnavailable(f"schema registry {self._http.shown}: {trouble}")
+        text = f"schema registry {self._http.shown}: {trouble}"
+        self._silent = _Missing(self._clock() + SILENCE_KEPT, text)
+        raise RegistryUnavailable(text)
+
+
+class _Missing(NamedTuple):
+    """What is known not to be there."""
+
+    until: float
+    text: str
+    error: type[RegistryError] = SchemaNotFound
+
+
+_stuck = threading.BoundedSemaphore(STUCK_MAX)
+
+
+def _within(seconds: float, request: "_Request") -> tuple[int, bytes]:
+    """Status and body, within a time that no slow peer, name server or handshake can extend.
+
+    Timeouts of sockets are about one read: somebody who sends a byte now and then is never late.
+    """
+    if not _stuck.acquire(timeout=seconds):
+        raise TimeoutError("too many requests to schema registries wait for an answer")
+    done: queue.SimpleQueue[tuple[int, bytes] | BaseException] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put(request.answer())
+        except BaseException as error:  # noqa: BLE001 raised where somebody waits for it
+            done.put(error)
+        finally:
+            _stuck.release()
+
+    threading.Thread(target=run, name="registry", daemon=True).start()
+    try:
+        result = done.get(timeout=seconds)
+    except queue.Empty:
+        request.hang_up()
+        raise TimeoutError(f"no answer within {seconds:.1f} s") from None
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 def check_registry(registry: Registry) -> None:
@@ -189,7 +264,7 @@ class _Http:
         self._host, self._port = parts.hostname or "", parts.port
         self._path = parts.path.rstrip("/")
         self.shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
-        self._timeout = _timeout(registry.options)
+        self.timeout = _timeout(registry.options)
         self._tls = _tls(registry.options) if parts.scheme == "https" else None
         self._headers = {"Accept": f"{CONTENT_TYPE}, application/json"}
         username = registry.options.get("username", unquote(parts.username or ""))
@@ -198,26 +273,47 @@ class _Http:
             token = base64.b64encode(f"{username}:{password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {token}"
 
-    def ask(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        connection = self._connection()
-        try:
-            headers = self._headers if body is None else {
-                **self._headers, "Content-Type": CONTENT_TYPE}
-            connection.request(method, self._path + path, body, headers)
-            response = connection.getresponse()
-            data = response.read(BODY_SIZE_MAX + 1)
-        finally:
-            connection.close()
-        if len(data) > BODY_SIZE_MAX:
-            raise RegistryRefused(f"schema registry {self.shown}: an answer of more than "
-                                  f"{BODY_SIZE_MAX} bytes")
-        return response.status, data
+    def request(self, method: str, path: str, body: bytes | None) -> "_Request":
+        headers = self._headers if body is None else {
+            **self._headers, "Content-Type": CONTENT_TYPE}
+        return _Request(self._connection(), method, self._path + path, body, headers, self.shown)
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout,
+            return http.client.HTTPConnection(self._host, self._port, timeout=self.timeout)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self.timeout,
                                            context=self._tls)
+
+
+class _Request(NamedTuple):
+    """One request, not sent yet."""
+
+    connection: http.client.HTTPConnection
+    method: str
+    path: str
+    body: bytes | None
+    headers: Mapping[str, str]
+    shown: str
+
+    def answer(self) -> tuple[int, bytes]:
+        connection = self.connection
+        try:
+            connection.request(self.method, self.path, self.body, self.headers)
+            with connection.getresponse() as response:
+                data = response.read(BODY_SIZE_MAX + 1)
+        finally:
+            connection.close()
+        if len(data) > BODY_SIZE_MAX:
+            raise SchemaUnusable(f"schema registry {self.shown}: an answer of more than "
+                                 f"{BODY_SIZE_MAX} bytes")
+        return response.status, data
+
+    def hang_up(self) -> None:
+        """Let whoever reads the answer find that it has ended."""
+        found = self.connection.sock
+        if found is not None:
+            with contextlib.suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
 
 
 def _split(url: str) -> SplitResult:
@@ -266,8 +362,10 @@ def _checked(status: int, answer: bytes) -> Mapping[str, object]:
 def _registered(answer: Mapping[str, object], schema_id: int) -> Registered:
     schema, kind = answer.get("schema"), answer.get("schemaType", "AVRO")
     references = answer.get("references") or []
+    if isinstance(references, list) and len(references) > REFERENCES_MAX:
+        raise SchemaUnusable(f"a schema refers to more than {REFERENCES_MAX} others")
     if not isinstance(schema, str) or not isinstance(kind, str) or not isinstance(references, list):
-        raise RegistryRefused("the schema registry answers without a schema")
+        raise SchemaUnusable("the schema registry answers without a schema")
     version = answer.get("version", 0)
     return Registered(schema_id, schema, kind, tuple(_reference(each) for each in references),
                       version if isinstance(version, int) else 0)
@@ -278,13 +376,13 @@ def _reference(answer: object) -> Reference:
         name, subject = answer.get("name"), answer.get("subject")
         if isinstance(name, str) and isinstance(subject, str):
             return Reference(name, subject, _whole(answer, "version"))
-    raise RegistryRefused("the schema registry answers with a reference that is none")
+    raise SchemaUnusable("the schema registry answers with a reference that is none")
 
 
 def _whole(answer: Mapping[str, object], name: str) -> int:
     value = answer.get(name)
     if not isinstance(value, int):
-        raise RegistryRefused(f"the schema registry answers without {name!r}")
+        raise SchemaUnusable(f"the schema registry answers without {name!r}")
     return value
 
 

@@ -9,13 +9,15 @@
 
 It keeps everything in memory, and with a path in one JSON file, which is replaced as a whole
 before a change is acknowledged.  Only this machine reaches it unless another host is given.
+Bounds of what is kept are in `store`, of connections in `listening`.
 """
 
 import base64
 import hmac
 import json
+import socket
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Final, NamedTuple, Self
@@ -23,10 +25,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from quipu.pipeline.durable import replace_file
 from quipu.pipeline.registry.client import CONTENT_TYPE
+from quipu.pipeline.registry.listening import REQUEST_SECONDS, Listening
 from quipu.pipeline.registry.store import KINDS, Refused, Store, is_number, schema_of
 
 BODY_SIZE_MAX: Final = 2 << 20
-IDLE_SECONDS: Final = 30
 
 Json = Any  # whatever a request or an answer holds
 
@@ -56,8 +58,7 @@ class RegistryServer:
         self.store = Store()
         if path is not None and path.exists():
             self.store = _load(path)
-        self._http = ThreadingHTTPServer((host, port), _handler(self, credentials))
-        self._http.daemon_threads = True
+        self._http = Listening((host, port), _handler(self, credentials))
         self._thread = Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
@@ -76,6 +77,10 @@ class RegistryServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def answered(self, connection: socket.socket) -> None:
+        """A connection has its answer."""
+        self._http.answered(connection)
 
     def answer(self, method: str, target: str, body: Mapping[str, Json]) -> Json:
         """The answer to a request, or Refused."""
@@ -105,7 +110,7 @@ class RegistryServer:
 def _load(path: Path) -> Store:
     try:
         return Store.from_json(path.read_text())
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise NoRegistryFile(f"{path} holds no registry, or is damaged ({error}); it was left as "
                              "it is") from None
 
@@ -118,7 +123,7 @@ def _handler(server: RegistryServer,
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        timeout = IDLE_SECONDS
+        timeout = REQUEST_SECONDS
 
         def _serve(self) -> None:
             try:
@@ -130,21 +135,30 @@ def _handler(server: RegistryServer,
             except Refused as refused:
                 status = refused.status
                 result = {"error_code": refused.code, "message": refused.message}
+            except Exception as error:  # noqa: BLE001 a fault of ours ends one request
+                status = 500
+                result = {"error_code": 50001, "message": f"{type(error).__name__}"}
             data = json.dumps(result).encode()
             self.send_response(status)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+            server.answered(self.connection)
 
         do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 named by http.server
 
         def _body(self) -> Mapping[str, Json]:
+            if "Transfer-Encoding" in self.headers:
+                self.close_connection = True
+                raise Refused(411, 411, "a body is sent with its length")
             size = self.headers.get("Content-Length", "0")
             if not is_number(size) or int(size) > BODY_SIZE_MAX:
                 self.close_connection = True
                 raise Refused(413, 413, f"a body has at most {BODY_SIZE_MAX} bytes")
             data = self.rfile.read(int(size))
+            if len(data) < int(size):
+                self.close_connection = True
             if not data:
                 return {}
             try:
@@ -243,7 +257,12 @@ def _users(store: Store, request: Request) -> list[dict[str, Json]]:
 
 def _bare(store: Store, schema_id: int) -> Json:
     schema = store.schema(schema_id)
-    return schema.text if schema.kind == "PROTOBUF" else json.loads(schema.text)
+    if schema.kind == "PROTOBUF":
+        return schema.text
+    try:
+        return json.loads(schema.text)
+    except (ValueError, RecursionError):  # a bare name, or a file of old
+        return schema.text
 
 
 def _bare_version(store: Store, request: Request) -> Json:

@@ -6,10 +6,16 @@
 
 Deletes are soft, as in Confluent's: a deleted version is not listed, and its schema can still be
 read by id.  Compatibility is judged for Avro, by the rules by which messages are read.
+
+Everything has a bound: sizes and depths of schemas, references (each schema is followed once, by
+whatever names it is reached), versions, subjects, and the size of it all.
 """
 
+import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
@@ -20,7 +26,14 @@ KINDS: Final = ("AVRO", "PROTOBUF", "JSON")
 LEVELS: Final = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE",
                  "FULL", "FULL_TRANSITIVE")
 SUBJECTS_MAX: Final = 100_000
-REFERENCES_MAX: Final = 200
+SUBJECT_SIZE_MAX: Final = 1000  # characters
+VERSIONS_MAX: Final = 10_000  # of a subject, deleted ones too
+REFERENCES_MAX: Final = 200  # of a schema, and of those that it refers to
+TEXT_SIZE_MAX: Final = 1 << 20  # of a schema
+TEXTS_SIZE_MAX: Final = 256 << 20  # of all schemas
+DEPTH_MAX: Final = 200  # of a schema's JSON
+_BRACKETS: Final = re.compile(  # outside of strings; one that does not end goes up to the end
+    r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|([][{}])', re.DOTALL)
 VERSION_MAX: Final = (1 << 31) - 1
 
 
@@ -66,6 +79,10 @@ class Store:
     schemas: dict[int, Schema] = field(default_factory=dict)
     subjects: dict[str, list[Version]] = field(default_factory=dict)
     levels: dict[str, str] = field(default_factory=dict)  # by subject; "" for all others
+
+    def __post_init__(self) -> None:
+        self._ids = {_key(schema): schema_id for schema_id, schema in self.schemas.items()}  # R2
+        self._size = sum(len(schema.text) for schema in self.schemas.values())
 
     @classmethod
     def from_json(cls, text: str) -> "Store":
@@ -122,8 +139,9 @@ class Store:
 
     def find(self, subject: str, schema: Schema) -> Version:
         """The version of a subject that is this schema."""
+        schema_id = self._ids.get(_key(schema))
         for version in self.versions(subject):
-            if _same(self.schemas[version.schema_id], schema):
+            if version.schema_id == schema_id:
                 return version
         raise Refused(404, 40403, "Schema not found")
 
@@ -134,14 +152,16 @@ class Store:
 
     def register(self, subject: str, schema: Schema) -> int:
         """The schema's id; it is the subject's latest version, unless it was one already."""
-        if not subject or (subject not in self.subjects and len(self.subjects) >= SUBJECTS_MAX):
-            raise Refused(422, 42201, "a subject has a name; there is no room for more of them"
-                          if subject else "a subject has a name")
+        self._check_room(subject, self.subjects)
         self._whole(schema)
         versions = self.subjects.get(subject, [])
-        for version in versions:
-            if not version.deleted and _same(self.schemas[version.schema_id], schema):
-                return version.schema_id
+        known = self._ids.get(_key(schema))
+        if known is not None and any(
+                version.schema_id == known and not version.deleted for version in versions):
+            return known
+        if len(versions) >= VERSIONS_MAX:
+            raise Refused(422, 42201, f"subject '{subject}' has {VERSIONS_MAX} versions, deleted "
+                          "ones too: delete it permanently")
         wrong = self.complaints(subject, schema)
         if wrong:
             raise Refused(409, 409, "Schema being registered is incompatible with an earlier "
@@ -173,6 +193,8 @@ class Store:
         if level not in LEVELS:
             raise Refused(422, 42203, f"Invalid compatibility level. Valid values are "
                           f"{', '.join(LEVELS).lower()}")
+        if subject:
+            self._check_room(subject, self.levels)
         self.levels[subject] = level
 
     def complaints(self, subject: str, schema: Schema, number: str | None = None) -> list[str]:
@@ -204,50 +226,86 @@ class Store:
             pairs.append((before, after))
         if level.startswith(("FORWARD", "FULL")):
             pairs.append((after, before))
-        return [each for each in (complaint(*pair) for pair in pairs) if each is not None]
+        try:
+            return [each for each in (complaint(*pair) for pair in pairs) if each is not None]
+        except (AvroSchemaError, RecursionError) as error:
+            raise Refused(422, 42201, f"Invalid schema: {str(error)[:1000]}") from None
 
     def _whole(self, schema: Schema) -> str:
         """A schema's text with its references; for Avro, checked."""
-        texts: dict[str, str] = {}
+        texts: dict[tuple[str, int], str] = {}
         self._collect(schema.references, texts, 0)
+        if schema.kind == "JSON":
+            _check_json(schema.text)
         if schema.kind != "AVRO":
             return schema.text
         try:
             whole = self_contained(schema.text, [*texts.values()])
             parse(whole)
-        except AvroSchemaError as error:
-            raise Refused(422, 42201, f"Invalid schema: {error}") from None
+        except (AvroSchemaError, RecursionError) as error:
+            raise Refused(422, 42201, f"Invalid schema: {str(error)[:1000]}") from None
         return whole
 
-    def _collect(self, references: Sequence[Reference], texts: dict[str, str],
+    def _collect(self, references: Sequence[Reference], texts: dict[tuple[str, int], str],
                  depth: int) -> None:
+        """The texts of all schemas that are referred to, each once; what they use comes first."""
         for each in references:
-            if depth > REFERENCES_MAX or len(texts) > REFERENCES_MAX:
+            place = (each.subject, each.version)
+            if place in texts:
+                continue
+            if depth >= REFERENCES_MAX or len(texts) >= REFERENCES_MAX:
                 raise Refused(422, 42201, f"more than {REFERENCES_MAX} references")
             version = self.version(each.subject, str(each.version), deleted=True)
             schema = self.schemas[version.schema_id]
             self._collect(schema.references, texts, depth + 1)
-            texts[each.name] = schema.text
+            texts[place] = schema.text
+
+    def _check_room(self, subject: str, named: Mapping[str, object]) -> None:
+        if not subject:
+            raise Refused(422, 42201, "a subject has a name")
+        if len(subject) > SUBJECT_SIZE_MAX:
+            raise Refused(422, 42201, f"the name of a subject has at most {SUBJECT_SIZE_MAX} "
+                          "characters")
+        if subject not in named and len(named) >= SUBJECTS_MAX:
+            raise Refused(422, 42201, f"there are {SUBJECTS_MAX} subjects, and no room for more")
 
     def _id_of(self, schema: Schema) -> int:
-        for schema_id, known in self.schemas.items():  # R2
-            if _same(known, schema):
-                return schema_id
-        schema_id = max(self.schemas, default=0) + 1
+        key = _key(schema)
+        if key in self._ids:
+            return self._ids[key]
+        if self._size + len(schema.text) > TEXTS_SIZE_MAX:
+            raise Refused(422, 42201, f"there is no room: schemas have at most {TEXTS_SIZE_MAX} "
+                          "characters in all")
+        schema_id = self._ids[key] = max(self.schemas, default=0) + 1
         self.schemas[schema_id] = schema
+        self._size += len(schema.text)
         return schema_id
 
 
-def _same(one: Schema, other: Schema) -> bool:
-    return (one.kind, one.references) == (other.kind, other.references) and (
-        one.text == other.text or (one.kind != "PROTOBUF" and _json(one) == _json(other)))
-
-
-def _json(schema: Schema) -> object:
+def _check_json(text: str) -> None:
     try:
-        return json.loads(schema.text)
-    except ValueError:
-        return schema.text
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused(422, 42201, f"Invalid schema: {str(error)[:1000]}") from None
+
+
+def _key(schema: Schema) -> bytes:
+    """The same for two texts that are the same schema (R2)."""
+    text = schema.text
+    if schema.kind != "PROTOBUF":
+        with suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), sort_keys=True)
+    names = json.dumps([schema.kind, [asdict(each) for each in schema.references]])
+    return hashlib.sha256(f"{names}\n{text}".encode(errors="surrogatepass")).digest()
+
+
+def is_deep(text: str) -> bool:
+    """Does JSON nest deeper than DEPTH_MAX?  Told without reading it."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(text):
+        depth += (bracket in ("[", "{")) - (bracket in ("]", "}"))
+        deepest = max(deepest, depth)
+    return deepest > DEPTH_MAX
 
 
 def is_number(text: str) -> bool:
@@ -261,6 +319,11 @@ def schema_of(body: Mapping[str, object]) -> Schema:
     references = body.get("references") or []
     if not isinstance(text, str) or kind not in KINDS or not isinstance(references, list):
         raise Refused(422, 42201, f"a schema is text, of a kind that is one of {', '.join(KINDS)}")
+    if len(text) > TEXT_SIZE_MAX or (kind != "PROTOBUF" and is_deep(text)):
+        raise Refused(422, 42201, f"Invalid schema: it has more than {TEXT_SIZE_MAX} characters, "
+                      f"or nests deeper than {DEPTH_MAX}")
+    if len(references) > REFERENCES_MAX:
+        raise Refused(422, 42201, f"more than {REFERENCES_MAX} references")
     return Schema(text, str(kind), tuple(_reference(each) for each in references))
 
 

@@ -20,10 +20,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from quipu.pipeline.spark.admission import explain_missing, refuse_commands, refuse_outside
 from quipu.pipeline.spark.session import empty
 
 _MARK = "quipu.relation"
@@ -49,8 +51,9 @@ class Analysis(NamedTuple):
 class Bench:
     """A session of our own where names stand for DataFrames while one SELECT is planned."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, outside: bool = False) -> None:
         self.spark = spark
+        self._outside = outside  # may queries reach out of the pipeline?
         self._lock = threading.RLock()  # names are the session's; a plan, once made, has none
 
     def frame(self, select: str, relations: Mapping[str, DataFrame]) -> DataFrame:
@@ -59,10 +62,21 @@ class Bench:
             try:
                 for name, relation in relations.items():
                     relation.createOrReplaceTempView(quoted(name))
+                refuse_commands(self.spark, select)
                 return self.spark.sql(select)
+            except AnalysisException as error:
+                if not self._outside:
+                    explain_missing(error)
+                raise
             finally:
                 for name in relations:
                     self.spark.catalog.dropTempView(name)
+
+    def admit(self, frame: DataFrame) -> DataFrame:
+        """A SELECT over `blank` relations, if it reaches nothing else."""
+        if not self._outside:
+            refuse_outside(frame, _marks)
+        return frame
 
 
 def quoted(name: str) -> str:

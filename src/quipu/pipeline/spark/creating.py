@@ -132,6 +132,9 @@ def drop(objects: Objects, statement: Drop) -> Answer:
 def unknown(objects: Objects, name: Name, *kinds: ObjectKind) -> SqlError:
     """There is no such object, or it is something else."""
     there = objects.catalog.find(name.text)
+    if name.text in objects.broken:
+        return SqlError(f"{name.text} cannot be used: {objects.broken[name.text]}", name.span,
+                        hint="drop it, and create it again")
     wanted = " or ".join(kind.value.lower() for kind in kinds)
     if there is not None:
         return SqlError(f"{name.text} is a {there.kind.value.lower()}, not a {wanted}", name.span)

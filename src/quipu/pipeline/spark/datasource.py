@@ -39,7 +39,6 @@ from pyspark.sql.types import StructType
 
 from quipu.client.commit import commit
 from quipu.client.errors import ClientError, DataLost
-from quipu.client.fetch import raise_loss
 from quipu.client.shared import shared
 from quipu.pipeline.reading.loop import read_ranges
 from quipu.pipeline.reading.options import (
@@ -48,9 +47,9 @@ from quipu.pipeline.reading.options import (
     columns_option,
     stream_options,
 )
-from quipu.pipeline.reading.positions import Json, from_json, to_json
+from quipu.pipeline.reading.positions import Json, Reached, to_json
 from quipu.pipeline.reading.ranges import Task
-from quipu.pipeline.reading.stream import Pace, Stream, snapshot
+from quipu.pipeline.reading.stream import Pace, Stream, on_loss, snapshot
 from quipu.pipeline.spark.raw_columns import batches, columns_of, schema_of, wanted_of
 from quipu.pipeline.spark.writing import BatchTopicWriter, StreamTopicWriter, write_options
 
@@ -121,12 +120,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._made: Stream | None = None  # only where offsets are asked for, never sent around
 
-    def initialOffset(self) -> Json:
-        return to_json(self._stream.initial())
+    def initialOffset(self) -> dict[str, object]:
+        return self._stream.initial().to_json()
 
-    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
         pace = Pace.ALL if isinstance(limit, ReadAllAvailable) else Pace.LIMITED
-        return to_json(self._stream.latest(from_json(start), pace))
+        return self._stream.latest(Reached.from_json(start), pace).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limits = self._options.limits
@@ -143,17 +142,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         newest = self._stream.newest()
         return None if newest is None else to_json(newest)
 
-    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        return [TaskPartition(task)
-                for task in self._stream.tasks(from_json(start), from_json(end))]
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
+        return [TaskPartition(task) for task in self._stream.tasks(
+            Reached.from_json(start), Reached.from_json(end))]
 
-    def commit(self, end: Json) -> None:
+    def commit(self, end: dict[str, object]) -> None:
         """Tell the group's offsets, if a group is named, to whoever watches its lag."""
         group = self._options.client.group_id
         if group is None:
             return
         try:
-            commit(shared(self._options.client), group, from_json(end))
+            commit(shared(self._options.client), group, Reached.from_json(end).positions)
         except ClientError as error:  # Spark's checkpoint is what counts
             _log.warning("offsets of group %s were not committed: %s", group, error)
 
@@ -190,14 +189,14 @@ def read_task(
     """The records of one task; a batch read without any task is given a partition that is none."""
     if not isinstance(partition, TaskPartition):
         return iter(())
-    on_loss = raise_loss if options.fail_on_loss else warn_of_loss
-    reads = read_ranges(options.client, partition.task, wanted_of(columns), on_loss=on_loss)
+    reads = read_ranges(options.client, partition.task, wanted_of(columns),
+                        on_loss=on_loss(options, warn_of_loss))
     return batches(reads, columns)
 
 
 def warn_of_loss(loss: DataLost) -> None:
-    """What is done about lost data with failOnDataLoss=false."""
-    _log.warning("%s; going on without them, as failOnDataLoss is false", loss)
+    """What is done about lost data where options say that it is no error."""
+    _log.warning("%s; going on without them, as the options say", loss)
 
 
 def cores() -> int:

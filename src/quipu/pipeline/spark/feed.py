@@ -5,17 +5,20 @@ one set of tasks, about as many as there are cores, reads them (`shares_between`
 """
 
 import base64
+import logging
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from quipu.client.errors import DataLost
 from quipu.client.ranges import Range
-from quipu.pipeline.reading.positions import Json, Positions, from_json, to_json
+from quipu.pipeline.reading.positions import Reached
 from quipu.pipeline.reading.ranges import Task
 from quipu.pipeline.reading.stream import tasks_between
 from quipu.pipeline.spark.pruning import Pruned, options_of
 
+_log = logging.getLogger(__name__)
 BATCH_OFFSETS_MAX = 1_000_000  # that one batch takes of one source
 
 
@@ -69,18 +72,18 @@ class Share:
         return sum(each.size for each in self.ranges)
 
 
-def places_to_json(places: Sequence[Positions]) -> dict[str, Json]:
-    """Positions in every source, as Spark's checkpoint keeps them."""
-    return {str(number): to_json(positions) for number, positions in enumerate(places)}
+def places_to_json(places: Sequence[Reached]) -> dict[str, object]:
+    """How far every source was read, as Spark's checkpoint keeps it."""
+    return {str(number): reached.to_json() for number, reached in enumerate(places)}
 
 
-def places_from_json(given: Mapping[str, object]) -> list[Positions]:
+def places_from_json(given: Mapping[str, object]) -> list[Reached]:
     """What `places_to_json` wrote."""
-    return [from_json(given[str(number)]) for number in range(len(given))]
+    return [Reached.from_json(given[str(number)]) for number in range(len(given))]
 
 
 def shares_between(
-    feed: Feed, start: Sequence[Positions], end: Sequence[Positions], cores: int,
+    feed: Feed, start: Sequence[Reached], end: Sequence[Reached], cores: int,
 ) -> list[tuple[Share, ...]]:
     """What each task of a batch reads, of what lies between two places."""
     return put_together([
@@ -89,6 +92,11 @@ def shares_between(
             zip(feed.tributaries, start, end, strict=True))
         for task in tasks_between(first, last, options_of(tributary.source.source), cores)
     ], cores)
+
+
+def take_note(loss: DataLost) -> None:
+    """What is no error to a source's settings: its topic was created anew."""
+    _log.warning("%s", loss)
 
 
 def put_together(tasks: Sequence[tuple[int, Task]], cores: int) -> list[tuple[Share, ...]]:

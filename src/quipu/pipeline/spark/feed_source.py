@@ -16,13 +16,13 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from quipu.client.commit import commit
-from quipu.client.errors import ClientError, DataLost
+from quipu.client.errors import ClientError
 from quipu.client.shared import shared
-from quipu.pipeline.reading.positions import Positions
+from quipu.pipeline.reading.positions import Reached
 from quipu.pipeline.reading.ranges import limited
 from quipu.pipeline.reading.stream import Pace, Stream
 from quipu.pipeline.spark import versions
-from quipu.pipeline.spark.feed import Feed, Tributary, places_from_json, places_to_json
+from quipu.pipeline.spark.feed import Feed, Tributary, places_from_json, places_to_json, take_note
 from quipu.pipeline.spark.pruning import options_of
 from quipu.pipeline.spark.versions import Counts
 
@@ -75,22 +75,24 @@ class FeedReader(DataSourceStreamReader):
             time.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
-    def _latest(self, start: list[Positions]) -> list[Positions]:
+    def _latest(self, start: list[Reached]) -> list[Reached]:
         ends = [stream.latest(position, Pace.ALL)
                 for stream, position in zip(self._streams, start, strict=True)]
         if ends == start:
             return ends
         seen = versions.latest(self._feed.versions).counts or [Counts()] * len(ends)
-        return [limited(first, last, batch_limit(counts, self._feed.batch_offsets_max))
+        return [last._replace(positions=limited(
+                    first.positions, last.positions,
+                    batch_limit(counts, self._feed.batch_offsets_max)))
                 for first, last, counts in zip(start, ends, seen, strict=True)]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Tell the offsets of groups, where a group is named, to whoever watches their lag."""
-        for tributary, position in zip(self._feed.tributaries, places_from_json(end), strict=True):
+        for tributary, reached in zip(self._feed.tributaries, places_from_json(end), strict=True):
             client = options_of(tributary.source.source).client
             if client.group_id is not None:
                 with suppress(ClientError):  # Spark's checkpoint is what counts
-                    commit(shared(client), client.group_id, position)
+                    commit(shared(client), client.group_id, reached.positions)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         del start, end
@@ -111,7 +113,7 @@ class FeedReader(DataSourceStreamReader):
 
     def _stream(self, tributary: Tributary) -> Stream:
         options = options_of(tributary.source.source)
-        return Stream(shared(options.client), options, time.monotonic, warn=_no_loss)
+        return Stream(shared(options.client), options, time.monotonic, warn=take_note)
 
 
 def batch_limit(seen: Counts, offsets_max: int) -> int:
@@ -119,7 +121,3 @@ def batch_limit(seen: Counts, offsets_max: int) -> int:
     if seen.messages == 0:
         return min(FIRST_OFFSETS_MAX, offsets_max)
     return max(1, min(BATCH_SIZE_MAX * seen.messages // max(seen.size, 1), offsets_max))
-
-
-def _no_loss(loss: DataLost) -> None:
-    raise loss

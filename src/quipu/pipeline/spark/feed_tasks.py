@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from quipu.pipeline.envelopes.events import event_shape
 from quipu.pipeline.envelopes.parcels import Packer
-from quipu.pipeline.spark.feed import Feed, Share, Tributary
+from quipu.pipeline.reading.stream import on_loss
+from quipu.pipeline.spark.feed import Feed, Share, Tributary, take_note
 from quipu.pipeline.spark.growing import GrowingWriter, Piece
 from quipu.pipeline.spark.opening import Found, opener_of
+from quipu.pipeline.spark.pruning import options_of
 from quipu.pipeline.spark.tasks import NO_BUCKET, Item, Kind, json_item
 from quipu.pipeline.spark.versions import Counts
 
@@ -21,7 +23,8 @@ def read_shares(feed: Feed, shares: Sequence[Share]) -> Iterator[Item]:
     """Everything that one task reads."""
     for share in shares:
         tributary = feed.tributaries[share.tributary]
-        found = opener_of(tributary.source).run(share.ranges)
+        found = opener_of(tributary.source).run(share.ranges, on_loss(
+            options_of(tributary.source.source), take_note))
         yield from _items(share.tributary, tributary, found)
 
 

@@ -22,8 +22,8 @@ from quipu.pipeline.catalog import Catalog, Entry
 from quipu.pipeline.envelopes.dead_letters import LETTERS
 from quipu.pipeline.plan.sources import plan_source
 from quipu.pipeline.plan.world import Remembered
-from quipu.pipeline.reading.positions import Positions
-from quipu.pipeline.reading.stream import selected
+from quipu.pipeline.reading.positions import Reached
+from quipu.pipeline.reading.stream import ends_of
 from quipu.pipeline.source import Source
 from quipu.pipeline.spark.analysis import Bench, analyzed, plan_of, quoted, spark_schema
 from quipu.pipeline.spark.names import with_names
@@ -78,13 +78,25 @@ class Objects:
     sinks: dict[str, Sink] = field(default_factory=dict)
     _folders: dict[str, Path] = field(default_factory=dict)
     private: dict[str, Running] = field(default_factory=dict)  # by sink: what it keeps for itself
+    broken: dict[str, str] = field(default_factory=dict)  # cannot be used: why
 
     # -- restoring
 
     def restore(self) -> None:
-        """Plan again what the catalog remembers."""
+        """Plan again what the catalog remembers.
+
+        What cannot be planned any more, because rules have become stricter, is left aside with the
+        reason, and whatever uses it: it can be dropped, and all the rest goes on.
+        """
         for entry in self.catalog.entries():
-            self.add(entry, parse_one(entry.text))
+            try:
+                if aside := [name for name in entry.uses if name in self.broken]:
+                    raise SqlError(f"it uses {aside[0]}")
+                self.add(entry, parse_one(entry.text))
+            except SqlError as error:
+                self.sources.pop(entry.name, None)
+                self.views.pop(entry.name, None)
+                self.broken[entry.name] = error.message
         known = {self.folder(entry) for entry in self.catalog.entries()}
         home = self.catalog.directory / "views"
         for folder in home.iterdir() if home.exists() else ():
@@ -172,6 +184,7 @@ class Objects:
         self.connections.pop(name, None)
         self.sources.pop(name, None)
         self.views.pop(name, None)
+        self.broken.pop(name, None)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -202,7 +215,7 @@ class Objects:
         """What it takes to keep a view; `start` is where its query stands in the text."""
         scope = self.maintained_scope
         with explained(query, start):
-            frame = scope.frame(query, scope.blank)
+            frame = self.bench.admit(scope.frame(query, scope.blank))
         analysis = analyzed(frame)
         refuse_duplicates(analysis.schema, start, query)
         if not analysis.is_repeatable:
@@ -220,13 +233,13 @@ class Objects:
 
     # -- the outside
 
-    def ends(self, source: Source, wait_ms: int | None = None) -> Positions:
+    def ends(self, source: Source, wait_ms: int | None = None) -> Reached:
         """Where the topics of a source end now, as far as it may read; asked for so long."""
         options = options_of(source)
         wait_ms = self.settings.wait_ms if wait_ms is None else wait_ms
         patience = min(options.client.default_api_timeout_ms, max(wait_ms, 1))
         log = shared(replace(options.client, default_api_timeout_ms=patience))
-        return log.latest(selected(log, options.selection))
+        return ends_of(log, options)
 
     def kind_of(self, name: str) -> ObjectKind | None:
         """What an object is; None if there is none of that name."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from quipu.client.fetch import OnLoss, raise_loss
 from quipu.client.ranges import Range
 from quipu.pipeline.envelopes.contract import Messages, Opened
 from quipu.pipeline.envelopes.dead_letters import EVERYTHING
@@ -53,10 +54,10 @@ class Opener:
         self._key = make_format(source.key) if source.key is not None and wants_key else None
         self._client = options_of(source).client
 
-    def run(self, ranges: Sequence[Range]) -> Iterator[Found]:
+    def run(self, ranges: Sequence[Range], on_loss: OnLoss = raise_loss) -> Iterator[Found]:
         """Everything in some ranges."""
         done = {each.topic_partition: each.first for each in ranges}
-        for read in read_ranges(self._client, ranges, self._envelope.wanted):
+        for read in read_ranges(self._client, ranges, self._envelope.wanted, on_loss=on_loss):
             first = done[read.range.topic_partition]
             done[read.range.topic_partition] = read.next_offset
             whole = read.range._replace(first=first, end=read.next_offset)

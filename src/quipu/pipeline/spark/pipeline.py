@@ -31,8 +31,9 @@ spans are about.  It answers with
 
 and raises `SqlError` for statements that cannot be understood or carried out (with line, column
 and the text underlined), `OutstandingErrors` if a strict source has bad records, `NotCaughtUp` if
-a view does not see in time what its sources hold.  With `stopping`, an event, it raises `Cancelled`
-instead of waiting on for a view once another thread has set that.
+a view has not seen what its sources hold and does not get on.  With `waiting` (see there) it raises
+`Cancelled` instead of waiting on for a view once another thread has set `stopping`, and tells how
+far the view is.
 
 A DataFrame is Spark's own, and lazy.  What is wrong with the rows of a strict source that nobody
 materializes is found where they are computed: `collect()`, `show()` and the like raise Spark's
@@ -57,17 +58,19 @@ from pyspark.sql import DataFrame, SparkSession
 from quipu.client.errors import ClientError
 from quipu.pipeline.catalog import Catalog
 from quipu.pipeline.outside import Outside
+from quipu.pipeline.spark.admission import close_off
 from quipu.pipeline.spark.analysis import Bench
 from quipu.pipeline.spark.answers import Answer
 from quipu.pipeline.spark.creating import create, drop, unknown
 from quipu.pipeline.spark.feed_source import FeedSource
 from quipu.pipeline.spark.objects import Objects, columns_of
 from quipu.pipeline.spark.progress import Progress, Rates, progress
-from quipu.pipeline.spark.selecting import NotCaughtUp, all_caught_up, caught_up, select
+from quipu.pipeline.spark.selecting import all_caught_up, select
 from quipu.pipeline.spark.session import register, session, tuned
 from quipu.pipeline.spark.settings import parsed
 from quipu.pipeline.spark.showing import READABLE, explain, show, show_columns, show_create
 from quipu.pipeline.spark.subscribing import Subscription
+from quipu.pipeline.spark.waiting import NotCaughtUp, Waiting, caught_up
 from quipu.pipeline.sql.errors import SqlError, located
 from quipu.pipeline.sql.parser import parse_one
 from quipu.pipeline.sql.statements import (
@@ -114,24 +117,24 @@ class Pipeline:
 
     def execute(
         self, statement: str | Statement, text: str | None = None, *,
-        stopping: threading.Event | None = None,
+        waiting: Waiting | None = None,
     ) -> Result:
         """Carry out one statement."""
         if isinstance(statement, str):
             text = statement
             statement = parse_one(statement)
         with located(text or ""):
-            return self._execute(statement, text or "", stopping)
+            return self._execute(statement, text or "", waiting or Waiting())
 
     def _execute(
-        self, statement: Statement, text: str, stopping: threading.Event | None,
+        self, statement: Statement, text: str, waiting: Waiting,
     ) -> Result:
         objects = self._objects
         match statement:
             case Query():
-                return select(objects, statement.text, statement.span.start, stopping)
+                return select(objects, statement.text, statement.span.start, waiting)
             case Subscribe():
-                return self._subscribe(statement.name, statement.options, stopping)
+                return self._subscribe(statement.name, statement.options, waiting)
             case CreateConnection() | CreateSource() | CreateView() | CreateSink():
                 with self._lock:
                     return create(objects, statement, text, self._world)
@@ -152,7 +155,7 @@ class Pipeline:
         return self._follow(Name(name), snapshot=snapshot)
 
     def _subscribe(
-        self, name: Name, options: tuple[Option, ...], stopping: threading.Event | None,
+        self, name: Name, options: tuple[Option, ...], waiting: Waiting,
     ) -> Subscription:
         with_snapshot = True
         for option in options:
@@ -160,10 +163,10 @@ class Pipeline:
                 raise SqlError(f"unknown option {option.name.upper()}", option.span,
                                hint="write WITH (SNAPSHOT = FALSE) for changes only")
             with_snapshot = option.value
-        return self._follow(name, snapshot=with_snapshot, stopping=stopping)
+        return self._follow(name, snapshot=with_snapshot, waiting=waiting)
 
     def _follow(
-        self, name: Name, *, snapshot: bool, stopping: threading.Event | None = None,
+        self, name: Name, *, snapshot: bool, waiting: Waiting | None = None,
     ) -> Subscription:
         running = self._objects.running.get(name.text)
         if running is None:
@@ -172,12 +175,12 @@ class Pipeline:
             raise SqlError(f"{name.text} is not materialized: nobody keeps its changes", name.span,
                            hint="CREATE MATERIALIZED VIEW … AS SELECT … and subscribe to that")
         with suppress(NotCaughtUp, ClientError):  # then rows are late, and come as changes
-            caught_up(self._objects, running, stopping)
+            caught_up(self._objects, running, waiting or Waiting())
         return Subscription(running.view, with_snapshot=snapshot)
 
     def wait(self, name: str) -> int:
         """Wait until a materialized view has seen what its sources have now; its version."""
-        return caught_up(self._objects, self._objects.running[name]).number
+        return caught_up(self._objects, self._objects.running[name], Waiting()).number
 
     def catch_up(self, seconds: float, stopping: threading.Event | None = None) -> bool:
         """Wait until views and sinks have taken in what there is now; False if the time is up."""
@@ -241,7 +244,9 @@ def connect(
             else SparkSession.builder.getOrCreate())  # as it is: no setting of ours is put on it
         own = tuned(given)
         register(own, FeedSource)
-        objects = Objects(own, catalog, ours, Bench(own))
+        if not ours.sql_outside_enabled:
+            close_off(own)
+        objects = Objects(own, catalog, ours, Bench(own, outside=ours.sql_outside_enabled))
         objects.restore()
     except BaseException:
         catalog.close()

@@ -9,11 +9,12 @@ from collections import deque
 from typing import NamedTuple
 
 from quipu.client.errors import ClientError, ConnectionFailed
-from quipu.pipeline.reading.positions import Positions, lag
+from quipu.pipeline.reading.positions import NOWHERE, Reached, lag
 from quipu.pipeline.source import Source
 from quipu.pipeline.spark.objects import Objects, Running
 from quipu.pipeline.spark.running import State
 from quipu.pipeline.spark.versions import Version
+from quipu.pipeline.sql.secrecy import mask_addresses
 from quipu.pipeline.tables.contract import UnknownVersion
 
 RATE_SECONDS = 10.0
@@ -59,7 +60,7 @@ class _Ends:
         self._objects = objects
         self._silent: dict[str, str] = {}
 
-    def of(self, source: Source) -> Positions | str:
+    def of(self, source: Source) -> Reached | str:
         """Where a source ends, or why that is not known."""
         bootstrap = source.place.bootstrap
         if bootstrap not in self._silent:
@@ -90,14 +91,14 @@ def _of_view(ends: _Ends, rates: Rates, name: str, running: Running) -> list[Pro
         end = ends.of(view.plan.sources[source])
         trouble = end if isinstance(end, str) else None
         behind = None if isinstance(end, str) else lag(
-            version.places[number] if version.places else {}, end)
+            (version.places[number] if version.places else NOWHERE).positions, end.positions)
         state = keeper.state
         if trouble and state is State.RUNNING:
             state = State.WAITING
         found.append(Progress(
             name, source, messages, counts.dead if counts else 0,
             _rows(running, number, version), behind, round(rates.of(name, source, messages), 1),
-            version.number, state.value, keeper.error or trouble,
+            version.number, state.value, mask_addresses(keeper.error or trouble or "") or None,
         ))
     return found
 

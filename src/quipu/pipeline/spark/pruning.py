@@ -50,4 +50,5 @@ def _smallest(columns: Sequence[Column]) -> int:
 
 def options_of(source: Source) -> ReadOptions:
     """How a planned source is read."""
-    return place_options(source.place, source.start, read_committed=source.read_committed)
+    return place_options(source.place, source.start, read_committed=source.read_committed,
+                         on_recreated=source.on_recreated)

@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from quipu.pipeline.spark.threads import leave
+from quipu.pipeline.sql.secrecy import mask_addresses
 
 PAUSE_SECONDS_MIN = 0.5
 PAUSE_SECONDS_MAX = 10.0
@@ -27,6 +28,7 @@ STOP_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.2
 ERROR_SIZE_MAX = 2_000
 
+_AFTER_THE_ERROR = ("\n\nJVM stacktrace:", "=== Streaming Query ===")
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(?P<kind>[A-Z]\w+): (?P<text>.+)$", re.MULTILINE)
 
 
@@ -100,14 +102,19 @@ def attend(query: StreamingQuery, stop: threading.Event) -> None:
 
 
 def summary(error: BaseException) -> str:
-    """The sentence in an error that came through Spark, without the stacks around it.
+    """The sentence in an error that came through Spark, without stacks and without passwords.
 
     Errors of Python code on executors come as text, with the traceback of the worker.
     """
+    return mask_addresses(_sentence(error))
+
+
+def _sentence(error: BaseException) -> str:
     text = str(error)
     if not isinstance(error, PySparkException):
         return (text or type(error).__name__)[:ERROR_SIZE_MAX]
-    text = text.split("\n\nJVM stacktrace:", maxsplit=1)[0]
+    for end in _AFTER_THE_ERROR:
+        text = text.split(end, maxsplit=1)[0]
     if found := _PYTHON_ERROR.findall(text):
         return str(found[-1][1])[:ERROR_SIZE_MAX]
     return text.split("\n", maxsplit=1)[0][:ERROR_SIZE_MAX]

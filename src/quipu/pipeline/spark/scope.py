@@ -46,7 +46,7 @@ class Scope:
 
     def analyzed(self, query: str) -> Analysis:
         """What the query needs."""
-        return analyzed(self.frame(query, self.blank))
+        return analyzed(self.bench.admit(self.frame(query, self.blank)))
 
     def blank(self, name: str) -> DataFrame:
         """An empty relation, for a name that is in the text of a query and not in its plan."""

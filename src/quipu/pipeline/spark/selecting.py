@@ -1,19 +1,19 @@
 """SELECT: sources as their topics are now, materialized views as of now, views as their queries.
 
-A materialized view is waited for until it has seen what its topics hold.  Whoever does not want to
-wait any longer sets the event that was given as `stopping`, from another thread.
+A materialized view is waited for until it has seen what its topics hold (`waiting`).
 """
 
 import threading
 import time
 from contextlib import suppress
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from quipu.client.errors import ClientError
-from quipu.model.errors import Kind, QuipuError
-from quipu.pipeline.reading.positions import Positions
+from quipu.pipeline.plan.views import used
+from quipu.pipeline.reading.positions import Reached
 from quipu.pipeline.spark import snapshots
 from quipu.pipeline.spark.names import with_names
 from quipu.pipeline.spark.objects import LETTERS_SUFFIX, Objects, Running
@@ -21,26 +21,22 @@ from quipu.pipeline.spark.query_errors import explained
 from quipu.pipeline.spark.running import State
 from quipu.pipeline.spark.session import empty
 from quipu.pipeline.spark.sinks import Sink
-from quipu.pipeline.spark.versions import Version
+from quipu.pipeline.spark.waiting import Waiting, caught_up
+from quipu.pipeline.sql.errors import SqlError
+from quipu.pipeline.sql.text import Span
 
 LOOK_SECONDS = 0.02
-
-
-class NotCaughtUp(QuipuError):
-    """A view has not seen in time what its sources had when it was asked."""
-
-    kind = Kind.RETRY
-
-
-class Cancelled(QuipuError):
-    """Somebody did not want to wait any longer."""
+NOBODY: Final = Waiting()  # has ever stopped waiting, or listened
 
 
 def select(
-    objects: Objects, query: str, start: int, stopping: threading.Event | None = None,
+    objects: Objects, query: str, start: int, waiting: Waiting = NOBODY,
 ) -> DataFrame:
     """The query's rows; `start` is where it stands in the text."""
     query = with_names(query)
+    for name in used(query, objects.broken):
+        raise SqlError(f"{name} cannot be used: {objects.broken[name]}", Span(
+            start, start + len(query)), hint=f"DROP {name}, and create it again")
     scope = objects.reading_scope
     with explained(query, start):
         needed = scope.analyzed(query).needed
@@ -48,73 +44,39 @@ def select(
 
     def leaf(name: str) -> DataFrame:
         if name not in frames:
-            frames[name] = _relation(objects, name, needed.get(name), stopping)
+            frames[name] = _relation(objects, name, needed.get(name), waiting)
         return frames[name]
 
     return scope.frame(query, leaf)
 
 
 def _relation(
-    objects: Objects, name: str, needed: frozenset[str] | None, stopping: threading.Event | None,
+    objects: Objects, name: str, needed: frozenset[str] | None, waiting: Waiting,
 ) -> DataFrame:
     schema = objects.reading_scope.relations[name]
     if needed is None:  # named where nothing is read from it
         return empty(objects.spark, schema)
     if name in objects.running:
         running = objects.running[name]
-        version = caught_up(objects, running, stopping)
+        version = caught_up(objects, running, waiting)
         running.view.check(version)
         return running.view.frame(version)
     if name in objects.sources:
         return snapshots.source_frame(objects.spark, objects.sources[name], needed)
-    return _dead_letters(objects, name.removesuffix(LETTERS_SUFFIX), stopping)
+    return _dead_letters(objects, name.removesuffix(LETTERS_SUFFIX), waiting)
 
 
 def _dead_letters(
-    objects: Objects, name: str, stopping: threading.Event | None,
+    objects: Objects, name: str, waiting: Waiting,
 ) -> DataFrame:
     running = objects.running.get(name)
     if running is None:
         return snapshots.dead_letters(objects.spark, objects.sources[name])
-    version = caught_up(objects, running, stopping)
+    version = caught_up(objects, running, waiting)
     first, *rest = [running.view.dead_letters(each, version) for each in running.view.names]
     for frame in rest:
         first = first.union(frame)
     return first.select(*(f.col(each) for each in first.columns))
-
-
-def caught_up(
-    objects: Objects, running: Running, stopping: threading.Event | None = None,
-) -> Version:
-    """The newest version of a view, once it has seen what its sources have now."""
-    view, keeper = running.view, running.keeper
-    stopping = stopping or threading.Event()
-    deadline = time.monotonic() + objects.settings.wait_ms / 1000
-    if keeper.state is not State.STOPPED:
-        wanted = _ends(objects, running)
-        while not view.has_seen(wanted):
-            if time.monotonic() >= deadline:
-                raise _late(objects, running, keeper.error)
-            if stopping.wait(LOOK_SECONDS):
-                raise Cancelled(f"view {keeper.name} is not waited for any longer")
-    version = view.latest()
-    view.hold(version.number)
-    return version
-
-
-def _ends(objects: Objects, running: Running) -> list[Positions]:
-    """What a view has to see: where the topics of its sources end now."""
-    view = running.view
-    try:
-        return [objects.ends(view.plan.sources[name]) for name in view.names]
-    except ClientError as error:
-        raise _late(objects, running, str(error)) from error
-
-
-def _late(objects: Objects, running: Running, why: str | None) -> NotCaughtUp:
-    return NotCaughtUp(
-        f"view {running.keeper.name} has not caught up with its sources within "
-        f"{objects.settings.wait_ms} ms{f': {why}' if why else ''}")
 
 
 def all_caught_up(
@@ -125,7 +87,7 @@ def all_caught_up(
     kept = [each for each in (*objects.running.values(), *objects.private.values())
             if each.keeper.state is not State.STOPPED]
     deadline = time.monotonic() + seconds
-    wanted: list[tuple[Running, list[Positions]]] = []
+    wanted: list[tuple[Running, list[Reached]]] = []
     while time.monotonic() < deadline and not stopping.is_set():
         with suppress(ClientError):  # a broker that is away may come back
             wanted = wanted or [

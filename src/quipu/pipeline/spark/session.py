@@ -33,6 +33,9 @@ _RUNTIME = {
         "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # no watermark is waited for
+    # Options of sources that plans, logs and Spark's pages do not show: `feed` is all of a source.
+    "spark.sql.redaction.options.regex":
+        "(?i)url|feed|password|secret|token|jaas|credential|user[.]info|key[.]?pem|ssl[.]key",
 }
 _START = {
     "spark.app.name": "quipu",

@@ -3,11 +3,15 @@
     quipu.buckets             parts of a table that are merged side by side; of new tables
     quipu.trigger.ms          shortest time between two batches of a view
     quipu.batch.offsets.max   how many messages one batch takes of one source
-    quipu.wait.ms             how long SELECT waits for a view to have seen what there was
+    quipu.sql.outside.enabled whether queries may reach out of the pipeline: java_method and
+                              reflect, files as tables, scripts, variables of the environment
+    quipu.wait.ms             how long SELECT waits for a view that fails, ten times as long for one
+                              that does nothing; as long as a view gets on it is waited for
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from quipu.model.errors import SettingError
 from quipu.model.nearest import nearest
@@ -24,6 +28,7 @@ class Settings:
     trigger_ms: int = 0
     batch_offsets_max: int = 1_000_000
     wait_ms: int = 30_000
+    sql_outside_enabled: bool = False
 
 
 _NAMES = {f"{PREFIX}{name.replace('_', '.')}": name for name in Settings.__dataclass_fields__}
@@ -31,18 +36,25 @@ _NAMES = {f"{PREFIX}{name.replace('_', '.')}": name for name in Settings.__datac
 
 def parsed(given: Mapping[str, str]) -> tuple[Settings, dict[str, str]]:
     """Our settings, and those that are Spark's."""
-    ours: dict[str, int] = {}
+    ours: dict[str, Any] = {}
     sparks: dict[str, str] = {}
     for name, value in given.items():
         if name.startswith("spark."):
             sparks[name] = str(value)
         elif name in _NAMES:
-            ours[_NAMES[name]] = _number(name, str(value))
+            read = _flag if isinstance(getattr(Settings, _NAMES[name]), bool) else _number
+            ours[_NAMES[name]] = read(name, str(value))
         else:
             near = nearest(name, _NAMES)
             raise SettingError(f"unknown setting {name[:100]}"
                                + (f"; did you mean {near}?" if near else ""))
     return Settings(**ours), sparks
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise SettingError(f"{name}={text[:80]}: must be true or false")
+    return text.lower() == "true"
 
 
 def _number(name: str, text: str) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from quipu.pipeline import durable
 from quipu.pipeline.durable import published
-from quipu.pipeline.reading.positions import Positions
+from quipu.pipeline.reading.positions import Reached
 from quipu.pipeline.spark.feed import places_from_json, places_to_json
 from quipu.pipeline.spark.growing import Piece
 from quipu.pipeline.tables.contract import UnknownVersion
@@ -57,7 +57,7 @@ class Version:
     number: int = NO_VERSION
     base: int = NO_VERSION
     time_ms: int = 0  # when it was published
-    places: tuple[Positions, ...] = ()  # the next message of each source
+    places: tuple[Reached, ...] = ()  # the next message of each source
     counts: tuple[Counts, ...] = ()
     grown: dict[int, Growth] = field(default_factory=dict)  # rows of sources that only grow
     dead: dict[int, Growth] = field(default_factory=dict)  # dead letters

@@ -21,8 +21,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from quipu.client.shared import shared
 from quipu.pipeline.durable import flush_directory
 from quipu.pipeline.envelopes.dead_letters import LETTERS
-from quipu.pipeline.reading.positions import Positions, ranges_between, total
-from quipu.pipeline.reading.stream import resolved, selected
+from quipu.pipeline.reading.positions import Reached, ranges_between, total
+from quipu.pipeline.reading.stream import beginning
 from quipu.pipeline.source import Source
 from quipu.pipeline.spark import growing, jobs, versions
 from quipu.pipeline.spark.aggregates import Grouped, ToEvents, taken_back
@@ -52,12 +52,14 @@ def begin(view: View, succeeded: Callable[[], None], *, trigger_ms: int) -> Stre
     batches = Batches(view, succeeded)
     batches.prepare()
     reader = view.spark.readStream.format(FEED).option("feed", view.feed.to_text())
-    return (
+    query = (
         reader.load().writeStream.foreachBatch(batches.run)
         .option("checkpointLocation", str(view.checkpoint))
         .trigger(processingTime=f"{trigger_ms} milliseconds")
         .start()
     )
+    view.job_group = query.runId
+    return query
 
 
 class Batches:
@@ -105,7 +107,7 @@ class Batches:
         if number % CLEAN_EVERY == 0:
             self._clean(version)
 
-    def _places(self, batch: int) -> tuple[Positions, ...]:
+    def _places(self, batch: int) -> tuple[Reached, ...]:
         """Up to where a batch goes: Spark has written it down before the batch began."""
         lines = (self._view.checkpoint / "offsets" / str(batch)).read_text().splitlines()
         return tuple(places_from_json(json.loads(lines[-1])))
@@ -130,7 +132,7 @@ class Batches:
             commits.commit(base.directory, base.manifest, number, those)
 
     def _version(
-        self, base: Version, number: int, places: tuple[Positions, ...], items: list[Item],
+        self, base: Version, number: int, places: tuple[Reached, ...], items: list[Item],
     ) -> Version:
         counts = list(base.counts)
         grown: dict[int, list[Piece]] = {}
@@ -240,11 +242,10 @@ class Batches:
             clean_table(view.result[0], oldest)
 
 
-def starts(source: Source) -> Positions:
+def starts(source: Source) -> Reached:
     """Where a source begins to be read."""
     options = options_of(source)
-    log = shared(options.client)
-    return resolved(log, options.start, selected(log, options.selection))
+    return beginning(shared(options.client), options)
 
 
 def clean_table(directory: Path, oldest: int) -> None:

@@ -26,7 +26,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from quipu.pipeline.envelopes.contract import OutstandingErrors
 from quipu.pipeline.envelopes.dead_letters import LETTERS
 from quipu.pipeline.envelopes.events import EventShape, event_shape
-from quipu.pipeline.reading.positions import Positions
+from quipu.pipeline.reading.positions import Reached, recreated_topics
 from quipu.pipeline.source import ErrorPolicy, Source
 from quipu.pipeline.spark import versions
 from quipu.pipeline.spark.aggregates import Grouped, group_shape, shown_groups
@@ -93,6 +93,7 @@ class View:
         self._holds: dict[int, float] = {}
         self._holding = threading.Lock()
         self._latest = Version()
+        self.job_group = ""  # of Spark's jobs of its stream
         self.keepers: list[Callable[[], int | None]] = []  # versions that sinks still need
 
     @cached_property
@@ -150,13 +151,14 @@ class View:
             number = found[-1].base
         return found[::-1]
 
-    def has_seen(self, places: Sequence[Positions]) -> bool:
+    def has_seen(self, places: Sequence[Reached]) -> bool:
         """Does the newest version have all messages before these?"""
         seen = self.latest().places
         return len(seen) == len(places) and all(
-            mine.get(partition, 0) >= offset
+            not recreated_topics(mine, wanted.topic_ids) and all(
+                mine.positions.get(partition, 0) >= offset
+                for partition, offset in wanted.positions.items())
             for mine, wanted in zip(seen, places, strict=True)
-            for partition, offset in wanted.items()
         )
 
     def hold(self, number: int) -> None:

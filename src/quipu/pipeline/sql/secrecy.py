@@ -22,7 +22,10 @@ _PUBLIC_NAMES = ("broker", "brokers", "url", "username", "user", "sasl username"
                  "sasl mechanisms", "security protocol", "ssl certificate authority",
                  "ssl ca location", "ssl key location", "ssl certificate location",
                  "ssl certificate", "client id", "validate")
-_USER_INFO = re.compile(r"(?<=://)[^/@\s']*:[^@\s']*@")
+_USER_INFO = re.compile(r"(?<=://)[^\s'\"<>]*@")  # up to the last @: passwords may have one, too
+_PARAMETER = re.compile(  # of an address, or of a connection as key=value
+    r"(?i)((?:password|passwd|pwd|secret|token|access[_.]?key|api[_.]?key|signature|"
+    r"user\.info)[\"']?\s*[=:]\s*[\"']?)(?!\*\*\*)[^\s&;,\"')}]+")
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def is_secret(name: str) -> bool:
 
 def mask_addresses(text: str) -> str:
     """An address, or a message that quotes some, without users and passwords in them."""
-    return _USER_INFO.sub("***@", text)
+    return _PARAMETER.sub(r"\1***", _USER_INFO.sub("***@", text))
 
 
 def mask_text(text: str) -> str:
@@ -75,8 +78,12 @@ def secret_spans(text: str) -> list[Span]:
         found.update(_values_after_secret_names(tokens))
         found.update(token.span for token in tokens
                      if token.kind in (Kind.STRING, Kind.BAD)
-                     and _USER_INFO.search(text[token.span.start:token.span.end]))
+                     and _has_secret(text[token.span.start:token.span.end]))
     return sorted(found)
+
+
+def _has_secret(text: str) -> bool:
+    return bool(_USER_INFO.search(text) or _PARAMETER.search(text))
 
 
 def _values_after_secret_names(tokens: Sequence[Token]) -> Iterator[Span]:

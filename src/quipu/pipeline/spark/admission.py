@@ -1,0 +1,130 @@
+"""What a query may do: read sources and views, and compute.  Nothing outside is in its reach.
+
+Spark's language reaches further: `java_method` calls any code, csv.`/etc/passwd` is a table, a
+query may end in INSERT, its rows may go through a script, and ${env:HOME} is a text of the process.
+All of that is refused, unless `quipu.sql.outside.enabled` is set, for whoever may send statements
+here need not be whoever owns the machine.
+
+It is judged by Spark's own plans, not by the text, so that neither case nor comments, aliases, nor
+views within views make a difference:
+
+    before the query is analyzed    it is parsed, and must be no command: those are carried out at
+                                    once, by whoever analyzes them
+    while it is analyzed            files are no tables, nothing is put in for ${…}, and functions
+                                    that call code are not known
+    afterwards                      its leaves are our relations, or rows that it makes itself, and
+                                    no expression is one of `_CALLS`
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from quipu.pipeline.sql.errors import SqlError
+
+SETTING: Final = "quipu.sql.outside.enabled"
+_HINT: Final = (f"leave it out; {SETTING}=true allows it, for statements of people who own the "
+                "machine")
+_OFF: Final = {"spark.sql.runSQLOnFiles": "false", "spark.sql.variable.substitute": "false"}
+
+_PLANS: Final = "org.apache.spark.sql.catalyst.plans.logical."
+_COMMANDS: Final = (f"{_PLANS}Command", f"{_PLANS}ParsedStatement")
+_WRITERS: Final = frozenset({"InsertIntoDir", "CompoundBody", "SingleStatement"})
+_LEAVES: Final = frozenset({
+    "LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "UnionLoopRef"})
+_SCRIPTS: Final = frozenset({"ScriptTransformation", "ScriptInputOutputSchema"})
+_FORGOTTEN: Final = ("java_method", "reflect", "try_reflect")
+_CALLS: Final = {
+    "CallMethodViaReflection": "java_method and reflect", "TryReflect": "try_reflect",
+    "InputFileName": "input_file_name", "InputFileBlockStart": "input_file_block_start",
+    "InputFileBlockLength": "input_file_block_length",
+    "HiveSimpleUDF": "a function of Hive", "HiveGenericUDF": "a function of Hive",
+    "HiveGenericUDTF": "a function of Hive", "HiveUDAFFunction": "a function of Hive",
+}
+
+
+def close_off(spark: SparkSession) -> None:
+    """Let a session of ours take no file for a table, and put in nothing for ${…}.
+
+    It forgets functions that call code, too: to analyze them loads the class that they name.
+    """
+    for name, value in _OFF.items():
+        spark.conf.set(name, value)
+    jvm: Any = spark._jvm  # noqa: SLF001 the only way to Spark's functions
+    session: Any = spark._jsparkSession  # noqa: SLF001
+    schema, catalog = jvm.scala.Option.apply("builtin"), jvm.scala.Option.apply("system")
+    for name in _FORGOTTEN:
+        session.sessionState().functionRegistry().dropFunction(
+            jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, schema, catalog))
+
+
+def refuse_commands(spark: SparkSession, query: str) -> None:
+    """Raise SqlError if a text is more than a query; it is parsed, and nothing else."""
+    session: Any = spark._jsparkSession  # noqa: SLF001 the only way to Spark's parser
+    plan = session.sessionState().sqlParser().parsePlan(query)
+    load = session.getClass().getClassLoader().loadClass
+    commands = [load(name) for name in _COMMANDS]
+    for node in _parsed(plan):
+        if str(node.getClass().getSimpleName()) in _WRITERS or any(
+                each.isInstance(node) for each in commands):
+            raise SqlError("This is a command, not a query: it would change something",
+                           hint="write SELECT, WITH … SELECT or VALUES; CREATE SINK writes rows")
+
+
+def refuse_outside(frame: DataFrame, is_ours: Any) -> None:  # noqa: ANN401 a node of the JVM
+    """Raise SqlError if a query over blank relations reaches anything but them.
+
+    `is_ours` says whether a leaf of its plan is one of them.
+    """
+    plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 the only way to Spark's plans
+    for node in _analyzed(plan):
+        name = str(node.nodeName())
+        if node.children().isEmpty() and name not in _LEAVES and not is_ours(node):
+            raise SqlError(f"A query reads sources and views of this pipeline, not {name}",
+                           hint=_HINT)
+        if name in _SCRIPTS:
+            raise SqlError("Rows cannot go through a script", hint=_HINT)
+        for expression in _all(node.expressions()):
+            found = _CALLS.get(str(expression.getClass().getSimpleName()))
+            if found is not None:
+                raise SqlError(f"{found} is not allowed: it reaches outside of the query",
+                               hint=_HINT)
+
+
+def explain_missing(error: AnalysisException) -> None:
+    """Raise SqlError in place of an error about something that is outside."""
+    parameters = error.getMessageParameters() or {}
+    routine = parameters.get("routineName", "").replace("`", "").rpartition(".")[2].lower()
+    if error.getCondition() == "UNRESOLVED_ROUTINE" and routine in _FORGOTTEN:
+        raise SqlError(f"{routine} is not allowed: it reaches outside of the query",
+                       hint=_HINT) from None
+    name = parameters.get("relationName", "")
+    if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND" and "`.`" in name:
+        raise SqlError(f"{name} is neither a source nor a view: queries read no files, and no "
+                       "tables of elsewhere", hint=_HINT) from None
+
+
+def _parsed(plan: Any) -> Iterator[Any]:  # noqa: ANN401
+    """The nodes of a plan that nobody has looked at; WITH keeps its parts aside."""
+    yield plan
+    for inner in (*_items(plan.children()), *_items(plan.innerChildren())):
+        if hasattr(inner, "innerChildren"):
+            yield from _parsed(inner)
+
+
+def _analyzed(plan: Any) -> Iterator[Any]:  # noqa: ANN401
+    yield plan
+    for child in (*_items(plan.children()), *_items(plan.subqueries())):
+        yield from _analyzed(child)
+
+
+def _all(expressions: Any) -> Iterator[Any]:  # noqa: ANN401
+    for each in _items(expressions):
+        yield each
+        yield from _all(each.children())
+
+
+def _items(sequence: Any) -> list[Any]:  # noqa: ANN401
+    return [sequence.apply(index) for index in range(sequence.size())]

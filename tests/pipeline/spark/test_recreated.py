@@ -1,0 +1,98 @@
+"""Topics that are deleted and created anew under a source: materialized views, and SELECT."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from quipu.pipeline.spark.pipeline import Pipeline, connect
+from quipu.pipeline.spark.running import wait_until
+from quipu.pipeline.spark.waiting import NotCaughtUp
+from tests.pipeline.spark.broker import Broker
+
+SECONDS_MAX = 90
+KEYED = "KEY FORMAT TEXT VALUE FORMAT TEXT INCLUDE KEY ENVELOPE UPSERT"
+
+
+def current(pipeline: Pipeline, query: str) -> list[tuple[object, ...]]:
+    """The rows of a query, once everything has what there is."""
+    assert pipeline.catch_up(SECONDS_MAX)
+    return rows(pipeline, query)
+
+
+def rows(pipeline: Pipeline, query: str) -> list[tuple[object, ...]]:
+    found: Any = pipeline.execute(query)
+    return sorted(map(tuple, found.collect()), key=repr)
+
+
+def error_of(pipeline: Pipeline) -> str:
+    return " ".join(each.error or "" for each in pipeline.progress())
+
+
+def recreate(broker: Broker, topic: str, *messages: str, partitions: int = 1) -> None:
+    broker.delete(topic)
+    broker.topic(name=topic, partitions=partitions)
+    broker.send(topic, *messages)
+
+
+@pytest.fixture
+def opened(spark: SparkSession, tmp_path: Path) -> Callable[[str], Pipeline]:
+    settings = {"quipu.wait.ms": "4000"}
+    return lambda name: connect(spark, state=tmp_path / name, settings=settings)
+
+
+def test_a_view_stops_and_says_so_while_it_runs_and_after_a_restart(
+    broker: Broker, opened: Callable[[str], Pipeline], tmp_path: Path
+) -> None:
+    """I13, I15: the new topic is longer than the old one was; nothing of it is mixed in.
+
+    What to do is in the error: the view is dropped and created again.
+    """
+    topic = broker.topic(name="recreated-view", partitions=2)
+    broker.send(topic, "a:1", "b:2")
+    broker.send(topic, "c:3", partition=1)
+    create = "CREATE MATERIALIZED VIEW v AS SELECT key, text FROM s"
+    with opened("run") as pipeline:
+        pipeline.execute(f"CREATE SOURCE s FROM KAFKA BROKER '{broker.bootstrap}' "
+                         f"TOPIC '{topic}' {KEYED}")
+        pipeline.execute(create)
+        assert current(pipeline, "SELECT * FROM v") == [("a", "1"), ("b", "2"), ("c", "3")]
+        shutil.copytree(tmp_path / "run", tmp_path / "down")  # as if it was down meanwhile
+        recreate(broker, topic, *(f"x{number}:new" for number in range(9)))
+        assert wait_until(lambda: "created anew" in error_of(pipeline), SECONDS_MAX)
+        with pytest.raises(NotCaughtUp, match=r"created anew .* DROP what reads it and create it"):
+            rows(pipeline, "SELECT * FROM v")
+    for name in ("run", "down"):
+        with opened(name) as pipeline:
+            assert wait_until(lambda: "created anew" in error_of(pipeline), SECONDS_MAX)
+            with pytest.raises(NotCaughtUp, match="created anew"):
+                rows(pipeline, "SELECT * FROM v")
+    with opened("down") as pipeline:
+        pipeline.execute("DROP VIEW v")
+        pipeline.execute(create)
+        assert current(pipeline, "SELECT * FROM v") == [(f"x{each}", "new") for each in range(9)]
+
+
+def test_a_view_goes_on_with_the_new_topic_if_its_source_says_so(
+    broker: Broker, opened: Callable[[str], Pipeline]
+) -> None:
+    """I13, I15: from the first record of the new one, each record once; also after a restart."""
+    topic = broker.topic(name="recreated-lax")
+    broker.send(topic, ":1", ":2", ":3")
+    with opened("lax") as pipeline:
+        pipeline.execute(f"CREATE SOURCE s FROM KAFKA BROKER '{broker.bootstrap}' "
+                         f"TOPIC '{topic}' FORMAT TEXT WITH (ON TOPIC RECREATED = 'earliest')")
+        pipeline.execute("CREATE MATERIALIZED VIEW v AS SELECT text FROM s")
+        assert len(current(pipeline, "SELECT * FROM v")) == 3
+        recreate(broker, topic, *(f":n{number}" for number in range(7)), partitions=2)
+        assert wait_until(lambda: pipeline.progress()[0].messages == 10, SECONDS_MAX)
+        wanted = [("1",), ("2",), ("3",), *((f"n{each}",) for each in range(7))]
+        assert current(pipeline, "SELECT * FROM v") == wanted
+    recreate(broker, topic, *(f":m{number}" for number in range(20)))
+    with opened("lax") as pipeline:
+        assert wait_until(lambda: pipeline.progress()[0].messages == 30, SECONDS_MAX)
+        assert len(current(pipeline, "SELECT * FROM v")) == 30
+        assert rows(pipeline, "SELECT count(*) FROM s") == [(20,)]
