@@ -24,6 +24,7 @@ from quipu.model.bounds import EPOCH_JUMP_MAX, EPOCH_MAX, PRODUCER_ID_JUMP_MAX
 from quipu.model.errors import MalformedBytes
 from quipu.model.settings import BrokerSettings
 from tests.controller.states import state_with
+from tests.looped import looped
 
 TOPIC_ID = UUID(int=7)
 INT, LONG = (1 << 31) - 1, (1 << 63) - 1
@@ -89,7 +90,8 @@ def test_jumps_are_measured_from_what_is_known() -> None:
         check_record(ProducerIdsReserved(next_producer_id=ids + 1), state)
 
 
-def test_every_real_record_is_taken() -> None:
+@looped
+async def test_every_real_record_is_taken() -> None:
     """T7: what a real state is made of, one by one and as a snapshot."""
     machine = Machine(BrokerSettings(), on_leadership=lambda _: None)
     items = [encode_record(record) for record in records_of(a_cluster())]
