@@ -47,6 +47,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
         yield running
 
 
+TOLD = ("CRC", "checksum", "INVALID_MSG", "CORRUPT_MESSAGE", "KAFKA_STORAGE_ERROR")
+
+
 @pytest.fixture(params=["while it runs", "after a restart"])
 def damaged(node: RunningNode, request: pytest.FixtureRequest) -> RunningNode:
     if request.param == "after a restart":
@@ -56,11 +59,13 @@ def damaged(node: RunningNode, request: pytest.FixtureRequest) -> RunningNode:
 
 
 def assert_not_shown(done: Result) -> None:
-    """The good record before the damage is shown, the damaged one is not, and it is said."""
+    """The good record before the damage is shown, the damaged one is not, and it is said: by the
+    client, or by the node, which looks at what it had before it was started.
+    """
     assert done.code != 0, done.out
     assert BAD.decode() not in done.out
     assert f"0 {GOOD.decode()}" in done.out
-    assert "CRC" in done.err or "checksum" in done.err, done.err
+    assert any(word in done.err for word in TOLD), done.err
 
 
 def test_consume_checks(damaged: RunningNode) -> None:
@@ -105,7 +110,7 @@ def test_the_pipelines_reader_checks(damaged: RunningNode) -> None:
     settings = client_settings({"bootstrap.servers": damaged.bootstrap})
     values: list[bytes] = []
     reading = read_ranges(settings, [Range("pipeline", 0, 0, 3)], Wanted())
-    with pytest.raises(CorruptRecords) as raised:
+    with pytest.raises((CorruptRecords, Refused)) as raised:
         values.extend(value for read in reading for value in read.batch.column("value").to_pylist())
-    assert raised.value.offset == 1
+    assert getattr(raised.value, "offset", 1) == 1
     assert values == [b"0 " + GOOD]

@@ -179,7 +179,7 @@ def test_looks_into_large_batches_keep_nobody_waiting(node: RunningNode) -> None
     with Bystander(node) as bystander, concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))
     print("alone:", quiet.verdict(), "beside:", bystander.verdict())
-    assert len(found) == 8 * 3 * 50
+    assert len(found) == 8 * 3  # what is asked for fifty times is answered once
     assert all(offset == wanted - 1000 for wanted, offset in found)
     ordered = sorted(bystander.seconds)
     assert ordered[len(ordered) * 99 // 100] < 1.0, bystander.verdict()  # one look takes 0.1 s
