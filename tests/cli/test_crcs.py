@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 
+from quipu.client.errors import Refused
 from quipu.client.ranges import Range
 from quipu.client.settings import client_settings
 from quipu.pipeline.reading.loop import read_ranges

@@ -254,7 +254,7 @@ class Node:
         """Decide what descriptors are for; gives how many connections there may be."""
         limit, wanted = raise_file_limit(), self.settings.max_connections
         connections, self._real_disk.files.count_max = shares(limit, connections_max=wanted)
-        if connections < wanted and self._with_http:
+        if connections < wanted and "max.connections" in self.settings.explicit:
             _log.warning("max.connections is %d instead of %d: this process may open %d files "
                          "(ulimit -n)", connections, wanted, limit)
         return connections
