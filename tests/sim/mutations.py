@@ -24,7 +24,7 @@ from quipu.chain.replica import Replica
 from quipu.controller import chains
 from quipu.controller.decision import Numbers
 from quipu.controller.members import Chain, ChainMember
-from quipu.model.chains import MemberState, ReplicaSet
+from quipu.model.chains import MemberState
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId, Offset
 from quipu.raft.log import RaftLog
@@ -238,17 +238,6 @@ def ends_as_heard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(k02_list_offsets, "check_settled", lambda *_: None)
 
 
-def old_epochs_read(patch: pytest.MonkeyPatch) -> None:
-    """P7: a member serves what it knew in the last epoch, while others know more."""
-    stand = Partition.stand
-
-    def mutant(self: Partition, replica_set: ReplicaSet, **parts: bool) -> None:
-        stand(self, replica_set, **parts)
-        self.is_sure = self.is_serving
-
-    patch.setattr(Partition, "stand", mutant)
-
-
 MUTATIONS = [
     Mutation("a node acknowledges alone", "chain", "chain", acks_alone),
     Mutation("a syncing member is reported early", "chain", "chain", reports_early),
@@ -267,5 +256,4 @@ MUTATIONS = [
     Mutation("a batch behind a refused one is out of order", "broker", "node", gaps_refused, 12),
     Mutation("a producer's second batch is taken first", "broker", "node", strangers_skip, 1),
     Mutation("the end is what the head has heard", "broker", "node", ends_as_heard, 3),
-    Mutation("an epoch is read before it is committed", "broker", "node", old_epochs_read),
 ]
