@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from quipu.storage.directory_names import is_log
 from quipu.wire.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
     PartitionData,
@@ -242,11 +243,13 @@ class RunningCluster:
 
     def differences(self, chain: str, topics: Sequence[str]) -> str:
         """What `quipu log diff` says about the replicas of topics; empty if they are identical."""
-        found = []
+        found, compared = [], set()
         first, *others = [self.directory / name for name in self.chains[chain]]
         for log in sorted(first.iterdir()):
-            if log.name.rpartition("-")[0] not in topics or log.suffix:
+            topic = log.name.rpartition(".")[0].rpartition("-")[0]
+            if topic not in topics or not is_log(log.name):
                 continue
+            compared.add(topic)
             for other in others:
                 done = subprocess.run(
                     [sys.executable, "-m", "quipu", "log", "diff", str(log),
@@ -254,4 +257,5 @@ class RunningCluster:
                     env=environment(), capture_output=True, text=True, check=False)
                 if done.returncode != 0:
                     found.append(f"{log} {other}: {done.stdout}{done.stderr}")
+        assert compared == set(topics), (compared, topics)
         return "\n".join(found)

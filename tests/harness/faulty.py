@@ -19,7 +19,7 @@ _append, _sync = RealFile.append, RealFile.sync
 
 
 def _check(file: RealFile) -> None:
-    is_meant = Path(file.path).parent.name == os.environ["FAULTY_LOG"]
+    is_meant = Path(file.path).parent.name.startswith(os.environ["FAULTY_LOG"] + ".")
     if is_meant and Path(os.environ["FAULTY_WHILE"]).exists():
         raise DiskError(f"{file.path}: {os.strerror(errno.EIO)}")
 

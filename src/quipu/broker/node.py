@@ -18,7 +18,6 @@ from typing import Final, TypeVar
 
 from quipu.broker import envelopes, http, metrics
 from quipu.broker.chain_health import chain_trouble
-from quipu.broker.cluster import LOG_NAME as METADATA_LOG_NAME
 from quipu.broker.cluster import Cluster
 from quipu.broker.cluster.membership import Endpoints
 from quipu.broker.context import Broker
@@ -201,8 +200,8 @@ class Node:
     def _tell_strays(self) -> None:
         """Name logs that belong to no topic: of one deleted just before a crash, or misplaced."""
         directory, partitions = self.broker.directory, self.broker.partitions
-        known = {str(partition.topic_partition) for partition in partitions.all()}
-        strays = sorted(set(directory.names()) - known - {METADATA_LOG_NAME})
+        known = {partition.log.entry for partition in partitions.all()}
+        strays = sorted(set(directory.names()) - known)
         if strays:
             _log.warning("%d directories in %s belong to no topic and are left alone: %s",
                          len(strays), directory.path, ", ".join(strays[:10]))

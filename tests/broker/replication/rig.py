@@ -223,7 +223,7 @@ class ANode:
 
     def files(self) -> dict[str, bytes]:
         """Every segment as it is on disk."""
-        path = self.rig.path / f"n{self.node_id}" / str(NAME)
+        path = Path(self.partition.log.directory)
         return {file.name: file.read_bytes() for file in sorted(path.glob("*.log"))}
 
     @property
