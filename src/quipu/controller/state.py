@@ -39,6 +39,7 @@ from quipu.controller.members import (
     partition_records,
     replica_set_at,
 )
+from quipu.controller.possible import why_impossible
 from quipu.controller.records import (
     BrokerFencingChanged,
     BrokerRegistered,
@@ -57,11 +58,19 @@ from quipu.controller.records import (
     TopicDeleted,
 )
 from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.model.errors import Code, Kind, QuipuError
 from quipu.model.ids import NO_NODE, ZERO_UUID, Epoch, NodeId, ProducerId
 from quipu.model.topics import clash_key
 
 __all__ = ["CLUSTER_DEFAULT", "FIRST_PRODUCER_ID", "BrokerState", "Chain", "ChainMember",
-           "ClusterState", "PartitionState", "Place", "ResourceType", "Topic", "records_of"]
+           "ClusterState", "ImpossibleRecord", "PartitionState", "Place", "ResourceType", "Topic", "records_of"]
+
+
+class ImpossibleRecord(QuipuError):
+    """A record that does not fit the state that it meets."""
+
+    kind = Kind.INVALID
+    code = Code.INVALID_REQUEST
 
 
 class ResourceType(IntEnum):
@@ -90,7 +99,7 @@ class ClusterState:
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     next_epoch: Epoch = FIRST_EPOCH  # of chains and partitions
     next_version: int = FIRST_VERSION  # of chains, partitions and registrations of brokers
-    _names_by_clash: dict[str, str] = field(default_factory=dict)
+    _names_by_clash: dict[str, dict[str, None]] = field(default_factory=dict)
     _chain_by_node: dict[NodeId, str] = field(default_factory=dict)
     _topics_on: dict[str, dict[UUID, None]] = field(default_factory=dict)  # ordered, by chain
 
@@ -104,8 +113,8 @@ class ClusterState:
 
     def find_clash(self, name: str) -> str | None:
         """An existing topic, other than `name`, whose name differs only in '.' and '_'."""
-        found = self._names_by_clash.get(clash_key(name))
-        return found if found != name else None
+        found = self._names_by_clash.get(clash_key(name), ())
+        return next((other for other in found if other != name), None)
 
     def configs(self, kind: ResourceType, name: str) -> Mapping[str, str]:
         """The settings that were given to a topic or a broker itself."""
@@ -189,9 +198,15 @@ class ClusterState:
     def apply(self, record: Record) -> list[Topic]:
         """Take in one change.  It was decided on this very state, so it fits, or it is a bug.
 
+        Raises `ImpossibleRecord`, and changes nothing, for one about topics that does not fit:
+        metadata may be older than this program (possible.py).
+
         The answer is the topics that were there before and whose partitions are held or led by
         others now.
         """
+        why = why_impossible(self, record)
+        if why is not None:
+            raise ImpossibleRecord(why)
         match record:
             case ClusterCreated():
                 assert not self.cluster_id, "a cluster is created once"
@@ -222,17 +237,16 @@ class ClusterState:
         return []
 
     def _create(self, record: TopicCreated) -> None:
-        assert record.name not in self.topics, record.name
-        assert record.topic_id not in self.topics_by_id, record.topic_id
-        assert record.topic_id != ZERO_UUID, record.name
-        assert record.partitions or record.runs, record.name
-        self._names_by_clash[clash_key(record.name)] = record.name
+        self._names_by_clash.setdefault(clash_key(record.name), {})[record.name] = None
         self._place(self.topic_of(record))
 
     def _delete(self, record: TopicDeleted) -> None:
         topic = self.topics_by_id.pop(record.topic_id)
         del self.topics[topic.name]
-        del self._names_by_clash[clash_key(topic.name)]
+        key = clash_key(topic.name)
+        del self._names_by_clash[key][topic.name]
+        if not self._names_by_clash[key]:
+            del self._names_by_clash[key]
         for chain in sorted(topic.chains):
             del self._topics_on[chain][topic.topic_id]
 

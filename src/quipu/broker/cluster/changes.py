@@ -141,11 +141,11 @@ class Changes:
         return ReservedProducerIds(start=block.start, end=block.stop)
 
     def _plan_internal(self, wanted: Sequence[topics.NewTopic]) -> Decision[None]:
-        missing = [topic for topic in wanted if topic.name not in self._state.topics]
+        missing = {topic.name: topic for topic in wanted if topic.name not in self._state.topics}
         return Decision([
             topics.plan_topic(self._state, topic, self._machine.settings, self._rng.uuid,
                               chance=self._rng.random)
-            for topic in missing], [])
+            for topic in missing.values()], [])
 
     # -- a node that is a cluster of its own
 
