@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from quipu.controller.members import NO_CHAIN
 from quipu.controller.records import (
     ConfigChanged,
+    PartitionDetached,
     PartitionRecord,
     PartitionsAdded,
     PartitionsMoved,
@@ -38,7 +39,7 @@ def why_impossible(state: "ClusterState", record: Record) -> str | None:
             if record.topic_id in state.topics_by_id or record.topic_id == ZERO_UUID:
                 return f"topic id {record.topic_id} cannot be given to {record.name[:80]!r}"
             return _why_no_partitions(state, record)
-        case TopicDeleted() | PartitionsAdded() | PartitionsMoved():
+        case TopicDeleted() | PartitionsAdded() | PartitionsMoved() | PartitionDetached():
             topic = state.topics_by_id.get(record.topic_id)
             if topic is None:
                 return f"there is no topic with id {record.topic_id}"
@@ -49,6 +50,10 @@ def why_impossible(state: "ClusterState", record: Record) -> str | None:
                 if not all(0 <= index < count for index in record.partitions):
                     return f"topic {topic.name[:80]!r} has {count} partitions"
                 return _why_no_chain(state, record.chain, record.moving_to)
+            if isinstance(record, PartitionDetached) and not (
+                    0 <= record.partition < len(topic.partitions)
+                    and topic.partitions[record.partition].chain != NO_CHAIN):
+                return f"topic {topic.name[:80]!r} has no partition {record.partition} on a chain"
         case ConfigChanged():
             if record.resource_type not in (TOPIC, BROKER):
                 return f"resources of type {record.resource_type} have no settings"
