@@ -137,12 +137,13 @@ class Node:
         await cluster.start(Endpoints(advertised_host, advertised_port, *peer_address))
         self._replication = replication = Replication(
             settings.own_id, self._peers, clock, reporter=cluster, life=cluster.broker_epoch,
-            window_size=settings.chain_window_bytes,
+            window_size=settings.chain_window_bytes, logs=directory,
             interval_ms=settings.chain_heartbeat_interval_ms)
         partitions = Partitions(
             directory, cluster.topic_settings, replication, node_id=settings.own_id,
             producer_expiration_ms=settings.producer_id_expiration_ms,
-            is_part=lambda: cluster.state.is_part(settings.own_id, cluster.incarnation),
+            is_part=lambda place: cluster.state.is_part(
+                settings.own_id, cluster.incarnation, place),
             lease=Lease(cluster, clock))
         self.broker = Broker(
             settings=settings, clock=clock, rng=self._rng, directory=directory,
@@ -158,6 +159,7 @@ class Node:
         replication.start()
         cluster.follow(partitions)
         self.health.check("chain", lambda: chain_trouble(cluster))
+        self.health.watch(lambda: _failures(partitions))
         replication.watch(groups)
         await groups.start()
         self._tell_strays()
@@ -256,6 +258,8 @@ class Node:
             self._directory.remember()
         except QuipuError as error:
             self.health.fail("disk", str(error))
+            if self._cluster is not None and self._directory.failure is not None:
+                self._cluster.report_disk_failure(str(self._directory.failure))
             raise
         self.health.mend("disk")
 
@@ -292,6 +296,12 @@ class Node:
         if self._http is not None:
             await self._http.close()
         _log.info("stopped")
+
+
+def _failures(partitions: Partitions) -> dict[str, str]:
+    """Partitions that cannot be served here, and why."""
+    return {str(partition.topic_partition): str(partition.failed)
+            for partition in partitions.all() if partition.failed is not None}
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:

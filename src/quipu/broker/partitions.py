@@ -14,7 +14,7 @@ from quipu.broker.lease import ALWAYS, Lease
 from quipu.broker.partition import Partition, Waiter
 from quipu.broker.replication import LeadershipListener
 from quipu.broker.rules import rules_of
-from quipu.controller.state import Topic
+from quipu.controller.state import Place, Topic
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import TopicSettings
@@ -59,10 +59,13 @@ class Partitions:
         *,
         node_id: NodeId,
         producer_expiration_ms: int,
-        is_part: Callable[[], bool] = lambda: True,
+        is_part: Callable[[Place], bool] = lambda _: True,
         lease: Lease = ALWAYS,
     ) -> None:
-        """`is_part`: do replica sets speak of this very process?  See `ClusterState.is_part`."""
+        """`is_part`: do replica sets speak of this very process?  See `ClusterState.is_part`.
+
+        To be offline, and do nothing, any process may.
+        """
         self._directory = directory
         self._settings_of = settings_of
         self._chains = chains
@@ -156,7 +159,8 @@ class Partitions:
         settings = self._settings_of(topic)
         gone = []
         for index in range(first, len(topic.partitions)):
-            replica_set = topic.partitions[index].replica_set
+            state = topic.partitions[index]
+            replica_set = state.replica_set
             if self._node_id not in replica_set.replicas:
                 gone.append(index)
                 continue
@@ -165,14 +169,10 @@ class Partitions:
                 partition = self._open(topic, index, settings)
                 self._by_name[topic.name, index] = partition
                 self._by_id[topic.topic_id.bytes, index] = partition
-            if self._has_part(replica_set):
+            if self._is_part(state.place) or (
+                    replica_set.state_of(self._node_id) is MemberState.OFFLINE):
                 self._chains.configure(partition, replica_set)
         self._drop(topic, gone)
-
-    def _has_part(self, replica_set: ReplicaSet) -> bool:
-        """May this process act on `replica_set`?  To do nothing, it always may."""
-        return self._is_part() or (
-            replica_set.state_of(self._node_id) is MemberState.OFFLINE)
 
     def _drop(self, topic: Topic, indexes: Iterable[int]) -> None:
         """Let go of partitions, and of their logs: the topic is gone, or is elsewhere now."""

@@ -42,6 +42,7 @@ from quipu.storage.log import Log
 from quipu.storage.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME, NodeLog, Remembered
 from quipu.storage.place import NOTHING, Memory, Place
 from quipu.storage.recovery import first_checkpoint, segment_bases
+from quipu.storage.reopening import rewrite_unsealed
 from quipu.storage.segment import OpenSegments
 
 LOCK_NAME: Final = ".lock"
@@ -195,6 +196,67 @@ class DataDirectory:
             self._older.discard(older)
             return False
         return not self.disk.exists(f"{self.path}/{entry}")
+
+    @property
+    def failure(self) -> QuipuError | None:
+        """Why nothing can be remembered any more, if so: the disk as a whole is broken."""
+        return self._node_log.failure
+
+    async def prepare(self, log: Log) -> None:
+        """Make a failed log ready for `open_again`; raises if the disk does not let it.
+
+        Its mark is written anew, durably: if not even that works, `failure` says so.
+        """
+        known = self._node_log.logs.get(log.entry)
+        self._node_log.remember({log.entry: known or Remembered(log.topic_id, NOTHING)},
+                                durable=True)
+        log.discard()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: QuipuError | None) -> None:
+            if not future.done():
+                future.set_result(None) if error is None else future.set_exception(error)
+
+        self.disk.submit(partial(rewrite_unsealed, self.disk, log.directory), done)
+        await future
+
+    def open_again(self, log: Log, *, may_discard: bool) -> Log:
+        """A log in the place of one that has failed; it may have failed too (N6).
+
+        With `may_discard` others have all of it: if it is damaged it is set aside, and the log
+        begins as a blank one.
+        """
+        known = self._node_log.logs.get(log.entry)
+        memory = NOTHING if known is None else known.memory._replace(is_current=False)
+        flushed = max(memory.flushed, log.flushed_end)
+        memory = memory._replace(
+            flushed=flushed, committed=min(max(memory.committed, log.committed_mark), flushed))
+        again = self._reopen(log, memory)
+        if again.failure is not None and again.failure.kind is Kind.CORRUPT and may_discard:
+            _log.warning("%s is set aside, and copied from another node: %s", log.directory,
+                         again.failure)
+            again.discard()
+            try:
+                self._node_log.remember({log.entry: None}, durable=True)  # N5
+                if self.disk.exists(log.directory):
+                    self._rename_away(log.entry, DAMAGED_SUFFIX)
+            except QuipuError as error:
+                again.failure = error
+            else:
+                self._older.discard(log.entry)
+                again = self._reopen(log, NOTHING)
+        return again
+
+    def _reopen(self, log: Log, memory: Memory) -> Log:
+        again = self._new_log(log.name, log.config, log.topic_id, memory, entry=log.entry,
+                              replica=log.is_replica)
+        log.watcher, again.watcher = None, self
+        self._logs[log.entry] = again
+        for marked_logs in (self._dirty, self._flushed):
+            marked_logs.pop(log, None)
+        if again.is_dirty:
+            self._dirty[again] = None
+        return again
 
     def delete_logs(self, logs: Iterable[Log]) -> None:
         """Forget logs at once; their files are removed in the background (N5, N6)."""

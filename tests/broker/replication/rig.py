@@ -252,6 +252,9 @@ class Rig:
         self.in_sync: deque[tuple[NodeId, int]] = deque(maxlen=100)
         self.all_serve: list[int] = []
         self.failures: list[str] = []
+        self.disk_failures: list[str] = []
+        self.repaired = 0
+        self.is_known = False  # does the metadata tell of the failures?
 
     def nodes(self, count: int) -> list[ANode]:
         for number in range(1, count + 1):
@@ -280,9 +283,20 @@ class Rig:
         assert (topic_id, partition) == (TOPIC_ID, 0)
         self.all_serve.append(version)
 
-    def report_failure(self, topic_partition: TopicPartition, why: str) -> None:
-        assert topic_partition == NAME
+    def report_failure(self, topic_id: UUID, partition: int, why: str) -> None:
+        assert (topic_id, partition) == (TOPIC_ID, 0)
         self.failures.append(why)
+
+    def report_repair(self, topic_id: UUID, partition: int) -> None:
+        assert (topic_id, partition) == (TOPIC_ID, 0)
+        self.repaired += 1
+
+    def is_failure_known(self, topic_id: UUID, partition: int) -> bool:
+        assert (topic_id, partition) == (TOPIC_ID, 0)
+        return self.is_known
+
+    def report_disk_failure(self, why: str) -> None:
+        self.disk_failures.append(why)
 
     def configure(
         self, *, serving: Sequence[int], syncing: Sequence[int] = (), offline: Sequence[int] = (),

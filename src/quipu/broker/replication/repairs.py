@@ -1,0 +1,124 @@
+"""Partitions of this node whose log has failed: opened again in the background.
+
+    failed --the controller knows--> opened again --it knows that too--> syncs, or serves again
+
+Each is tried alone, again and again, with growing pauses; every other partition goes on.  While the
+controller does not know of the failure nothing is done: only then is it certain that nobody counts
+on this replica, but where it is the last one that serves.
+
+Invariants
+    O1  a log is set aside and copied anew only while the metadata says that this replica does not
+        serve: so whoever serves has every record that was acknowledged
+    O2  the last replica that serves is opened as it is, and only if it has everything that it had:
+        else it stays failed, for a person to decide
+    O3  one at a time: a node with many failed logs is not busy with them alone
+
+Not here: what the controller does about it (controller/detached.py), files (storage/reopening.py).
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from quipu.model.chains import MemberState
+from quipu.model.errors import CorruptLog, QuipuError
+from quipu.runtime.spawn import spawn
+from quipu.storage.log import Log
+
+if TYPE_CHECKING:
+    from quipu.broker.replication.partition_chain import PartitionChain
+    from quipu.broker.replication.replication import Replication
+
+LOOK_SECONDS: Final = 0.2  # between two looks at what is to be done
+PAUSE_SECONDS_MIN: Final = 0.5  # before a log is tried again; doubled each time
+PAUSE_SECONDS_MAX: Final = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class Logs(Protocol):
+    """Where the logs are; see `storage.data_directory.DataDirectory`."""
+
+    @property
+    def failure(self) -> QuipuError | None: ...
+    async def prepare(self, log: Log) -> None: ...
+    def open_again(self, log: Log, *, may_discard: bool) -> Log: ...
+
+
+class Repairs:
+    """The failed logs of one node."""
+
+    def __init__(self, node: "Replication", logs: Logs) -> None:
+        self._node = node
+        self._logs = logs
+        self._waiting: dict[PartitionChain, tuple[float, float]] = {}  # when to try, then pause
+        self._task: asyncio.Task[None] | None = None
+        self.count = 0  # logs that were opened again
+
+    def add(self, chain: "PartitionChain") -> None:
+        """The log of `chain` has failed."""
+        if chain not in self._waiting:
+            self._waiting[chain] = (self._node.monotonic(), PAUSE_SECONDS_MIN)
+        if self._task is None:
+            self._task = spawn(self._repair_all(), "repairs of logs")
+
+    def forget(self, chain: "PartitionChain") -> None:
+        """This node has no more part in it."""
+        self._waiting.pop(chain, None)
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _repair_all(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(LOOK_SECONDS)
+            for chain, (due, pause) in list(self._waiting.items()):  # O3
+                if chain not in self._waiting or self._node.monotonic() < due:
+                    continue
+                if not self._node.reporter.is_failure_known(*chain.partition_key):
+                    chain.tell_failure()
+                    continue
+                longer = min(2 * pause, PAUSE_SECONDS_MAX)
+                self._waiting[chain] = (self._node.monotonic() + pause, longer)
+                try:
+                    await self._repair(chain)
+                except Exception as error:  # noqa: BLE001 the others must have their turn
+                    self._tell(chain, error)
+        self._task = None
+
+    async def _repair(self, chain: "PartitionChain") -> None:
+        failed = chain.partition.log
+        await self._logs.prepare(failed)
+        replica_set = chain.replica_set
+        if chain not in self._waiting or replica_set is None:
+            return
+        is_serving = replica_set.state_of(self._node.node_id) is MemberState.SERVING
+        if is_serving and len(replica_set.serving) > 1:
+            return  # O1: others have come back meanwhile
+        log = self._logs.open_again(failed, may_discard=not is_serving)
+        if is_serving and log.failure is None:
+            self._check_complete(log, failed)
+        if log.failure is None:
+            del self._waiting[chain]
+            self.count += 1
+            _log.warning("%s: its log was opened again", chain.partition.topic_partition)
+        chain.opened_again(log)
+
+    def _check_complete(self, log: Log, failed: Log) -> None:
+        """O2: what was acknowledged is what is flushed, or, if that was not asked for, all."""
+        wanted = failed.flushed_end if failed.is_durable else failed.log_end
+        if log.log_end < wanted:
+            log.fail(CorruptLog(
+                f"{log.name}: ends at log offset {log.log_end}, and {wanted} were acknowledged; "
+                "restore its files, or restart the node to go on without what is lost"))
+
+    def _tell(self, chain: "PartitionChain", error: Exception) -> None:
+        if not isinstance(error, QuipuError):
+            _log.exception("%s: its log cannot be opened again", chain.partition.topic_partition)
+            return
+        _log.error("%s: its log cannot be opened again yet: %s", chain.partition.topic_partition,
+                   error)
+        if (failure := self._logs.failure) is not None:
+            self._node.reporter.report_disk_failure(str(failure))
