@@ -45,7 +45,7 @@ class World:
         broker = BrokerSettings()
         self.partitions = Partitions(
             self.directory, lambda topic: topic_settings(topic.configs, broker), self.told,
-            node_id=ME, producer_expiration_ms=1000, is_part=lambda: self.is_part)
+            node_id=ME, producer_expiration_ms=1000, is_part=lambda _: self.is_part)
 
     def take(self) -> list[tuple[str, str, int]]:
         calls, self.told.calls = self.told.calls, []

@@ -161,7 +161,8 @@ class ANode:
         rig.life += 1
         self.replication = Replication(
             self.node_id, peers, rig.clock,  # type: ignore[arg-type]  # what chains use of it
-            reporter=rig, window_size=rig.window_size, interval_ms=100, life=rig.life)
+            reporter=rig, window_size=rig.window_size, interval_ms=100, life=rig.life,
+            logs=self.directory)
         self.replication.watch(self)
         for other in rig.net.peers.values():  # links come up both ways
             if other.node_id != self.node_id:
