@@ -17,6 +17,7 @@ from quipu.model.chains import MemberState
 from quipu.model.errors import Code
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_sources import broker_settings, from_assignments
+from quipu.runtime.sim_disk import BROKEN
 from quipu.sim.checkers import PartitionView, StoredLogs
 from quipu.sim.client import Client, Place
 from quipu.sim.frames import Disconnected
@@ -90,8 +91,10 @@ class NodeWorld:
     def __init__(self, seed: int, *, tell: Callable[[str], None] | None = None) -> None:
         self.world = World(seed, tell=tell)
         self.plan = plan_of(self.world)
-        if self.plan.malice.full_disks:
-            self.world.allowed_errors = ("no space left",)
+        malice = self.plan.malice
+        self.world.allowed_errors = (
+            *(("no space left",) if malice.full_disks else ()),
+            *((BROKEN,) if malice.failing_logs else ()))
         self.load = Load()
         self.consumers: list[Consumer] = []
         self.bookmarks: list[Bookmark] = []
@@ -252,7 +255,8 @@ class NodeWorld:
             member.state is MemberState.SERVING and lives[member.node_id] == member.incarnation
             for machine in machines
             for chain in node_of(machine).broker.cluster.state.chains.values()
-            for member in chain.members)
+            for member in chain.members) and not any(
+                node_of(machine).broker.cluster.state.detached() for machine in machines)
 
     def _unsettled(self) -> str:
         """What is still missing until everyone serves the same and has read all; or nothing."""
@@ -272,6 +276,8 @@ class NodeWorld:
             for chain in node_of(machine).broker.cluster.state.chains.values():
                 if any(member.state is not MemberState.SERVING for member in chain.members):
                     return f"{machine.name} sees {chain}"
+            if detached := node_of(machine).broker.cluster.state.detached():
+                return f"{machine.name} sees {detached}"
             for part in partitions_of(machine):
                 if part.failed is not None:
                     return f"{machine.name} {part.topic_partition}: {part.failed}"
@@ -321,5 +327,6 @@ def plan_of(world: World) -> Plan:
             cuts=dice.flip(0.7), storms=dice.flip(0.7), slow_disks=dice.flip(0.5),
             full_disks=dice.flip(0.25),
             outages=dice.flip(0.4), mishaps=not is_durable and min(chains) > 1 and dice.flip(0.7),
-            lost_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4)),
+            lost_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4),
+            failing_logs=dice.flip(0.4)),
         settings=tuple(settings), segment_size=segment_size, index_interval=index_interval)
