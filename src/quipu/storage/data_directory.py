@@ -362,9 +362,14 @@ class DataDirectory:
                 committed = min(log.committed_mark, clean.log_end)
                 closed[name] = Remembered(
                     log.topic_id, Memory(clean.log_end, clean, committed=committed))
-        self._node_log.remember(closed)
-        self._node_log.stopped()
-        self._node_log.close()
+        try:
+            self._node_log.remember(closed)
+            self._node_log.stopped()
+            self._node_log.close()
+        except QuipuError as error:
+            _log.error("that the node stops in order cannot be written down, every log will be "
+                       "checked at the next start: %s", error)
+            self._node_log.discard()
         self._logs.clear()
         self._lock.release()
 
