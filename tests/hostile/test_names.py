@@ -1,4 +1,4 @@
-"""Topics with every name that Kafka allows: created by one request, used, deleted, created again."""
+"""Topics with every name that Kafka allows: created by one request, used, deleted, made again."""
 
 import contextlib
 import time

@@ -368,11 +368,9 @@ def test_whatever_a_topic_is_called_its_log_has_a_directory() -> None:
                                 "t-0.1-1.stray", "__node-0.1-1.damaged", "lost+found"]))
 
 
-@pytest.mark.parametrize("name", IMPOSSIBLE)
+@pytest.mark.parametrize("name", [name for name in IMPOSSIBLE if "\ud800" not in name])
 def test_a_log_of_any_name_is_written_closed_opened_and_deleted(tmp_path: Path, name: str) -> None:
-    """K8, V13: on a real file system."""
-    if "\ud800" in name:
-        pytest.skip("no such name can be in metadata, which is UTF-8")
+    """K8, V13: on a real file system; metadata is UTF-8, so half of a character is in no name."""
     disk, path = RealDisk(), str(tmp_path / "data")
     for _ in range(2):
         directory = DataDirectory.open(disk, path, ManualClock(NOW_MS))

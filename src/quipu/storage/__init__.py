@@ -16,6 +16,8 @@ Start with `log`: what a log promises, and its parts in the order of a batch's l
     reading         by client offset, by log offset, by time
     retention       which segments may go
     data_directory  the logs of one node, their lock, and what is remembered of them (node_log)
+    directory_names what the directories of logs are called, and which are logs
+    reopening       a log that has failed, made ready to be opened again
 
 Not here: bytes of a batch (wire), requests (broker), sockets, other nodes.
 """
