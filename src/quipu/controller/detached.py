@@ -181,24 +181,29 @@ class _Changes:
         place = place._replace(failed=failed)
         own = own_chain(place, self.chains[place.chain])
         members = reviewed(own, up_for(place, self.up), waited=False)
-        yield from self.become(key, place, members, again=True)
+        yield from self.become(key, place, members, again=node_id)
 
     def become(
-        self, key: Key, place: Place, members: tuple[ChainMember, ...], *, again: bool = False
+        self,
+        key: Key,
+        place: Place,
+        members: tuple[ChainMember, ...],
+        *,
+        again: NodeId | None = None,
     ) -> Iterable[Record]:
         """Attached if its members are what they are in the chain, else detached with these.
 
-        `again`: a log was opened again, so the version changes, and the epoch too if nobody else
-        serves than before (F3).
+        `again`: who has opened its log again, so the version changes, and, if it serves, the epoch
+        too (F3).
         """
         own, failed = place.own, marks(place, self.up)
         assert own is not None
         if not failed and set(members) == set(self.chains[place.chain].members):
             yield detached_record(key, None, (), epoch=self.numbers.epoch(),
                                   version=self.numbers.version())
-        elif again or members != own.members or failed != place.failed:
+        elif again is not None or members != own.members or failed != place.failed:
             changed = with_members(own, members, self.numbers)
-            if again and changed.epoch == own.epoch:
+            if changed.epoch == own.epoch and again in changed.replica_set.serving:
                 changed = Chain(name=own.name, epoch=self.numbers.epoch(), members=members,
                                 version=changed.version)
             yield detached_record(key, changed, failed)
