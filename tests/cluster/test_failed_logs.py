@@ -25,18 +25,11 @@ def http(node: RunningNode, path: str) -> str:
         return str(answer.read().decode())
 
 
-def in_sync(cluster: RunningCluster, topic: str, partition: int) -> list[str]:
-    """The names of the nodes that are in the ISR, as a stock client is told."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    found = admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].isrs
-    return sorted(name for name in cluster.nodes if cluster.node_id(name) in found)
-
-
 def await_in_sync(
     cluster: RunningCluster, topic: str, partition: int, names: list[str]
 ) -> None:
     for _ in cluster.until(f"{names} are in sync for {topic}-{partition}"):
-        if in_sync(cluster, topic, partition) == sorted(names):
+        if cluster.in_sync(topic, partition) == sorted(names):
             return
 
 
@@ -64,7 +57,7 @@ def test_a_log_that_fails_takes_its_node_off_that_partition_alone(
                 others = [name for name in everybody if name != victim]
                 await_in_sync(cluster, "t", 1, others)
                 running.await_progress(count=300)
-                assert in_sync(cluster, "t", 0) == everybody
+                assert cluster.in_sync("t", 0) == everybody
                 assert set(cluster.states("a").values()) == {"serving"}
                 metrics = http(cluster[victim], "/metrics")
                 assert 'quipu_partition_failed{topic="t",partition="1"} 1' in metrics

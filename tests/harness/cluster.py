@@ -229,6 +229,12 @@ class RunningCluster:
             if sum(state == "serving" for state in states.values()) == wanted:
                 return
 
+    def in_sync(self, topic: str, partition: int) -> list[str]:
+        """The names of the nodes that are in the ISR, as a stock client is told."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        found = admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].isrs
+        return sorted(name for name in self.nodes if self.node_id(name) in found)
+
     def until(self, what: str, seconds: float = WAIT_SECONDS_MAX) -> Iterator[None]:
         """Try again and again; too late is a failure with everybody's logs."""
         deadline = time.monotonic() + seconds
