@@ -96,7 +96,7 @@ def test_a_slow_node_fills_nobodys_memory(tmp_path: Path, acks: str) -> None:
 def await_same_size(cluster: RunningCluster) -> None:
     """Wait until every node has written everything."""
     for _ in cluster.until("every node has all of it"):
-        sizes = {sum(file.stat().st_size for file in (node.directory / "t-0").glob("*.log"))
+        sizes = {sum(file.stat().st_size for file in node.directory.glob("t-0.*/*.log"))
                  for node in cluster.nodes.values()}
         if len(sizes) == 1 and sizes.pop() > COUNT * BATCH_SIZE:
             time.sleep(0.2)

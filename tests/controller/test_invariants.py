@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from quipu.controller import brokers, chains, elections, reassignment, topics
+from quipu.controller import brokers, chains, detached, elections, reassignment, topics
 from quipu.controller.decision import Decision
 from quipu.controller.elections import ElectionType
 from quipu.controller.members import PartitionState, Topic
@@ -44,6 +44,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.size: defaultdict[Key, dict[int, int]] = defaultdict(lambda: dict.fromkeys(NAMES, 0))
         self.committed: defaultdict[Key, int] = defaultdict(int)
         self.reports: list[reassignment.CaughtUp] = []
+        self.failed: defaultdict[Key, set[int]] = defaultdict(set)
         self.seen: dict[Key, ReplicaSet] = {}
         self.served: dict[tuple[Key, int], tuple[NodeId, ...]] = {}
         carry_out(self.state, chains.create(self.state, "a"))
@@ -105,6 +106,8 @@ class ClusterMachine(RuleBasedStateMachine):
         """A new process; whatever ran before is gone."""
         self.running.add(node)
         self.lives[node] += 1
+        for nodes in self.failed.values():
+            nodes.discard(node)
         self.decide(register(self.state, node, NAMES[node], self.lives[node]))
         if ready:
             self.unfence(node)
@@ -184,10 +187,74 @@ class ClusterMachine(RuleBasedStateMachine):
             return False
         return True
 
+    # -- logs that fail
+
+    @rule(node=NODES, partitions=st.sets(st.integers(0, 3), min_size=1))
+    def fail(self, node: int, partitions: set[int]) -> None:
+        """Logs of a process cannot be used any more."""
+        for topic, index, partition in self.partitions():
+            if index in partitions and node in partition.replicas and node in self.running:
+                self.failed[topic.topic_id, index].add(node)
+        self.tell(node)
+
+    @rule(node=NODES)
+    def tell(self, node: int) -> None:
+        """A heartbeat."""
+        broker = self.state.brokers[NodeId(node)]
+        if self.runs(node, broker.incarnation) and not broker.fenced:
+            self.decide(detached.report(self.state, NodeId(node), {
+                key for key, nodes in self.failed.items() if node in nodes}))
+
+    @rule(node=NODES, kept=FRACTIONS)
+    def open_again(self, node: int, kept: float) -> None:
+        """Its logs are opened again: all of what they had where it serves alone, else any part."""
+        for key, nodes in self.failed.items():
+            partition = self.state.find_partition(key)
+            if node not in nodes or partition is None:
+                continue
+            serving = partition.replica_set.serving
+            if node in serving and len(serving) > 1:
+                continue  # the controller does not know yet
+            nodes.discard(node)
+            if node not in serving:
+                self.size[key][node] = int(self.size[key][node] * kept)
+        self.tell(node)
+
+    @rule()
+    def sync_and_attach(self) -> None:
+        """Whoever syncs with a detached partition catches up."""
+        for key, place in self.state.detached():
+            partition = self.state.find_partition(key)
+            assert partition is not None
+            assert place.own is not None
+            syncing = place.own.within(MemberState.SYNCING)
+            if not syncing or not self.path_runs(partition.replica_set) or not self.establish(key):
+                continue
+            node, version = syncing[0].node_id, partition.partition_epoch
+            self.size[key][node] = self.committed[key]
+            for wrong in ((node, version - 1), (NodeId(99), version)):
+                assert detached.promote(self.state, key, *wrong).records == []
+            self.decide(detached.promote(self.state, key, node, version))
+
+    @rule(name=CHAINS)
+    def all_is_well(self, name: str) -> None:
+        """Everybody is back and every log is open: in the end no partition is detached."""
+        self.heal(name)
+        for _ in range(8):
+            for node in self.state.chains[name].nodes:
+                self.open_again(node, 1.0)
+            self.cold_wait_over()
+            self.sync_and_promote(name)
+            self.sync_and_attach()
+        if self.all_run(self.state.chains[name].members):
+            assert not [key for key, place in self.state.detached() if place.chain == name
+                        and place.moving_to is None]
+
     @rule()
     def elect_preferred(self) -> None:
         self.decide(elections.elect(self.state, ElectionType.PREFERRED, None))
-        for name in {partition.chain for _, _, partition in self.partitions()}:
+        for name in {partition.chain for _, _, partition in self.partitions()
+                     if partition.place.own is None}:
             chain = self.state.chains[name]
             first = min(chain.members, key=lambda m: member_key(NAMES[m.node_id]))
             serves = first.state is MemberState.SERVING and self.state.is_live(first)
@@ -251,10 +318,12 @@ class ClusterMachine(RuleBasedStateMachine):
         """Whoever serves runs, and has what the longest of them has: the epoch has begun."""
         partition = self.state.topics_by_id[key[0]].partitions[key[1]]
         place, replicas = partition.place, partition.replica_set
-        serving = [member for name in (place.chain, place.moving_to) if name
-                   for member in self.state.chains[name].serving
+        here = place.own or self.state.chains[place.chain]
+        there = self.state.chains[place.moving_to].serving if place.moving_to else ()
+        serving = [member for member in (*here.serving, *there)
                    if member.node_id in replicas.serving]
-        if not self.all_run(serving):
+        if not self.all_run(serving) or any(
+                node in self.failed[key] for node in replicas.path):
             return False
         longest = max(self.size[key][node] for node in replicas.serving)
         assert longest >= self.committed[key], "an acknowledged record is lost"
@@ -285,6 +354,10 @@ class ClusterMachine(RuleBasedStateMachine):
     def chains_rest(self) -> None:
         """C3: nothing is left to do for a review."""
         assert chains.review(self.state).records == []
+        for key, place in self.state.detached():
+            assert place.own is not None
+            assert place.failed or set(place.own.members) != set(
+                self.state.chains[place.chain].members), key
 
     @invariant()
     def a_node_is_in_one_chain(self) -> None:
@@ -299,7 +372,7 @@ class ClusterMachine(RuleBasedStateMachine):
         """D1, D2, and what Kafka's words mean here."""
         for topic, index, partition in self.partitions():
             replicas = self.state.replica_set(topic.name, index)
-            head = self.state.chains[partition.chain].head
+            head = (partition.place.own or self.state.chains[partition.chain]).head
             assert partition.leader == (head.node_id if self.state.is_live(head) else NO_NODE)
             assert partition.replicas == replicas.replicas
             assert partition.isr == replicas.serving

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from quipu.storage.directory_names import is_log
 from quipu.wire.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
     PartitionData,
@@ -232,6 +233,12 @@ class RunningCluster:
             if sum(state == "serving" for state in states.values()) == wanted:
                 return
 
+    def in_sync(self, topic: str, partition: int) -> list[str]:
+        """The names of the nodes that are in the ISR, as a stock client is told."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        found = admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].isrs
+        return sorted(name for name in self.nodes if self.node_id(name) in found)
+
     def until(self, what: str, seconds: float = WAIT_SECONDS_MAX) -> Iterator[None]:
         """Try again and again; too late is a failure with everybody's logs."""
         deadline = time.monotonic() + seconds
@@ -246,11 +253,13 @@ class RunningCluster:
 
     def differences(self, chain: str, topics: Sequence[str]) -> str:
         """What `quipu log diff` says about the replicas of topics; empty if they are identical."""
-        found = []
+        found, compared = [], set()
         first, *others = [self.directory / name for name in self.chains[chain]]
         for log in sorted(first.iterdir()):
-            if log.name.rpartition("-")[0] not in topics or log.suffix:
+            topic = log.name.rpartition(".")[0].rpartition("-")[0]
+            if topic not in topics or not is_log(log.name):
                 continue
+            compared.add(topic)
             for other in others:
                 done = subprocess.run(
                     [sys.executable, "-m", "quipu", "log", "diff", str(log),
@@ -258,4 +267,5 @@ class RunningCluster:
                     env=environment(), capture_output=True, text=True, check=False)
                 if done.returncode != 0:
                     found.append(f"{log} {other}: {done.stdout}{done.stderr}")
+        assert compared == set(topics), (compared, topics)
         return "\n".join(found)

@@ -1,8 +1,9 @@
-"""`quipu`, with a disk that fails for one log while a file says so.
+"""`quipu`, with a disk that fails for some logs while a file says so.
 
-    FAULTY_LOG=t-0 FAULTY_WHILE=/some/file python tests/harness/faulty.py start ...
+    FAULTY_LOGS=t-0.,__node-0 FAULTY_WHILE=/some/file python tests/harness/faulty.py start ...
 
-Writes to the log's files, and syncs of them, come back with an error of the device.
+Writes to files of directories whose name begins so, and syncs of them, come back with an error of
+the device.
 """
 
 import errno
@@ -19,7 +20,7 @@ _append, _sync = RealFile.append, RealFile.sync
 
 
 def _check(file: RealFile) -> None:
-    is_meant = Path(file.path).parent.name == os.environ["FAULTY_LOG"]
+    is_meant = Path(file.path).parent.name.startswith(tuple(os.environ["FAULTY_LOGS"].split(",")))
     if is_meant and Path(os.environ["FAULTY_WHILE"]).exists():
         raise DiskError(f"{file.path}: {os.strerror(errno.EIO)}")
 

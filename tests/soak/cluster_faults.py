@@ -8,8 +8,8 @@ notice more than a wait: exactly once, in order per partition, nothing acknowled
     cut        links between hosts: one way, both ways, or one host from all others; in network
                namespaces where root may make them, through a proxy on loopback elsewhere
     full       no room on the disk of one node, until there is again (needs root: a tmpfs each)
-    fail       writes and syncs of one node's partition come back with an error of the device, until
-               it is restarted
+    fail       writes and syncs of one node's partition come back with an error of the device for a
+               while; then the node is restarted, or goes on and mends the partition by itself
     restore    the node is killed and its disk replaced by a copy that is some faults old
 
 One node at a time has a fault; the next comes when the chain is whole again and the producer has
@@ -141,6 +141,8 @@ class Faults:
             seconds = self._wait()
         finally:
             flag.unlink()
+        if self._chance.random() < 0.5:
+            return f"for {seconds:.1f} s"
         self._cluster[name].kill()
         self._cluster[name].start(timeout=WHOLE_SECONDS_MAX)
         return f"for {seconds:.1f} s, then restarted"
@@ -195,7 +197,7 @@ def run(seconds: float, seed: int, nodes: int) -> list[str]:
             if has_own_disks:
                 node.directory = directory / f"{name}.disk" / "data"
             node.program = [str(REPOSITORY / "tests" / "harness" / "faulty.py")]
-            node.environment = {"FAULTY_LOG": f"{TOPIC}-0",
+            node.environment = {"FAULTY_LOGS": f"{TOPIC}-0.",
                                 "FAULTY_WHILE": str(directory / f"{name}.faulty")}
         stack.enter_context(cluster)
         segments = chance.choice([SMALL_SEGMENTS, LARGE_SEGMENTS])
@@ -224,7 +226,8 @@ def recover(cluster: RunningCluster, running: Traffic, nodes: int) -> None:
     """The chain is whole again, and the producer has gone on, within a bound."""
     for _ in cluster.until(f"{nodes} members serve", WHOLE_SECONDS_MAX):
         states = cluster.states("a")
-        if sum(state == "serving" for state in states.values()) == nodes:
+        if sum(state == "serving" for state in states.values()) == nodes and (
+                len(cluster.in_sync(TOPIC, 0)) == nodes):
             break
     running.await_progress(PROGRESS_SECONDS_MAX)
 

@@ -15,7 +15,10 @@ from quipu.runtime.sim_disk import SimDisk
 from quipu.storage import node_log
 from quipu.storage.config import LogConfig
 from quipu.storage.data_directory import DataDirectory
+from quipu.storage.directory_names import NAME_SIZE_MAX, directory_name, is_log, marked
 from quipu.storage.log import Log
+from quipu.storage.node_log import NodeLog
+from quipu.storage.place import Place
 from tests.looped import looped
 from tests.storage.builders import NOW_MS, append, read_all
 
@@ -88,7 +91,7 @@ def test_an_unclean_stop_checks_only_logs_that_were_used() -> None:
     logs = open_logs(directory, 4)
     assert [log.end_offset for log in logs] == [1, 1, 2, 1]
     assert {path.split("/")[1] for path in disk.bytes_read if path.endswith(".log")
-            and disk.bytes_read[path] > 300} == {"t-2"}
+            and disk.bytes_read[path] > 300} == {directory_name("t-2", ID)}
 
 
 def test_marks_tell_damage_from_a_torn_tail() -> None:
@@ -199,7 +202,7 @@ def test_the_node_log_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
     directory.abandon()
     known = open_directory(disk)._node_log.logs
     assert {name: item.memory.flushed for name, item in known.items()} == {
-        log.name: log.log_end for log in logs}
+        log.entry: log.log_end for log in logs}
 
 
 def test_a_damaged_node_log_costs_a_check_and_no_data(caplog: pytest.LogCaptureFixture) -> None:
@@ -217,7 +220,7 @@ def test_a_damaged_node_log_costs_a_check_and_no_data(caplog: pytest.LogCaptureF
     assert "begun anew" in caplog.text
     assert read_all(open_logs(directory, 1)[0]) == [(0, b"a")]
     assert any(name.endswith(".damaged") for name in disk.list("data"))
-    assert directory.names() == ["t-0"]
+    assert directory.names() == [directory_name("t-0", ID)]
 
 
 def test_a_deleted_log_is_gone_at_once_and_its_name_is_free() -> None:
@@ -229,10 +232,8 @@ def test_a_deleted_log_is_gone_at_once_and_its_name_is_free() -> None:
     log.flush_now()
     directory.remember()
     disk.is_deferred = True
-    directory.delete_log("t-0")
-    directory.delete_log("never-was")
+    directory.delete_logs([log])
     assert directory.names() == []
-    assert directory.find("t-0") is None
     with pytest.raises(QuipuError):
         append(log, [b"b"])
     again = directory.open_log("t-0", CONFIG, topic_id=OTHER_ID)
@@ -247,20 +248,21 @@ def test_a_deleted_log_is_gone_at_once_and_its_name_is_free() -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_the_log_of_another_topic_of_that_name_is_moved_aside(
-    is_clean: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """K5: a crash came between the deletion of a topic and that of its files; nothing is lost."""
+def test_a_topic_that_is_created_again_has_a_directory_of_its_own(is_clean: bool) -> None:
+    """K5, V13: a crash came between the deletion of a topic and that of its files; nothing is
+    lost, and nothing of the old topic is seen in the new one.
+    """
     disk = SimDisk()
     directory = open_directory(disk)
     append(open_logs(directory, 1)[0], [b"old"])
     directory.close() if is_clean else directory.abandon()
-    log = open_directory(disk).open_log("t-0", CONFIG, topic_id=OTHER_ID)
+    directory = open_directory(disk)
+    log = directory.open_log("t-0", CONFIG, topic_id=OTHER_ID)
     assert log.failure is None
     assert log.end_offset == 0
-    assert "moved aside" in caplog.text
-    (stray,) = [name for name in disk.list("data") if name.endswith(".stray")]
-    assert any(name.endswith(".log") for name in disk.list(f"data/{stray}"))
+    append(log, [b"new"])
+    assert read_all(open_logs(directory, 1)[0]) == [(0, b"old")]
+    assert read_all(log) == [(0, b"new")]
 
 
 def test_truncation_lowers_the_mark_durably() -> None:
@@ -285,11 +287,155 @@ def test_truncation_lowers_the_mark_durably() -> None:
     assert read_all(log) == [(0, b"a")]
 
 
-@pytest.mark.parametrize("name", ["", "a/b", ".hidden", "__node-0", "x" * 300, "a\0b"])
-def test_names_that_cannot_be_are_refused(name: str) -> None:
-    """K8: a name is one entry in the directory."""
-    with pytest.raises(QuipuError):
-        open_directory(SimDisk()).open_log(name, CONFIG, topic_id=ID)
+def as_version_0_3_0(disk: SimDisk, log: Log) -> None:
+    """Let a closed log lie where version 0.3.0 would have put it, and be remembered like that."""
+    disk.rename(log.directory, f"data/{log.name}")
+    path = f"data/__node-0/{0:020d}.log"
+    place = Place(disk=disk, directory="data/__node-0", name="__node-0")
+    memory = NodeLog(Log(place, node_log.NODE_LOG_CONFIG, now_ms=NOW_MS), ManualClock(NOW_MS))
+    known = memory.logs[log.entry]
+    memory.remember({log.entry: None, log.name: known}, durable=True)
+    if memory.was_stopped:
+        memory.stopped()
+    memory.close()
+    assert disk.exists(path)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("name", ["t-0", "a.b-c_d-12", "n" * 249 + "-7"])
+def test_directories_of_version_0_3_0_are_opened_as_before(name: str, is_clean: bool) -> None:
+    """T12, V13: where they are, with what was remembered of them, again and again; and when such a
+    log is deleted its directory is marked under a name that the file system takes.
+    """
+    disk = SimDisk()
+    directory = open_directory(disk)
+    log = directory.open_log(name, CONFIG, topic_id=ID)
+    append(log, [b"a"])
+    log.flush_now()
+    directory.remember()
+    directory.close() if is_clean else directory.abandon()
+    as_version_0_3_0(disk, log)
+    for number in range(3):
+        directory = open_directory(disk)
+        log = directory.open_log(name, CONFIG, topic_id=ID, replica=True)
+        assert log.entry == name
+        assert log.failure is None
+        assert log.end_offset == number + 1
+        append(log, [b"b"])
+        other = directory.open_log(name, CONFIG, topic_id=OTHER_ID, replica=True)
+        assert (other.end_offset, other.is_blank) == (0, True)
+        directory.close() if is_clean else directory.abandon()
+    directory = open_directory(disk)
+    log = directory.open_log(name, CONFIG, topic_id=ID, replica=True)
+    assert len(read_all(log)) == 4
+    disk.is_deferred = True
+    directory.delete_logs([log])
+    (away,) = [entry for entry in disk.list("data") if entry.endswith(".deleted")]
+    assert len(away) <= NAME_SIZE_MAX
+    again = directory.open_log(name, CONFIG, topic_id=ID, replica=True)
+    assert (again.failure, again.is_blank, again.entry) == (None, True, directory_name(name, ID))
+
+
+def test_files_that_are_gone_are_missed_in_an_older_directory_too() -> None:
+    """T12: what was remembered of a log of version 0.3.0 still counts."""
+    disk = SimDisk()
+    directory = open_directory(disk)
+    log = directory.open_log("t-0", CONFIG, topic_id=ID)
+    append(log, [b"a"])
+    directory.close()
+    as_version_0_3_0(disk, log)
+    disk.remove(f"data/t-0/{0:020d}.log")
+    log = open_directory(disk).open_log("t-0", CONFIG, topic_id=ID, replica=True)
+    with pytest.raises(CorruptLog, match="all segments are gone"):
+        log.load()
+
+
+IMPOSSIBLE = ["", "-0", ".", "..", "../../x-0", "a/b-0", ".x-0", ".lock-0", "__node-0-0", "a\0b-0",
+              "x" * 100_000 + "-0", "\ud800-1", "\U0001f9f6-3", "t-99999999999999", "t-\u0663", "t",
+              "n" * 249 + "-99999", "t-0.1-1.deleted", f"t-0.{ID.hex}-0", "-", "a b-0", "..-0"]
+
+
+def test_whatever_a_topic_is_called_its_log_has_a_directory() -> None:
+    """K8: bounded, visible, one entry of the data directory, and another one for each log."""
+    names = {directory_name(name, UUID(int=number)) for number, name in enumerate(IMPOSSIBLE, 1)}
+    assert len(names) == len(IMPOSSIBLE)
+    for name in names:
+        assert is_log(name), name
+        assert "/" not in name
+        assert not name.startswith(".")
+        assert len(marked(name, "1767225600000-999999", ".deleted").encode()) <= NAME_SIZE_MAX
+    assert not any(map(is_log, ["__node-0", "__cluster-0", ".lock", "t-0.1-1.deleted",
+                                "t-0.1-1.stray", "__node-0.1-1.damaged", "lost+found"]))
+
+
+@pytest.mark.parametrize("name", [name for name in IMPOSSIBLE if "\ud800" not in name])
+def test_a_log_of_any_name_is_written_closed_opened_and_deleted(tmp_path: Path, name: str) -> None:
+    """K8, V13: on a real file system; metadata is UTF-8, so half of a character is in no name."""
+    disk, path = RealDisk(), str(tmp_path / "data")
+    for _ in range(2):
+        directory = DataDirectory.open(disk, path, ManualClock(NOW_MS))
+        log = directory.open_log(name, CONFIG, topic_id=ID)
+        assert log.failure is None
+        append(log, [b"a"])
+        directory.close()
+    directory = DataDirectory.open(disk, path, ManualClock(NOW_MS))
+    log = directory.open_log(name, CONFIG, topic_id=ID)
+    assert len(read_all(log)) == 2
+    directory.delete_logs([log])
+    assert directory.names() == []
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["data"]
+    directory.close()
+
+
+def test_a_directory_that_cannot_be_opened_fails_one_log(tmp_path: Path) -> None:
+    """K8, V13: a file is in its place; every other log is served, and a stop is in order."""
+    disk, path = RealDisk(), tmp_path / "data"
+    path.mkdir()
+    (path / directory_name("t-0", ID)).write_bytes(b"no directory")
+    (path / "u-0").write_bytes(b"nor this")
+    directory = DataDirectory.open(disk, str(path), ManualClock(NOW_MS))
+    for name in ("t-0", "u-0"):
+        log = directory.open_log(name, CONFIG, topic_id=ID)
+        assert log.failure is not None
+        with pytest.raises(QuipuError):
+            append(log, [b"x"])
+    good = directory.open_log("t-1", CONFIG, topic_id=ID)
+    append(good, [b"x"])
+    directory.close()
+    directory = DataDirectory.open(disk, str(path), ManualClock(NOW_MS))
+    assert directory.was_clean
+    assert read_all(directory.open_log("t-1", CONFIG, topic_id=ID)) == [(0, b"x")]
+    directory.close()
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_log_that_was_removed_is_forgotten_for_good(crashes: bool) -> None:
+    """V13: the same partition comes back here, as if it had never been; also if a sync of it ended
+    after its removal, and after a crash at any moment.
+    """
+    disk = SimDisk()
+    directory = open_directory(disk)
+    (log,) = open_logs(directory, 1)
+    append(log, [b"a"])
+    log.flush_now()
+    directory.remember()
+    append(log, [b"b"])
+    disk.is_deferred = True  # a sync is under way
+    log.flusher.request()
+    directory.delete_logs([log])
+    disk.is_deferred = False
+    disk.run_pending()
+    log.flush_ended(None)
+    log.note_committed(LogOffset(100))
+    directory.remember()
+    if crashes:
+        disk.crash(SeededRng(1))
+        directory = open_directory(disk)
+    again = directory.open_log("t-0", CONFIG, topic_id=ID, replica=True)
+    assert again.failure is None
+    directory.close()
+    again = open_directory(disk).open_log("t-0", CONFIG, topic_id=ID, replica=True)
+    assert again.failure is None
 
 
 def test_a_log_is_opened_once() -> None:

@@ -75,6 +75,7 @@ def test_a_clean_stop_of_before_is_read() -> None:
     directory.close()
     place = Place(disk=disk, directory=f"data/{NODE_LOG_NAME}", name=NODE_LOG_NAME)
     node_log = Log(place, NODE_LOG_CONFIG, now_ms=NOW_MS)
+    disk.rename(log.directory, "data/t-0")
     clean = (0, disk.size(f"data/t-0/{0:020d}.log"), 0, 1, 4, 0, NOW_MS)
     node_log.append_records(NODE, [
         Record(b"log:t-0", ID.bytes + pack(">q", 4), (

@@ -169,7 +169,7 @@ def test_a_node_starts_and_deletes_and_stops_on_a_full_disk() -> None:
     with pytest.raises(DiskFull):
         append(log, [b"refused"])
     assert directory.refusals == 1
-    directory.delete_log("u-0")
+    directory.delete_logs([other])
     with pytest.raises(DiskFull):
         directory.remember()
     directory.close()

@@ -27,6 +27,8 @@ _NEXT: Final[dict[Phase, frozenset[Phase]]] = {
 }
 assert _NEXT.keys() == set(Phase)
 
+WARNINGS_MAX: Final = 100  # that are told at once
+
 _WAIT: Final = {
     Phase.STARTING: "the node is starting: it recovers its logs and does not listen yet",
     Phase.STOPPING: "the node is stopping: it takes no new requests",
@@ -41,6 +43,7 @@ class Health:
         self._problems: dict[str, str] = {}
         self._checks: dict[str, Callable[[], str | None]] = {}
         self._warnings: dict[str, str] = {}
+        self._watched: list[Callable[[], dict[str, str]]] = []
 
     def enter(self, phase: Phase) -> None:
         """Go on to `phase`; a life does not go backwards."""
@@ -67,6 +70,10 @@ class Health:
     def warn(self, what: str, why: str) -> None:
         """Something is wrong, and the node serves all the rest: a corrupt log, for one."""
         self._warnings[what] = why
+
+    def watch(self, warnings: Callable[[], dict[str, str]]) -> None:
+        """Have `warnings` asked whenever someone asks: what is wrong now, and why."""
+        self._watched.append(warnings)
 
     @property
     def ready(self) -> bool:
@@ -99,5 +106,11 @@ class Health:
 
     @property
     def warnings(self) -> list[str]:
-        """What an operator should look at although the node serves."""
-        return [f"{what}: {why}" for what, why in sorted(self._warnings.items())]
+        """What an operator should look at although the node serves; the first of them."""
+        found = dict(self._warnings)
+        if self.phase is not Phase.STARTING:
+            for watched in self._watched:
+                found.update(watched())
+        told = [f"{what}: {why}" for what, why in sorted(found.items())]
+        left_out = len(told) - WARNINGS_MAX
+        return told if left_out <= 0 else [*told[:WARNINGS_MAX], f"and {left_out} more"]

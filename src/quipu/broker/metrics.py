@@ -260,12 +260,16 @@ _REQUEST_ERRORS: Final = _Family(
 _FLUSHES: Final = _Family("quipu_flush_seconds", "histogram", "Time of one flush to disk.")
 _READY: Final = _Family("quipu_ready", "gauge", "1 while `/health/ready` answers 200.")
 _STEPPED_BACK: Final = _Family(
-    "quipu_stepped_back", "gauge", "1 while others serve in this node's place: a log of it failed."
+    "quipu_stepped_back", "gauge", "1 while others serve in this node's place: its disk failed."
 )
 _BUILD: Final = _Family("quipu_build_info", "gauge", "Always 1.", "version, python")
 _PARTITIONS: Final = _Family("quipu_partitions", "gauge", "Partitions of this node.")
 _FAILED: Final = _Family(
     "quipu_partitions_failed", "gauge", "Partitions that are offline because their log failed."
+)
+_FAILED_PARTITION: Final = _Family(
+    "quipu_partition_failed", "gauge", "1 for a partition that is offline because its log failed.",
+    "topic, partition",
 )
 _LOG_SIZE: Final = _Family(
     "quipu_partition_size_bytes", "gauge", "Bytes of a log's segments.", "topic, partition"
@@ -449,14 +453,18 @@ def _requests(stats: Stats, names: Mapping[int, str]) -> str:
 
 def _partitions(partitions: Sequence[PartitionView]) -> Iterator[str]:
     opened: list[tuple[str, PartitionView, LogView]] = []
+    failed: list[tuple[str, int]] = []
     for index, view in enumerate(partitions):
+        name = view.topic_partition
+        labels = _labels(topic=name.topic, partition=name.partition)
         if view.failed is None:
-            name = view.topic_partition
-            opened.append((_labels(topic=name.topic, partition=name.partition), view, view.log))
+            opened.append((labels, view, view.log))
+        else:
+            failed.append((labels, 1))
         if index % PIECE_LINES_MAX == 0:
             yield ""  # labels take as long as lines
-    failed_count = len(partitions) - len(opened)
-    yield _single(_PARTITIONS, len(partitions)) + _single(_FAILED, failed_count)
+    yield _single(_PARTITIONS, len(partitions)) + _single(_FAILED, len(failed))
+    yield from _family(_FAILED_PARTITION, failed)
     yield from _family(_LOG_SIZE, ((labels, log.size_bytes) for labels, _, log in opened))
     yield from _family(_LOG_START, ((labels, log.log_start_offset) for labels, _, log in opened))
     yield from _family(_LOG_END, ((labels, log.end_offset) for labels, _, log in opened))

@@ -21,7 +21,6 @@ from typing import Final, TypeVar
 from quipu.broker import envelopes, http, metrics
 from quipu.broker.answers import Answers
 from quipu.broker.chain_health import chain_trouble
-from quipu.broker.cluster import LOG_NAME as METADATA_LOG_NAME
 from quipu.broker.cluster import Cluster
 from quipu.broker.cluster.membership import Endpoints
 from quipu.broker.context import Broker
@@ -32,7 +31,7 @@ from quipu.broker.lease import Lease
 from quipu.broker.partition import Partition
 from quipu.broker.partitions import Partitions
 from quipu.broker.replication import Replication
-from quipu.broker.replication.repairs import Repairs
+from quipu.broker.replication.batch_repairs import BatchRepairs
 from quipu.broker.request_queue import RequestQueue
 from quipu.broker.samples import chain_samples, group_samples, lag_samples
 from quipu.broker.scrubbing import Scrubber
@@ -151,7 +150,7 @@ class Node:
         await cluster.start(Endpoints(advertised_host, advertised_port, *peer_address))
         self._replication = replication = Replication(
             settings.own_id, self._peers, clock, reporter=cluster, life=cluster.broker_epoch,
-            window_size=settings.chain_window_bytes,
+            window_size=settings.chain_window_bytes, logs=directory,
             interval_ms=settings.chain_heartbeat_interval_ms)
         cluster.on_metadata_read(lambda: partial(
             replication.confirm, replication.doubts(), self._newest_epoch))
@@ -160,7 +159,8 @@ class Node:
             producer_expiration_ms=settings.producer_id_expiration_ms,
             producer_retry_ms=settings.producer_id_retry_ms,
             producers_max=settings.max_producer_ids_per_partition,
-            is_part=lambda: cluster.state.is_part(settings.own_id, cluster.incarnation),
+            is_part=lambda place: cluster.state.is_part(
+                settings.own_id, cluster.incarnation, place),
             lease=Lease(cluster, clock))
         turns = Turns(clock.monotonic)
         self.broker = Broker(
@@ -185,10 +185,11 @@ class Node:
         replication.start()
         cluster.follow(partitions)
         self.health.check("chain", lambda: chain_trouble(cluster))
+        self.health.watch(lambda: _failures(partitions))
         replication.watch(groups)
         await groups.start()
         self._tell_strays()
-        self._start_tasks(Repairs(
+        self._start_tasks(BatchRepairs(
             directory, partitions, self._peers, clock, node_id=settings.own_id, stats=self.stats,
             health=self.health))
         await cluster.serve()
@@ -228,7 +229,7 @@ class Node:
         assert self._peers.address is not None
         return self._peers.address
 
-    def _start_tasks(self, repairs: Repairs) -> None:
+    def _start_tasks(self, repairs: BatchRepairs) -> None:
         broker = self.broker
         scrubber = Scrubber(broker.directory, self.settings, self._clock, self.stats)
         retention_seconds = self.settings.log_retention_check_interval_ms / 1000
@@ -244,8 +245,8 @@ class Node:
     def _tell_strays(self) -> None:
         """Name logs that belong to no topic: of one deleted just before a crash, or misplaced."""
         directory, partitions = self.broker.directory, self.broker.partitions
-        known = {str(partition.topic_partition) for partition in partitions.all()}
-        strays = sorted(set(directory.names()) - known - {METADATA_LOG_NAME})
+        known = {partition.log.entry for partition in partitions.all()}
+        strays = sorted(set(directory.names()) - known)
         if strays:
             _log.warning("%d directories in %s belong to no topic and are left alone: %s",
                          len(strays), directory.path, ", ".join(strays[:10]))
@@ -332,6 +333,8 @@ class Node:
                 self.health.mend("disk")
         except QuipuError as error:
             trouble = error
+            if self._cluster is not None and directory.failure is not None:
+                self._cluster.report_disk_failure(str(directory.failure))
         if trouble is not None:
             if not self.health.has_failed("disk"):
                 _log.error("the disk refuses writes: %s", trouble)
@@ -390,6 +393,12 @@ class Node:
         if self._http is not None:
             await self._http.close()
         _log.info("stopped")
+
+
+def _failures(partitions: Partitions) -> dict[str, str]:
+    """Partitions that cannot be served here, and why."""
+    return {str(partition.topic_partition): str(partition.failed)
+            for partition in partitions.all() if partition.failed is not None}
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:

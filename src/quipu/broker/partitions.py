@@ -14,7 +14,7 @@ from quipu.broker.lease import ALWAYS, Lease
 from quipu.broker.partition import Partition, Waiter
 from quipu.broker.replication import LeadershipListener
 from quipu.broker.rules import rules_of
-from quipu.controller.state import Topic
+from quipu.controller.state import Place, Topic
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import TopicSettings
@@ -62,10 +62,13 @@ class Partitions:
         producer_expiration_ms: int,
         producer_retry_ms: int = _DEFAULTS.producer_retry_ms,
         producers_max: int = _DEFAULTS.producers_max,
-        is_part: Callable[[], bool] = lambda: True,
+        is_part: Callable[[Place], bool] = lambda _: True,
         lease: Lease = ALWAYS,
     ) -> None:
-        """`is_part`: do replica sets speak of this very process?  See `ClusterState.is_part`."""
+        """`is_part`: do replica sets speak of this very process?  See `ClusterState.is_part`.
+
+        To be offline, and do nothing, any process may.
+        """
         self._directory = directory
         self._settings_of = settings_of
         self._chains = chains
@@ -154,39 +157,43 @@ class Partitions:
 
     def on_topic_deleted(self, topic: Topic) -> None:
         self._ids.discard(topic.topic_id.bytes)
-        for index in range(len(topic.partitions)):
-            self._drop(topic, index)
+        self._drop(topic, range(len(topic.partitions)))
 
     def _follow(self, topic: Topic, first: int) -> None:
         """Have, of the partitions from `first` on, those that this node is a replica of."""
         settings = self._settings_of(topic)
+        gone = []
         for index in range(first, len(topic.partitions)):
-            replica_set = topic.partitions[index].replica_set
+            state = topic.partitions[index]
+            replica_set = state.replica_set
             if self._node_id not in replica_set.replicas:
-                self._drop(topic, index)
+                gone.append(index)
                 continue
-            partition = self._by_name.get((topic.name, index))
+            partition = self._by_id.get((topic.topic_id.bytes, index))
             if partition is None:
                 partition = self._open(topic, index, settings)
                 self._by_name[topic.name, index] = partition
                 self._by_id[topic.topic_id.bytes, index] = partition
-            if self._has_part(replica_set):
+            if self._is_part(state.place) or (
+                    replica_set.state_of(self._node_id) is MemberState.OFFLINE):
                 self._chains.configure(partition, replica_set)
+        self._drop(topic, gone)
 
-    def _has_part(self, replica_set: ReplicaSet) -> bool:
-        """May this process act on `replica_set`?  To do nothing, it always may."""
-        return self._is_part() or (
-            replica_set.state_of(self._node_id) is MemberState.OFFLINE)
-
-    def _drop(self, topic: Topic, index: int) -> None:
-        """Let go of a partition, and of its log: the topic is gone, or is kept elsewhere now."""
-        partition = self._by_name.pop((topic.name, index), None)
-        if partition is None:
-            return
-        del self._by_id[topic.topic_id.bytes, index]
-        self._chains.forget(partition)
-        self._directory.delete_log(str(partition.topic_partition))
-        partition.wake()
+    def _drop(self, topic: Topic, indexes: Iterable[int]) -> None:
+        """Let go of partitions, and of their logs: the topic is gone, or is elsewhere now."""
+        dropped = []
+        for index in indexes:
+            partition = self._by_id.pop((topic.topic_id.bytes, index), None)
+            if partition is None:
+                continue
+            if self._by_name.get((topic.name, index)) is partition:
+                del self._by_name[topic.name, index]
+            self._chains.forget(partition)
+            dropped.append(partition)
+        if dropped:
+            self._directory.delete_logs(partition.log for partition in dropped)
+        for partition in dropped:
+            partition.wake()
 
     def _open(self, topic: Topic, index: int, settings: TopicSettings) -> Partition:
         name = TopicPartition(topic.name, index)

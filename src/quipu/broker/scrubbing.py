@@ -8,7 +8,7 @@ Invariants
         lets go of the interpreter's lock
     C2  what is found is only noted (storage/damage.py); who repairs is told there
 
-Not here: how damage is repaired (replication/repairs.py).
+Not here: how damage is repaired (replication/batch_repairs.py).
 """
 
 import asyncio

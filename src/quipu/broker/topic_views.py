@@ -121,5 +121,6 @@ def _partition(
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         offline_replicas=[node_id for node_id in state.replicas
-                          if node_id in down or node_id == failed_on],
+                          if node_id in down or node_id == failed_on
+                          or node_id in state.place.failed],
     )

@@ -17,6 +17,7 @@ What a driver owes it
     * a `Configured` in which this node is a member is given only if the controller listed it
       under the life (incarnation) of this process: whoever restarts has a new epoch to wait for,
       or, if it was syncing, a new version
+    * whoever has opened its log again waits likewise; `session` goes on from where it was
     * `life` grows with each start of the node (its broker epoch does)
     * `committed` is what was remembered of `Advance`; it may be old, never too new
     * clients append only while `is_leading`
@@ -90,10 +91,12 @@ class Replica:
                  "_recovery", "_standing", "fence")
 
     def __init__(
-        self, node_id: NodeId, log: LogView, *, committed: Mark, life: int, window_size: int
+        self, node_id: NodeId, log: LogView, *, committed: Mark, life: int, window_size: int,
+        session: int = 0,
     ) -> None:
+        """`session`: the last one that this node has used in this life, if it has (N3)."""
         self._standing = Standing(node_id, log, committed=committed, life=life,
-                                  window_size=window_size)
+                                  window_size=window_size, session=session)
         self.fence = Fence(self._standing)
         self._begun = self._standing.epoch  # the last one that this node has taken part in
         self._halt = ""
@@ -109,6 +112,11 @@ class Replica:
     @property
     def epoch(self) -> Epoch:
         return self._standing.epoch
+
+    @property
+    def session(self) -> int:
+        """The last one that was used."""
+        return self._standing.session
 
     @property
     def replica_set(self) -> ReplicaSet | None:

@@ -54,11 +54,12 @@ class LogView(Protocol):
 class Standing:
     """One replica's log and place; its parts hold on to it."""
 
-    __slots__ = ("_session", "claimed", "committed", "epoch", "is_leading", "is_recovering", "log",
-                 "node_id", "replica_set", "state", "upstream", "window_size")
+    __slots__ = ("claimed", "committed", "epoch", "is_leading", "is_recovering", "log", "node_id",
+                 "replica_set", "session", "state", "upstream", "window_size")
 
     def __init__(
-        self, node_id: NodeId, log: LogView, *, committed: Mark, life: int, window_size: int
+        self, node_id: NodeId, log: LogView, *, committed: Mark, life: int, window_size: int,
+        session: int = 0,
     ) -> None:
         assert 0 <= life <= LIFE_MAX, life
         assert window_size > 0, window_size
@@ -73,7 +74,7 @@ class Standing:
         self.committed = min(committed, log.end)  # N1: a crash may have taken more than was said
         self.claimed = BEGIN  # what this node acknowledges: itself, and everybody after it
         self.upstream = BEGIN  # what everybody before it has; FAR at the head
-        self._session = life * _SESSIONS_PER_LIFE
+        self.session = max(session, life * _SESSIONS_PER_LIFE)
 
     @property
     def end(self) -> Mark:
@@ -94,8 +95,8 @@ class Standing:
         return self.replica_set
 
     def next_session(self) -> int:
-        self._session += 1  # N3
-        return self._session
+        self.session += 1  # N3
+        return self.session
 
     def describe(self, why: Why, session: int = 0) -> Described:
         log = self.log

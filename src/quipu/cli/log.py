@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Final
+from uuid import UUID
 
 import typer
 
@@ -105,7 +106,7 @@ def show(
     for log in _find(disk, paths):
         marks = flushed_marks(disk, data_directory_of(log))
         examination = Examination(disk, log, verify=not headers_only, selection=selection,
-                                  flushed=marks.get(log.name, 0))
+                                  flushed=marks.get(log.entry, 0))
         printer.start(log, with_heading=not summary_only)
         for seen in examination:
             if not summary_only or any(finding.is_fault for finding in seen.findings):
@@ -129,7 +130,8 @@ class _TextPrinter:
     def start(self, log: LogFiles, *, with_heading: bool) -> None:
         self._name = log.name
         if with_heading:
-            print(f"{log.name}: {count(len(log.segments), 'segment')} in {log.directory}")
+            segments = count(len(log.segments), "segment")
+            print(f"{printable(log.name)}: {segments} in {printable(log.directory)}")
             print(render.HEADING)
 
     def seen(self, seen: Seen) -> None:
@@ -218,20 +220,25 @@ def diff(
 def _pairs(
     a: list[LogFiles], b: list[LogFiles]
 ) -> tuple[tuple[list[LogFiles], list[LogFiles]], list[tuple[str, str]]]:
-    """Logs of the same name side by side, and (name, side) of those that only one side has.
+    """The same logs side by side, and (name, side) of those that only one side has.
 
-    Two single logs are compared whatever they are called.
+    Logs are the same by name and topic id, wherever they lie.  Two single logs are compared
+    whatever they are.
     """
     if len(a) == len(b) == 1:
         return (a, b), []
-    by_name_a = {log.name: log for log in a if not log.name.startswith(NEVER_THE_SAME)}
-    by_name_b = {log.name: log for log in b if not log.name.startswith(NEVER_THE_SAME)}
-    both = sorted(by_name_a.keys() & by_name_b.keys())
+    logs_a, logs_b = _by_identity(a), _by_identity(b)
+    both = sorted(logs_a.keys() & logs_b.keys())
     lonely = [
-        (name, "A" if name in by_name_a else "B")
-        for name in sorted(by_name_a.keys() ^ by_name_b.keys())
+        (identity[0], "A" if identity in logs_a else "B")
+        for identity in sorted(logs_a.keys() ^ logs_b.keys())
     ]
-    return ([by_name_a[name] for name in both], [by_name_b[name] for name in both]), lonely
+    return ([logs_a[each] for each in both], [logs_b[each] for each in both]), lonely
+
+
+def _by_identity(logs: list[LogFiles]) -> dict[tuple[str, UUID], LogFiles]:
+    return {(log.name, log.topic_id): log for log in logs
+            if not log.entry.startswith(NEVER_THE_SAME)}
 
 
 def _comparison_json(comparison: Comparison) -> render.Json:

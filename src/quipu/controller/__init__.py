@@ -3,8 +3,11 @@
     state         what is known: brokers, chains, topics, settings, producer ids
     members       the values it is made of, and how a partition follows from its chain
     records       the changes, as they are written to the metadata log
+    possible      which of them fit the state that they meet; the others are left out
     brokers       register, fence, unfence, stop, unregister   (state, request) -> Decision
     chains        create, extend, promote; review              (state, request) -> Decision
+    detached      partitions one of whose replicas has failed  (state, request) -> Decision
+    reviewing     what becomes of members, given who is up: for chains and detached partitions
     elections     preferred heads, and unclean ones            (state, request) -> Decision
     reassignment  partitions that move between chains          (state, request) -> Decision
     topics        create, delete and extend topics             (state, request) -> Decision

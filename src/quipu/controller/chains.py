@@ -16,7 +16,8 @@ A single question that cannot be answered raises a `RequestError`; a change that
 no records.
 
 Not here: who is up (brokers), when a cold chain has waited long enough (broker/cluster), elections
-as clients ask for them (elections), partitions on their way between chains (reassignment).
+as clients ask for them (elections), partitions on their way between chains (reassignment) or with a
+replica that has failed (detached), the members of one chain (reviewing).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,9 +25,11 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 from uuid import UUID
 
+from quipu.controller import detached
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import NO_CHAIN, BrokerState, Chain, ChainMember, chain_record
 from quipu.controller.records import PartitionsMoved, Record
+from quipu.controller.reviewing import idle, in_order, promoted, reviewed, with_members
 from quipu.controller.state import ClusterState
 from quipu.model.chains import MemberState, member_key
 from quipu.model.errors import Code, RequestError
@@ -117,9 +120,10 @@ def extend(state: ClusterState, name: str, node_name: str) -> Decision[Chain]:
     numbers = Numbers(state)
     joined = Chain(
         name=name, epoch=chain.epoch, version=numbers.version(),
-        members=_in_order([*chain.members, _idle(_member(broker, MemberState.OFFLINE),
-                                                 state.up())]))
-    return Decision([chain_record(joined)], [joined])
+        members=in_order([*chain.members, idle(_member(broker, MemberState.OFFLINE),
+                                               state.up())]))
+    return Decision([chain_record(joined),
+                     *detached.follow(state, state.up(), numbers, [joined])], [joined])
 
 
 def promote(state: ClusterState, name: str, node_id: NodeId, mark: int) -> Decision[Chain]:
@@ -144,12 +148,9 @@ def promote(state: ClusterState, name: str, node_id: NodeId, mark: int) -> Decis
         raise RequestError(f"node {node_id} is not the next to serve in chain {name}",
                            code=Code.INELIGIBLE_REPLICA)
     numbers = Numbers(state)
-    promoted = Chain(
-        name=name, epoch=numbers.epoch(), version=numbers.version(),
-        members=_in_order([*chain.serving, member._replace(state=MemberState.SERVING),
-                           *(other for other in chain.members[len(chain.serving):]
-                             if other is not member)]))
-    return Decision([chain_record(promoted)], [promoted])
+    changed = promoted(chain, member, numbers)
+    return Decision([chain_record(changed),
+                     *detached.follow(state, state.up(), numbers, [changed])], [changed])
 
 
 # -- kept up to date
@@ -167,9 +168,10 @@ def review(
 def cold(state: ClusterState) -> frozenset[str]:
     """Chains of which no serving process has lived on, and some but not all have come back."""
     up = state.up()
-    return frozenset(
-        chain.name for chain in state.chains.values()
-        if reviewed(chain, up, waited=True) != reviewed(chain, up, waited=False))
+    return frozenset((
+        *(chain.name for chain in state.chains.values()
+          if reviewed(chain, up, waited=True) != reviewed(chain, up, waited=False)),
+        *detached.cold(state, up)))
 
 
 def follow(
@@ -178,48 +180,17 @@ def follow(
     numbers: Numbers,
     cold_wait_over: AbstractSet[str] = frozenset(),
 ) -> Iterable[Record]:
-    """What changes in chains if `up` are the processes that are up."""
+    """What changes in chains, and in partitions that are detached, if `up` are the processes that
+    are up.
+    """
+    changed = []
     for name in sorted(state.chains):
         chain = state.chains[name]
         members = reviewed(chain, up, waited=name in cold_wait_over)
         if members != chain.members:
-            yield chain_record(with_members(chain, members, numbers))
-
-
-def with_members(
-    chain: Chain, members: tuple[ChainMember, ...], numbers: Numbers
-) -> Chain:
-    """`chain` with other members; under a new epoch if others serve, or in another order (H3)."""
-    serving = tuple(member for member in members if member.state is MemberState.SERVING)
-    return Chain(
-        name=chain.name, version=numbers.version(), members=members,
-        epoch=chain.epoch if serving == chain.serving else numbers.epoch())
-
-
-def reviewed(
-    chain: Chain, up: Mapping[NodeId, UUID], *, waited: bool
-) -> tuple[ChainMember, ...]:
-    serving = [member for member in chain.serving if up.get(member.node_id) == member.incarnation]
-    if not serving:  # a cold start: C1 and C2 allow it to those that served
-        serving = [member._replace(incarnation=up[member.node_id]) for member in chain.serving
-                   if member.node_id in up]
-        if not serving or (len(serving) < len(chain.serving) and not waited):
-            return chain.members
-    ids = {member.node_id for member in serving}
-    rest = [member for member in chain.members if member.node_id not in ids]
-    rest.sort(key=lambda member: member.state is not MemberState.SYNCING)
-    return _in_order([*serving, *(_idle(member, up) for member in rest)])
-
-
-def _idle(member: ChainMember, up: Mapping[NodeId, UUID]) -> ChainMember:
-    """A member that does not serve: it syncs if it is up."""
-    if member.node_id in up:
-        return ChainMember(member.node_id, MemberState.SYNCING, up[member.node_id])
-    return member._replace(state=MemberState.OFFLINE)
-
-
-def _in_order(members: Iterable[ChainMember]) -> tuple[ChainMember, ...]:
-    return tuple(sorted(members, key=lambda member: member.state))  # H1
+            changed.append(with_members(chain, members, numbers))
+    yield from map(chain_record, changed)
+    yield from detached.follow(state, up, numbers, changed, cold_wait_over)
 
 
 # -- who may be a member

@@ -1,6 +1,7 @@
 """Elections that clients ask for: the preferred head, or, with loss of records, any member.
 
-An election is one of a chain: it moves all of its partitions, whichever of them was named.
+An election is one of a chain: it moves all of its partitions, whichever of them was named, but for
+those that are detached from it (detached.py); of such a one it is an election of its own.
 
     PREFERRED   the chain's first node by number is to be its head again, if it serves
     UNCLEAN     no serving member is up: the first member that is serves alone from now on.
@@ -9,18 +10,20 @@ An election is one of a chain: it moves all of its partitions, whichever of them
 Not here: what a chain does by itself (chains.review).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
+from uuid import UUID
 
-from quipu.controller import chains
+from quipu.controller import detached
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import NO_CHAIN, Chain, ChainMember, chain_record
 from quipu.controller.records import Record
-from quipu.controller.state import ClusterState
+from quipu.controller.reviewing import reviewed, with_members
+from quipu.controller.state import ClusterState, Key
 from quipu.model.chains import MemberState, member_key
 from quipu.model.errors import Code, RequestError
-from quipu.model.ids import TopicPartition
+from quipu.model.ids import NodeId, TopicPartition
 
 
 class ElectionType(IntEnum):
@@ -43,67 +46,79 @@ def elect(
     state: ClusterState, kind: ElectionType, wanted: Sequence[TopicPartition] | None
 ) -> Decision[ElectAnswer]:
     """Elections for the partitions `wanted`, or for all; of those, only the needed are told."""
-    numbers = Numbers(state)
-    outcomes: dict[str, ElectAnswer] = {}
-    records: list[Record] = []
-    answers: list[ElectAnswer] = []
     asked = wanted
     if asked is None:
-        used = {partition.chain for topic in state.topics.values()
-                for partition in topic.partitions}
-        outcomes = {chain.name: _elect(state, chain, kind, numbers, records)
-                    for chain in state.chains.values() if chain.name in used}
         asked = [TopicPartition(topic.name, index) for topic in state.topics.values()
-                 for index, partition in enumerate(topic.partitions)
-                 if partition.chain in outcomes
-                 and outcomes[partition.chain].code is not Code.ELECTION_NOT_NEEDED]
+                 for index in range(len(topic.partitions))]
+    numbers = Numbers(state)
+    outcomes: dict[str, ElectAnswer] = {}
+    elected: dict[str, Chain] = {}
+    records: list[Record] = []
+    answers: list[ElectAnswer] = []
     for name, partition in asked:
-        found = _chain_of(state, name, partition)
+        found = _find(state, name, partition)
         if isinstance(found, ElectAnswer):
             answers.append(found)
             continue
-        if found.name not in outcomes:
-            outcomes[found.name] = _elect(state, found, kind, numbers, records)
-        outcome = outcomes[found.name]
+        if found.chain.name not in outcomes:
+            outcome, members = _elect(state, found, kind)
+            outcomes[found.chain.name] = outcome
+            if members and found.partition is not None:
+                records += detached.elect(state, found.partition, members, numbers)
+            elif members:
+                elected[found.chain.name] = with_members(found.chain, members, numbers)
+        outcome = outcomes[found.chain.name]
         if wanted is not None or outcome.code is not Code.ELECTION_NOT_NEEDED:
             answers.append(ElectAnswer(name, partition, outcome.code, outcome.message))
-    return Decision(records, answers)
+    if elected and not records:  # else a review brings detached partitions up to date
+        records += detached.follow(state, state.up(), numbers, elected.values())
+    return Decision([*map(chain_record, elected.values()), *records], answers)
 
 
-def _chain_of(state: ClusterState, name: str, partition: int) -> Chain | ElectAnswer:
+class _Electorate(NamedTuple):
+    """The members among whom is elected, and the processes that are up for that."""
+
+    chain: Chain
+    up: Mapping[NodeId, UUID]
+    partition: Key | None = None  # the one that it is about, if it is a detached one
+
+    def is_live(self, member: ChainMember) -> bool:
+        return self.up.get(member.node_id) == member.incarnation
+
+
+def _find(state: ClusterState, name: str, partition: int) -> _Electorate | ElectAnswer:
     topic = state.topics.get(name)
     if topic is None or not 0 <= partition < len(topic.partitions):
         return ElectAnswer(name, partition, Code.UNKNOWN_TOPIC_OR_PARTITION,
                            f"there is no partition {partition} of a topic {name[:80]!r}")
-    chain = topic.partitions[partition].chain
-    if chain == NO_CHAIN:
+    place = topic.partitions[partition].place
+    if place.chain == NO_CHAIN:
         return ElectAnswer(name, partition, Code.ELECTION_NOT_NEEDED, "it is on no chain yet")
-    return state.chains[chain]
+    chain = state.chains[place.chain]
+    if place.own is None:
+        return _Electorate(chain, state.up())
+    return _Electorate(detached.own_chain(place, chain), detached.up_for(place, state.up()),
+                       (topic.topic_id, partition))
 
 
 def _elect(
-    state: ClusterState,
-    chain: Chain,
-    kind: ElectionType,
-    numbers: Numbers,
-    records: list[Record],
-) -> ElectAnswer:
-    """Elect in one chain; what was decided goes to `records`."""
-    choose = _preferred if kind is ElectionType.PREFERRED else _unclean
+    state: ClusterState, among: _Electorate, kind: ElectionType
+) -> tuple[ElectAnswer, tuple[ChainMember, ...]]:
+    """Elect in one chain, or one detached partition; no members: it stays as it is."""
     try:
-        members = choose(state, chain)
+        members = _preferred(state, among) if kind is ElectionType.PREFERRED else _unclean(among)
     except RequestError as error:
-        return ElectAnswer("", 0, error.code, str(error))
-    records.append(chain_record(chains.with_members(chain, members, numbers)))
-    return ElectAnswer("", 0)
+        return ElectAnswer("", 0, error.code, str(error)), ()
+    return ElectAnswer("", 0), members
 
 
-def _preferred(state: ClusterState, chain: Chain) -> tuple[ChainMember, ...]:
+def _preferred(state: ClusterState, among: _Electorate) -> tuple[ChainMember, ...]:
     def key(member: ChainMember) -> tuple[str, int]:
         return member_key(state.brokers[member.node_id].name)
 
+    chain = among.chain
     first = min(chain.members, key=key)
-    if first.state is not MemberState.SERVING or not state.is_live(first):
+    if first.state is not MemberState.SERVING or not among.is_live(first):
         raise RequestError(
             f"node {first.node_id}, the first of chain {chain.name}, does not serve",
             code=Code.PREFERRED_LEADER_NOT_AVAILABLE)
@@ -113,13 +128,13 @@ def _preferred(state: ClusterState, chain: Chain) -> tuple[ChainMember, ...]:
     return (*sorted(chain.serving, key=key), *chain.members[len(chain.serving):])
 
 
-def _unclean(state: ClusterState, chain: Chain) -> tuple[ChainMember, ...]:
-    up = state.up()
-    if any(state.is_live(member) for member in chain.serving):
+def _unclean(among: _Electorate) -> tuple[ChainMember, ...]:
+    chain, up = among.chain, among.up
+    if any(map(among.is_live, chain.serving)):
         raise RequestError(f"chain {chain.name} has a member that serves",
                            code=Code.ELECTION_NOT_NEEDED)
     if any(member.node_id in up for member in chain.serving):  # nothing is lost with those
-        return chains.reviewed(chain, up, waited=True)
+        return reviewed(chain, up, waited=True)
     first = next((member for member in chain.members if member.node_id in up), None)
     if first is None:
         raise RequestError(f"no member of chain {chain.name} is up",
@@ -127,7 +142,7 @@ def _unclean(state: ClusterState, chain: Chain) -> tuple[ChainMember, ...]:
     alone = ChainMember(first.node_id, MemberState.SERVING, up[first.node_id])
     rest = [member._replace(state=MemberState.OFFLINE) for member in chain.members
             if member is not first]
-    return chains.reviewed(
+    return reviewed(
         Chain(name=chain.name, epoch=chain.epoch, version=chain.version, members=(alone, *rest)),
         up, waited=True)
 

@@ -8,12 +8,16 @@ from that chain; nothing of it is stored twice.  While it moves, two chains hold
     joined     A, moving to B         A and B serve, one after the other
     settled    chain B
 
+Where a replica of it has failed, its members are its own (`own`, detached.py) and not its chain's.
+
 Invariants
     H1 to H3 of model/chains hold for each chain, and for each partition's replica set
     D1  a partition's epoch is the greatest of its own and those of the chains whose serving
         members serve it; its version, of its own and those of all chains that hold it.  All of
         these numbers come from two counters of the cluster, so both only ever grow
     D2  a partition's leader is the head of its chain, while that very process of it is up
+    D3  a partition that is detached from its chain has a chain of its own in its place; D1 and D2
+        are about that one
 """
 
 import dataclasses
@@ -27,6 +31,7 @@ from quipu.controller.records import (
     BrokerRegistered,
     ChainChanged,
     ChainMemberRecord,
+    PartitionDetached,
     PartitionRecord,
     PartitionRun,
 )
@@ -106,6 +111,8 @@ class Place(NamedTuple):
     joined: bool = False  # both chains serve it
     epoch: Epoch = Epoch(0)  # of its last switch between chains
     version: int = 0  # of its last change, its creation included
+    own: Chain | None = None  # its members, while it is detached from `chain` (D3)
+    failed: tuple[NodeId, ...] = ()  # of them, whose replica has failed
 
 
 class PartitionState(NamedTuple):
@@ -154,7 +161,7 @@ class Topic:
 
 def replica_set_at(place: Place, chains: Mapping[str, Chain]) -> ReplicaSet:
     """The members of a partition that is at `place` (D1)."""
-    here = chains[place.chain]
+    here = place.own or chains[place.chain]
     if place.moving_to is not None:
         return _replica_set_between(place, here, chains[place.moving_to])
     if here.epoch >= place.epoch and here.version >= place.version:
@@ -202,6 +209,28 @@ def chain_record(chain: Chain) -> ChainChanged:
         members=[ChainMemberRecord(node_id=member.node_id, state=member.state,
                                    incarnation=member.incarnation)
                  for member in chain.members])
+
+
+def own_name(key: tuple[UUID, int]) -> str:
+    """What the chain of a detached partition is called, among those that wait."""
+    return f"{key[0]}-{key[1]}"
+
+
+def detached_record(
+    key: tuple[UUID, int],
+    own: Chain | None,
+    failed: tuple[NodeId, ...],
+    *,
+    epoch: int = 0,
+    version: int = 0,
+) -> PartitionDetached:
+    """The record that gives a partition members of its own, or (None) takes them away again."""
+    members = () if own is None else own.members
+    return PartitionDetached(
+        topic_id=key[0], partition=key[1], failed=list(failed),
+        epoch=epoch if own is None else own.epoch, version=version if own is None else own.version,
+        members=[ChainMemberRecord(node_id=member.node_id, state=member.state,
+                                   incarnation=member.incarnation) for member in members])
 
 
 def partition_records(

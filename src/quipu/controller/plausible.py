@@ -22,6 +22,7 @@ from quipu.controller.records import (
     BrokerRegistered,
     ChainChanged,
     NumbersUsed,
+    PartitionDetached,
     PartitionRun,
     PartitionsAdded,
     PartitionsMoved,
@@ -54,9 +55,9 @@ def check_record(record: Record, state: ClusterState) -> None:
             _check_runs(record.runs, len(record.partitions), state)
         case PartitionsAdded():
             _check_runs(record.runs, len(record.partitions), state)
-        case ChainChanged() | PartitionsMoved():
+        case ChainChanged() | PartitionDetached() | PartitionsMoved():
             _check_numbers(record.epoch, record.version, state)
-            if isinstance(record, ChainChanged) and len(record.members) > MEMBERS_MAX:
+            if not isinstance(record, PartitionsMoved) and len(record.members) > MEMBERS_MAX:
                 raise MalformedBytes(f"a chain of {len(record.members)} nodes")
         case NumbersUsed():
             _check_numbers(record.next_epoch, record.next_version, state)

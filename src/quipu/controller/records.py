@@ -166,19 +166,33 @@ class NumbersUsed(Message, key=12, versions="0", flexible="0+"):
     next_version: int = int32()
 
 
+class PartitionDetached(Message, key=13, versions="0", flexible="0+"):
+    """Some replica of a partition has failed: its members, whole, are these and not its chain's.
+
+    Without members it is like the others of its chain again, under this epoch and version.
+    """
+
+    topic_id: UUID = uuid()
+    partition: int = int32()
+    epoch: int = int32()
+    version: int = int32()
+    members: list[ChainMemberRecord] = array(ChainMemberRecord)
+    failed: list[int] = array(INT32)  # nodes that have said so, and not taken it back
+
+
 Record = (
     ClusterCreated | BrokerRegistered | TopicCreated | TopicDeleted | PartitionsAdded
     | ConfigChanged | ProducerIdsReserved | BrokerFencingChanged | BrokerUnregistered
-    | ChainChanged | PartitionsMoved | NumbersUsed
+    | ChainChanged | PartitionsMoved | NumbersUsed | PartitionDetached
 )
 
 TYPES: Final[dict[int, type[Record]]] = {
     kind.KEY: kind
     for kind in (ClusterCreated, BrokerRegistered, TopicCreated, TopicDeleted, PartitionsAdded,
                  ConfigChanged, ProducerIdsReserved, BrokerFencingChanged, BrokerUnregistered,
-                 ChainChanged, PartitionsMoved, NumbersUsed)
+                 ChainChanged, PartitionsMoved, NumbersUsed, PartitionDetached)
 }
-assert len(TYPES) == 12  # R1: no number twice
+assert len(TYPES) == 13  # R1: no number twice
 
 
 class UnknownRecord(QuipuError):

@@ -18,7 +18,7 @@ Not here: the values, and how a partition follows from its chain (members.py).
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
@@ -35,19 +35,24 @@ from quipu.controller.members import (
     Topic,
     broker_record,
     chain_record,
+    detached_record,
+    own_name,
     partition_at,
     partition_records,
     replica_set_at,
 )
+from quipu.controller.possible import why_impossible
 from quipu.controller.records import (
     BrokerFencingChanged,
     BrokerRegistered,
     BrokerUnregistered,
     ChainChanged,
+    ChainMemberRecord,
     ClusterCreated,
     ConfigChanged,
     ConfigRecord,
     NumbersUsed,
+    PartitionDetached,
     PartitionRecord,
     PartitionsAdded,
     PartitionsMoved,
@@ -57,11 +62,23 @@ from quipu.controller.records import (
     TopicDeleted,
 )
 from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.model.errors import Code, Kind, QuipuError
 from quipu.model.ids import NO_NODE, ZERO_UUID, Epoch, NodeId, ProducerId
 from quipu.model.topics import clash_key
 
 __all__ = ["CLUSTER_DEFAULT", "FIRST_PRODUCER_ID", "BrokerState", "Chain", "ChainMember",
-           "ClusterState", "PartitionState", "Place", "ResourceType", "Topic", "records_of"]
+           "ClusterState", "ImpossibleRecord", "Key",
+           "PartitionState", "Place", "ResourceType", "Topic", "records_of"]
+
+
+Key = tuple[UUID, int]  # a partition: topic id and number
+
+
+class ImpossibleRecord(QuipuError):
+    """A record that does not fit the state that it meets."""
+
+    kind = Kind.INVALID
+    code = Code.INVALID_REQUEST
 
 
 class ResourceType(IntEnum):
@@ -92,9 +109,10 @@ class ClusterState:
     next_version: int = FIRST_VERSION  # of chains, partitions and registrations of brokers
     partition_count: int = 0  # of all topics
     names_version: int = field(default=0, compare=False)  # grows when a topic comes or goes
-    _names_by_clash: dict[str, str] = field(default_factory=dict)
+    _names_by_clash: dict[str, dict[str, None]] = field(default_factory=dict)
     _chain_by_node: dict[NodeId, str] = field(default_factory=dict)
     _topics_on: dict[str, dict[UUID, None]] = field(default_factory=dict)  # ordered, by chain
+    _detached: dict[Key, None] = field(default_factory=dict)  # see detached.py
 
     # -- topics and settings
 
@@ -106,14 +124,23 @@ class ClusterState:
 
     def find_clash(self, name: str) -> str | None:
         """An existing topic, other than `name`, whose name differs only in '.' and '_'."""
-        found = self._names_by_clash.get(clash_key(name))
-        return found if found != name else None
+        found = self._names_by_clash.get(clash_key(name), ())
+        return next((other for other in found if other != name), None)
 
     def configs(self, kind: ResourceType, name: str) -> Mapping[str, str]:
         """The settings that were given to a topic or a broker itself."""
         if kind is ResourceType.TOPIC:
             return self.topics[name].configs
         return self.broker_configs.get(name, {})
+
+    def find_partition(self, key: Key) -> PartitionState | None:
+        """A partition by topic id and number."""
+        topic = self.topics_by_id.get(key[0])
+        return topic.partitions[key[1]] if topic and 0 <= key[1] < len(topic.partitions) else None
+
+    def detached(self) -> list[tuple[Key, Place]]:
+        """Partitions that have members of their own, because some replica has failed."""
+        return [(key, self.topics_by_id[key[0]].partitions[key[1]].place) for key in self._detached]
 
     def replica_set(self, topic: str, partition: int) -> ReplicaSet:
         """Who holds a partition, and in which order."""
@@ -132,14 +159,17 @@ class ClusterState:
         return (broker is not None and not broker.fenced
                 and broker.incarnation == member.incarnation)
 
-    def is_part(self, node_id: NodeId, incarnation: UUID) -> bool:
-        """Whether a process may act on the replica sets that name its node.
+    def is_part(
+        self, node_id: NodeId, incarnation: UUID, place: Place | None = None
+    ) -> bool:
+        """Whether a process may act on the replica sets that name its node; on that at `place`.
 
         A node that has just started must not: they speak of the process before it, which may have
         written more than what is left.
         """
+        own = place.own.find(node_id) if place is not None and place.own is not None else None
         chain = self.chain_of(node_id)
-        member = chain.find(node_id) if chain is not None else None
+        member = own or (chain.find(node_id) if chain is not None else None)
         return member is not None and member.incarnation == incarnation and self.is_live(member)
 
     def find_broker(self, name: str) -> BrokerState | None:
@@ -164,11 +194,12 @@ class ClusterState:
         return len(self._topics_on.get(chain, ()))
 
     def partitions_on(self, chain: str) -> Iterator[tuple[Topic, int]]:
-        """Partitions that are served by whoever serves in `chain`."""
+        """Partitions that are served by whoever serves in `chain`; not detached ones."""
         for topic in self.topics_on(chain):
             for index, partition in enumerate(topic.partitions):
                 place = partition.place
-                if place.chain == chain or (place.joined and place.moving_to == chain):
+                if (place.chain == chain and place.own is None) or (
+                        place.joined and place.moving_to == chain):
                     yield topic, index
 
     def chain_mark(self, chain: str) -> int:
@@ -191,9 +222,15 @@ class ClusterState:
     def apply(self, record: Record) -> list[Topic]:
         """Take in one change.  It was decided on this very state, so it fits, or it is a bug.
 
+        Raises `ImpossibleRecord`, and changes nothing, for one about topics that does not fit:
+        metadata may be older than this program (possible.py).
+
         The answer is the topics that were there before and whose partitions are held or led by
         others now.
         """
+        why = why_impossible(self, record)
+        if why is not None:
+            raise ImpossibleRecord(why)
         match record:
             case ClusterCreated():
                 assert not self.cluster_id, "a cluster is created once"
@@ -218,6 +255,8 @@ class ClusterState:
                 return self._change_chain(record)
             case PartitionsMoved():
                 return self._move(record)
+            case PartitionDetached():
+                return self._detach(record)
             case NumbersUsed():
                 self._use(record.next_epoch - 1, record.next_version - 1)
             case _:
@@ -225,11 +264,7 @@ class ClusterState:
         return []
 
     def _create(self, record: TopicCreated) -> None:
-        assert record.name not in self.topics, record.name
-        assert record.topic_id not in self.topics_by_id, record.topic_id
-        assert record.topic_id != ZERO_UUID, record.name
-        assert record.partitions or record.runs, record.name
-        self._names_by_clash[clash_key(record.name)] = record.name
+        self._names_by_clash.setdefault(clash_key(record.name), {})[record.name] = None
         self.names_version += 1
         topic = self.topic_of(record)
         self.partition_count += len(topic.partitions)
@@ -240,9 +275,14 @@ class ClusterState:
         del self.topics[topic.name]
         self.names_version += 1
         self.partition_count -= len(topic.partitions)
-        del self._names_by_clash[clash_key(topic.name)]
+        key = clash_key(topic.name)
+        del self._names_by_clash[key][topic.name]
+        if not self._names_by_clash[key]:
+            del self._names_by_clash[key]
         for chain in sorted(topic.chains):
             del self._topics_on[chain][topic.topic_id]
+        for index in range(len(topic.partitions)):
+            self._detached.pop((topic.topic_id, index), None)
 
     def _configure(self, record: ConfigChanged) -> None:
         kind = ResourceType(record.resource_type)
@@ -281,16 +321,15 @@ class ClusterState:
                 self.broker_configs.pop(str(node_id), None)
             case _:
                 assert_never(record)
+        changed = self._derive_detached(node_id)
         if chain is None or (self.leader_of(chain) == node_id) == led:
-            return []
-        return self._derive(chain.name)
+            return changed
+        return self._derive(chain.name)  # those too
 
     def _change_chain(self, record: ChainChanged) -> list[Topic]:
         chain = Chain(
             name=record.name, epoch=Epoch(record.epoch), version=record.version,
-            members=tuple(
-                ChainMember(NodeId(member.node_id), MemberState(member.state), member.incarnation)
-                for member in record.members))
+            members=_members(record.members))
         old = self.chains.get(chain.name)
         assert chain.name != NO_CHAIN, record
         assert old is None or chain.version > old.version, (old, chain)
@@ -313,16 +352,56 @@ class ClusterState:
         partitions = list(topic.partitions)
         moved = self._at(place)
         for index in record.partitions:
-            assert moved.partition_epoch > partitions[index].partition_epoch, (topic, record)  # D1
-            assert moved.leader_epoch >= partitions[index].leader_epoch, (topic, record)
-            partitions[index] = moved
+            before, after = partitions[index], moved
+            if before.place.own is not None and before.chain == record.chain:
+                after = self._at(place._replace(own=before.place.own, failed=before.place.failed))
+            elif before.place.own is not None:
+                del self._detached[topic.topic_id, index]
+            assert after.partition_epoch > before.partition_epoch, (topic, record)  # D1
+            assert after.leader_epoch >= before.leader_epoch, (topic, record)
+            partitions[index] = after
         for chain in sorted(topic.chains):
             del self._topics_on[chain][topic.topic_id]
         topic = dataclasses.replace(topic, partitions=tuple(partitions))
         self._place(topic)
         return [topic]
 
+    def _detach(self, record: PartitionDetached) -> list[Topic]:
+        topic = self.topics_by_id[record.topic_id]
+        key, partitions = (record.topic_id, record.partition), list(topic.partitions)
+        before = partitions[record.partition]
+        self._use(record.epoch, record.version)
+        if record.members:
+            own = Chain(
+                name=own_name(key), epoch=Epoch(record.epoch), version=record.version,
+                members=_members(record.members))
+            place = before.place._replace(own=own, failed=tuple(map(NodeId, record.failed)))
+            self._detached[key] = None
+        else:
+            place = before.place._replace(
+                own=None, failed=(), epoch=Epoch(record.epoch), version=record.version)
+            self._detached.pop(key, None)
+        after = partitions[record.partition] = self._at(place)
+        if before.place.own is not None:  # a snapshot has the newest of both
+            assert after.partition_epoch > before.partition_epoch, (topic, record)  # D1
+            assert after.leader_epoch >= before.leader_epoch, (topic, record)
+        topic = dataclasses.replace(topic, partitions=tuple(partitions))
+        self._replace(topic)
+        return [topic]
+
     # -- what follows from it
+
+    def _derive_detached(self, node_id: NodeId) -> list[Topic]:
+        """Bring partitions up to date that have `node_id` for a head of their own."""
+        changed: dict[UUID, Topic] = {}
+        for (topic_id, index), place in self.detached():
+            if place.own is not None and place.own.head.node_id == node_id:
+                topic = self.topics_by_id[topic_id]
+                partitions = list(topic.partitions)
+                partitions[index] = self._at(place)
+                changed[topic_id] = dataclasses.replace(topic, partitions=tuple(partitions))
+                self._replace(changed[topic_id])
+        return list(changed.values())
 
     def _derive(self, chain: str) -> list[Topic]:
         """Bring every partition of `chain` up to date."""
@@ -359,8 +438,8 @@ class ClusterState:
         return tuple(partitions)
 
     def _at(self, place: Place) -> PartitionState:
-        return partition_at(
-            place, replica_set_at(place, self.chains), self.leader_of(self.chains[place.chain]))
+        return partition_at(place, replica_set_at(place, self.chains),
+                            self.leader_of(place.own or self.chains[place.chain]))
 
     def _place(self, topic: Topic) -> None:
         """Keep a topic that is new, or has partitions at other places."""
@@ -378,6 +457,12 @@ class ClusterState:
         """S6: numbers that were given are not given again."""
         self.next_epoch = Epoch(max(self.next_epoch, epoch + 1))
         self.next_version = max(self.next_version, version + 1)
+
+
+def _members(records: Iterable[ChainMemberRecord]) -> tuple[ChainMember, ...]:
+    return tuple(
+        ChainMember(NodeId(member.node_id), MemberState(member.state), member.incarnation)
+        for member in records)
 
 
 def _chainless(record: PartitionRecord) -> PartitionState:
@@ -407,6 +492,9 @@ def records_of(state: ClusterState) -> Iterator[Record]:
         yield TopicCreated(
             name=topic.name, topic_id=topic.topic_id, partitions=partitions, runs=runs,
             configs=[ConfigRecord(name=name, value=value) for name, value in topic.configs.items()])
+    for key, place in state.detached():
+        assert place.own is not None
+        yield detached_record(key, place.own, place.failed)
     for resource, configs in state.broker_configs.items():
         for name, value in configs.items():
             yield ConfigChanged(resource_type=ResourceType.BROKER, resource_name=resource,

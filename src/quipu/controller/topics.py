@@ -142,7 +142,10 @@ def plan_topic(
     *,
     chance: Chance = no_chance,
 ) -> TopicCreated:
-    """The record of a topic whose name is good; raises if the rest of it is not."""
+    """The record of one of the cluster's own topics; raises if it is none, or cannot be made."""
+    if not is_internal(wanted.name):
+        raise RequestError(f"{wanted.name[:80]!r} is not one of the cluster's own topics",
+                           code=Code.INVALID_TOPIC_EXCEPTION)
     record = _plan(state, wanted, settings, Placing(state, chance))
     record.topic_id = new_id()
     _stamp(record.runs, Numbers(state).version())

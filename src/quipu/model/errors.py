@@ -169,6 +169,12 @@ class CorruptLog(QuipuError):
     code = Code.KAFKA_STORAGE_ERROR
 
 
+class UnknownFormat(CorruptLog):
+    """Stored bytes that are whole, and that this version cannot read: another one wrote them."""
+
+    kind = Kind.INVALID
+
+
 class SettingError(QuipuError):
     """A setting that is unknown or has a value that cannot be."""
 

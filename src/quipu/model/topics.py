@@ -2,6 +2,8 @@
 
 The rules are Kafka's, so that a name that is good here is good there.  Two names that differ only
 in `.` against `_` clash because metric names turn one into the other.
+
+Not here: what the directories of their logs are called (storage/directory_names.py).
 """
 
 import re
@@ -9,8 +11,8 @@ from typing import Final
 
 from quipu.model.errors import Code, RequestError
 
-NAME_LENGTH_MAX: Final = 249  # with "-" and five digits it still is a legal file name
-PARTITION_COUNT_MAX: Final = 99_999  # five digits, see above
+NAME_LENGTH_MAX: Final = 249  # Kafka's; what is on disk has names of its own
+PARTITION_COUNT_MAX: Final = 99_999
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"

@@ -20,6 +20,7 @@ from quipu.runtime.disk import Buffer, DiskError, DiskFull, Done, NotFound, Spac
 from quipu.runtime.rng import Rng
 
 SPACE: Final = 1 << 40  # bytes, where no capacity is set
+BROKEN: Final = "the device does not answer"
 BLOCK_SIZE: Final = 512  # what a torn write loses, it loses in such pieces
 
 Names = dict[str, "_Inode | None"]  # None: a directory
@@ -109,6 +110,7 @@ class SimDisk:
         self.capacity: int | None = None  # bytes that may still be appended
         self.sync_error: DiskError | None = None  # what every sync raises,
         self.sync_error_in = ""  # of files whose path begins so
+        self.broken: str | None = None  # files whose path begins so take no write and no sync
         self.is_deferred = False  # does submitted work wait for `run_pending`?
         self.worker: Worker | None = None  # runs submitted work in its own time, if set
         self.bytes_read: Counter[str] = Counter()  # by path; maps are not counted
@@ -189,6 +191,7 @@ class SimDisk:
         return len(pending)
 
     def take_space(self, size: int, path: str) -> None:
+        self._check_broken(path)
         if self.capacity is not None:
             if size > self.capacity:
                 raise DiskFull(f"{path}: no space left")
@@ -196,8 +199,13 @@ class SimDisk:
 
     def count_sync(self, path: str) -> None:
         self.sync_counts[path] += 1
+        self._check_broken(path)
         if self.sync_error is not None and path.startswith(self.sync_error_in):
             raise self.sync_error
+
+    def _check_broken(self, path: str) -> None:
+        if self.broken is not None and path.startswith(self.broken):
+            raise DiskError(f"{path}: {BROKEN}")
 
     # --- files ------------------------------------------------------------------------------
 

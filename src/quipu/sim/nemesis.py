@@ -23,6 +23,7 @@ from quipu.sim.dice import Dice
 from quipu.sim.loop import Life
 from quipu.sim.net import CALM, Weather
 from quipu.sim.world import Machine, World
+from quipu.storage.directory_names import is_log
 
 SYNC_ERRORS_IN: Final = "data/t-"  # not the metadata: a node that cannot keep that must stop
 CLOCK_STEP_MS_MAX: Final = 40 * 60_000  # beyond an hour records are refused for their time
@@ -49,6 +50,7 @@ class Malice:
     slow_disks: bool = True
     full_disks: bool = False
     failing_syncs: bool = False
+    failing_logs: bool = False
     clock_steps: bool = True
     ambushes: bool = True
     outages: bool = False  # everything at once
@@ -84,6 +86,7 @@ class Nemesis:
             (malice.failing_syncs, self.fail_syncs),
             (malice.clock_steps, self.step_clock), (malice.outages, self.outage),
             (malice.ambushes, self.ambush), (malice.ambushes, self.ambush),
+            (malice.failing_logs, self.fail_log), (malice.failing_logs, self.fail_log),
         ]
         self._faults = [fault for is_on, fault in faults if is_on]
         has_mishaps = malice.mishaps or malice.lost_disks or malice.old_disks
@@ -111,6 +114,7 @@ class Nemesis:
         world.net.set_weather(CALM)
         for machine in world.machines.values():
             machine.worker.slowness = 1.0
+            machine.disk.broken = None
             if machine.is_corrupt:
                 machine.lose_disk()
             if machine.disk.capacity is not None or machine.disk.sync_error is not None:
@@ -329,6 +333,24 @@ class Nemesis:
         if not machine.is_dead:
             machine.kill()
         self._revive(machine)
+
+    def fail_log(self) -> None:
+        """The files of one log can neither be written nor synced, for a while."""
+        machine = self._dice.choose(list(self._world.machines.values()))
+        disk = machine.disk
+        found = [name for name in disk.list("data") if is_log(name)] if disk.exists("data") else []
+        if self._dice.flip(0.8):  # of those that are written to all the time
+            found = [name for name in found if not name.startswith("__")]
+        if not found or disk.broken is not None:
+            return
+        machine.tell("log fails")
+        broken = disk.broken = f"data/{self._dice.choose(found)}"
+
+        def undo() -> None:
+            if disk.broken == broken:
+                disk.broken = None
+
+        self._later(self._while(), undo)
 
     def step_clock(self) -> None:
         machine = self._dice.choose(list(self._world.machines.values()))

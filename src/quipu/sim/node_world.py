@@ -17,6 +17,7 @@ from quipu.model.chains import MemberState
 from quipu.model.errors import Code
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_sources import broker_settings, from_assignments
+from quipu.runtime.sim_disk import BROKEN
 from quipu.sim.checkers import PartitionView, StoredLogs
 from quipu.sim.client import Client, Place
 from quipu.sim.end_watch import EndWatch
@@ -92,10 +93,13 @@ class NodeWorld:
     def __init__(self, seed: int, *, tell: Callable[[str], None] | None = None) -> None:
         self.world = World(seed, tell=tell)
         self.plan = plan_of(self.world)
-        if self.plan.malice.full_disks:
+        malice = self.plan.malice
+        if malice.full_disks:
             self.world.allowed_errors += ("no space left",)
-        if self.plan.malice.failing_syncs:
+        if malice.failing_syncs:
             self.world.allowed_errors += ("a sync failed",)
+        if malice.failing_logs:
+            self.world.allowed_errors += (BROKEN,)
         self.load = Load()
         self.consumers: list[Consumer] = []
         self.bookmarks: list[Bookmark] = []
@@ -262,7 +266,8 @@ class NodeWorld:
             member.state is MemberState.SERVING and lives[member.node_id] == member.incarnation
             for machine in machines
             for chain in node_of(machine).broker.cluster.state.chains.values()
-            for member in chain.members)
+            for member in chain.members) and not any(
+                node_of(machine).broker.cluster.state.detached() for machine in machines)
 
     def _unsettled(self) -> str:
         """What is still missing until everyone serves the same and has read all; or nothing."""
@@ -282,6 +287,8 @@ class NodeWorld:
             for chain in node_of(machine).broker.cluster.state.chains.values():
                 if any(member.state is not MemberState.SERVING for member in chain.members):
                     return f"{machine.name} sees {chain}"
+            if detached := node_of(machine).broker.cluster.state.detached():
+                return f"{machine.name} sees {detached}"
             for part in partitions_of(machine):
                 if part.failed is not None:
                     return f"{machine.name} {part.topic_partition}: {part.failed}"
@@ -333,5 +340,6 @@ def plan_of(world: World) -> Plan:
             outages=dice.flip(0.4), mishaps=not is_durable and min(chains) > 1 and dice.flip(0.7),
             lost_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4),
             failing_syncs=dice.flip(0.35),
-            old_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4)),
+            old_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4),
+            failing_logs=dice.flip(0.4)),
         settings=tuple(settings), segment_size=segment_size, index_interval=index_interval)

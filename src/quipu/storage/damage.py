@@ -15,7 +15,7 @@ Invariants
         between: replicas stay the same, byte for byte
     B5  a mapped file is not written to: the mended segment is a new file that takes its name
 
-Not here: who looks (broker/scrubbing.py), who is asked (broker/replication/repairs.py).
+Not here: who looks (broker/scrubbing.py), who is asked (broker/replication/batch_repairs.py).
 """
 
 import logging

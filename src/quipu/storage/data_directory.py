@@ -3,9 +3,7 @@
     <data>/.lock                    held while a node runs on the directory
     <data>/.reserve                 room that is given up when a node must start on a full disk
     <data>/__node-0/                the node's memory (node_log.py)
-    <data>/<topic>-<partition>/     a log
-    <data>/<name>.<n>.deleted       a log on its way out; removed at the next start at the latest
-    <data>/<name>.<n>.stray         a log of another topic of the same name; kept, never used
+    <data>/<a log>/                 one log; what it is called is in directory_names.py
 
 Invariants
     N1  one process per directory
@@ -13,11 +11,17 @@ Invariants
         say otherwise
     N3  flushed marks are written after the flush they tell of; committed marks never pass them
     N4  work per tick is by what changed, not by how many logs there are
+    N5  a log that is deleted, or set aside, is durably forgotten before its directory is renamed,
+        and nothing that is heard of it afterwards is remembered: the same partition may come back
+        here, and then nothing is missing
+    N6  to open or to delete a log raises nothing: a log that cannot be opened has a `failure`, and
+        one that cannot be removed is left where it is
 """
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -34,19 +38,26 @@ from quipu.runtime.disk import (
     TransientDiskError,
 )
 from quipu.storage.config import LogConfig
+from quipu.storage.directory_names import (
+    DAMAGED_SUFFIX,
+    DELETED_SUFFIX,
+    directory_name,
+    is_log,
+    is_older,
+    marked,
+    older_name,
+)
 from quipu.storage.log import Log
 from quipu.storage.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME, NodeLog, Remembered
 from quipu.storage.place import NOTHING, Memory, Place
-from quipu.storage.recovery import DELETED_SUFFIX, first_checkpoint, segment_bases
+from quipu.storage.recovery import first_checkpoint, segment_bases
+from quipu.storage.reopening import rewrite_unsealed
 from quipu.storage.segment import OpenSegments
 
 LOCK_NAME: Final = ".lock"
 RESERVE_NAME: Final = ".reserve"
 RESERVE_SIZE: Final = 1 << 20  # bytes: for the few that a start must write
 RESERVE_ROOM_MIN: Final = 16 * RESERVE_SIZE  # bytes that must be free before it is made
-STRAY_SUFFIX: Final = ".stray"
-DAMAGED_SUFFIX: Final = ".damaged"
-NAME_SIZE_MAX: Final = 255  # of a file, for most file systems
 
 _log = logging.getLogger(__name__)
 
@@ -63,14 +74,16 @@ class DataDirectory:
         self._clock = clock
         self._lock = lock
         self.opened = OpenSegments()  # shared by all logs
-        self._logs: dict[str, Log] = {}
+        self._logs: dict[str, Log] = {}  # by the name of their directory
         self._dirty: dict[Log, None] = {}  # have something to flush
         self._flushed: dict[Log, None] = {}  # have been flushed since the last `remember`
-        self._forgotten: dict[str, None] = {}  # names of deleted logs that are still to be noted
+        self._deleted: dict[str, None] = {}  # directories of logs that are still to be removed
         self._renamed = 0
         self.refusals = 0  # writes that the disk has refused
         self.refusal: DiskError | None = None  # the last one
-        self._remove_deleted()
+        entries = self.disk.list(self.path)
+        self._remove_deleted(entries)
+        self._older = {name for name in entries if is_older(name)}
         self._node_log = self._open_node_log()
         self._was_stopped = self._node_log.was_stopped
         try:
@@ -138,11 +151,14 @@ class DataDirectory:
         topic_id: UUID,
         memory: Memory,
         *,
+        entry: str | None = None,
         replica: bool = False,
+        failure: QuipuError | None = None,
     ) -> Log:
-        place = Place(disk=self.disk, directory=f"{self.path}/{name}", name=name,
+        place = Place(disk=self.disk, directory=f"{self.path}/{entry or name}", name=name,
                       topic_id=topic_id, node_id=self.node_id, opened=self.opened)
-        return Log(place, config, memory=memory, replica=replica, now_ms=self._clock.now_ms())
+        return Log(place, config, memory=memory, replica=replica, now_ms=self._clock.now_ms(),
+                   failure=failure)
 
     # --- logs -------------------------------------------------------------------------------
 
@@ -156,85 +172,190 @@ class DataDirectory:
         return self.disk.space(self.path)
 
     def names(self) -> list[str]:
-        """The logs that there are, without the node's own."""
-        return [name for name in self.disk.list(self.path)
-                if not name.startswith(".") and name != NODE_LOG_NAME
-                and not name.endswith((DELETED_SUFFIX, STRAY_SUFFIX, DAMAGED_SUFFIX))]
+        """The directories of logs that there are, without the node's own."""
+        return [name for name in self.disk.list(self.path) if is_log(name)]
 
     def logs(self) -> list[Log]:
         """All that are open, the node's own too."""
         return [*self._logs.values(), self._node_log.log]
 
-    def find(self, name: str) -> Log | None:
-        """An open log."""
-        return self._logs.get(name)
-
     def open_log(
         self, name: str, config: LogConfig, *, topic_id: UUID, replica: bool = False
     ) -> Log:
-        """The log called `name`, made if there is none.
+        """The log called `name` of the topic with this id, made if there is none.
 
         With `replica` a new one stays blank until its first append, which is a checkpoint of
         another node or whatever this node writes as the one that leads.
-        A log that cannot be served is given too: its `failure` says why, and the others go on.
+        A log that cannot be served is given too: its `failure` says why, and the others go on (N6).
         """
-        log = self._logs.get(name)
-        if log is not None:
+        entry, failure = directory_name(name, topic_id), None
+        log = self._logs.get(entry) or self._logs.get(name)
+        if log is not None and log.topic_id == topic_id:
             log.config = config
             return log
-        _check_name(name)
-        known = self._node_log.logs.get(name)
+        try:
+            if entry in self._deleted:
+                self._make_way(entry)
+            if self._is_in_older_directory(name, topic_id, entry):
+                entry = name
+        except QuipuError as error:
+            failure = error
+        known = self._node_log.logs.get(entry)
         memory = NOTHING
         if known is not None and topic_id in (known.topic_id, ZERO_UUID):
             memory = known.memory._replace(is_current=self._was_stopped)
-        if not (memory.is_current and memory.clean is not None):
-            self._make_way(name, topic_id)
-        log = self._new_log(name, config, topic_id, memory, replica=replica)
+        log = self._new_log(name, config, topic_id, memory, entry=entry, replica=replica,
+                            failure=failure)
         log.watcher = self
-        self._logs[name] = log
+        self._logs[entry] = log
         if log.is_dirty:
             self._dirty[log] = None
         return log
 
-    def _make_way(self, name: str, topic_id: UUID) -> None:
-        """Move a log of another topic aside: its topic was deleted, and the name is used again."""
-        directory = f"{self.path}/{name}"
-        try:
-            bases = segment_bases(list(self.disk.list(directory)))
-        except NotFound:
-            return
-        first = first_checkpoint(self.disk, directory, bases)
-        if first is None or topic_id in (first.topic_id, ZERO_UUID):
-            return
-        _log.warning("%s holds the log of topic id %s, not of %s: it is moved aside", directory,
-                     first.topic_id, topic_id)
-        self._rename_away(name, STRAY_SUFFIX)
+    def _make_way(self, entry: str) -> None:
+        """Have the log removed that was deleted from where a new one is to be."""
+        self._remove_logs()
+        if entry in self._deleted:
+            raise DiskFull(f"{self.path}/{entry}: no room to note that the log before is deleted")
 
-    def delete_log(self, name: str) -> None:
-        """Forget a log at once; its files are removed in the background."""
-        log = self._logs.pop(name, None)
-        if log is not None:
+    def _is_in_older_directory(self, name: str, topic_id: UUID, entry: str) -> bool:
+        """Was this log made by a version that called directories by the names of topics?"""
+        older = older_name(name)
+        if older is None or older not in self._older:
+            return False
+        known = self._node_log.logs.get(older)
+        if known is not None and self._was_stopped and known.memory.clean is not None:
+            found = known.topic_id
+        else:
+            directory = f"{self.path}/{older}"
+            try:
+                bases = segment_bases(list(self.disk.list(directory)))
+            except NotFound:
+                return False
+            first = first_checkpoint(self.disk, directory, bases)
+            if first is not None:
+                found = first.topic_id
+            else:
+                found = topic_id if known is None else known.topic_id
+        if topic_id not in (found, ZERO_UUID):
+            _log.warning("%s/%s holds the log of topic id %s, not of %s: it is left alone",
+                         self.path, older, found, topic_id)
+            self._older.discard(older)
+            return False
+        return not self.disk.exists(f"{self.path}/{entry}")
+
+    @property
+    def failure(self) -> QuipuError | None:
+        """Why nothing can be remembered any more, if so: the disk as a whole is broken."""
+        return self._node_log.failure
+
+    async def prepare(self, log: Log) -> None:
+        """Make a failed log ready for `open_again`; raises if the disk does not let it.
+
+        Its mark is written anew, durably: if not even that works, `failure` says so.
+        """
+        known = self._node_log.logs.get(log.entry)
+        self._node_log.remember({log.entry: known or Remembered(log.topic_id, NOTHING)},
+                                durable=True)
+        log.discard()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: QuipuError | None) -> None:
+            if not future.done():
+                future.set_result(None) if error is None else future.set_exception(error)
+
+        self.disk.submit(partial(rewrite_unsealed, self.disk, log.directory), done)
+        await future
+
+    def open_again(self, log: Log, *, may_discard: bool) -> Log:
+        """A log in the place of one that has failed; it may have failed too (N6).
+
+        With `may_discard` others have all of it: if it is damaged it is set aside, and the log
+        begins as a blank one.
+        """
+        known = self._node_log.logs.get(log.entry)
+        memory = NOTHING if known is None else known.memory._replace(is_current=False)
+        flushed = max(memory.flushed, log.flushed_end)
+        memory = memory._replace(
+            flushed=flushed, committed=min(max(memory.committed, log.committed_mark), flushed))
+        again = self._reopen(log, memory)
+        if again.failure is not None and again.failure.kind is Kind.CORRUPT and may_discard:
+            _log.warning("%s is set aside, and copied from another node: %s", log.directory,
+                         again.failure)
+            again.discard()
+            try:
+                self._node_log.remember({log.entry: None}, durable=True)  # N5
+                if self.disk.exists(log.directory):
+                    self._rename_away(log.entry, DAMAGED_SUFFIX)
+            except QuipuError as error:
+                again.failure = error
+            else:
+                self._older.discard(log.entry)
+                again = self._reopen(log, NOTHING)
+        return again
+
+    def _reopen(self, log: Log, memory: Memory) -> Log:
+        again = self._new_log(log.name, log.config, log.topic_id, memory, entry=log.entry,
+                              replica=log.is_replica)
+        log.watcher, again.watcher = None, self
+        self._logs[log.entry] = again
+        for marked_logs in (self._dirty, self._flushed):
+            marked_logs.pop(log, None)
+        if again.is_dirty:
+            self._dirty[again] = None
+        return again
+
+    def delete_logs(self, logs: Iterable[Log]) -> None:
+        """Forget logs at once; their files are removed in the background (N5, N6)."""
+        for log in logs:
+            log.watcher = None
+            log.discard()
             self._dirty.pop(log, None)
             self._flushed.pop(log, None)
-            log.discard()
-        self._forgotten[name] = None
-        with suppress(TransientDiskError):  # it is noted with the next `remember`
-            self._remember_forgotten()
-        if self.disk.exists(f"{self.path}/{name}"):
-            away = self._rename_away(name, DELETED_SUFFIX)
-            self.disk.submit(lambda: self.disk.remove_tree(away), _tell)
+            if self._logs.get(log.entry) is log:
+                del self._logs[log.entry]
+            self._older.discard(log.entry)
+            self._deleted[log.entry] = None
+        self._remove_logs()
+
+    def _remove_logs(self) -> None:
+        """Durably forget deleted logs, then remove them (N5); later, if the disk is full."""
+        entries = list(self._deleted)
+        known = [entry for entry in entries if entry in self._node_log.logs]
+        try:
+            if known:
+                self._node_log.remember(dict.fromkeys(known), durable=True)
+        except TransientDiskError:
+            return  # with the next `remember`
+        except QuipuError as error:
+            _log.error("deleted logs cannot be forgotten, and stay in %s: %s", self.path, error)
+            entries = []
+        self._deleted.clear()
+        for entry in entries:
+            if self.disk.exists(f"{self.path}/{entry}"):
+                try:
+                    away = self._rename_away(entry, DELETED_SUFFIX)
+                except QuipuError as error:
+                    _log.error("a deleted log stays in %s: %s", self.path, error)
+                    continue
+                self.disk.submit(partial(self.disk.remove_tree, away), _tell)
 
     def _rename_away(self, name: str, suffix: str) -> str:
-        self._renamed += 1
-        number = f"{self._clock.now_ms()}-{self._renamed}"
-        away = f"{self.path}/{name}.{number}{suffix}"
+        away = ""
+        while not away or self.disk.exists(away):
+            self._renamed += 1
+            number = f"{self._clock.now_ms()}-{self._renamed}"
+            away = f"{self.path}/{marked(name, number, suffix)}"
         self.disk.rename(f"{self.path}/{name}", away)
         return away
 
-    def _remove_deleted(self) -> None:
-        for name in self.disk.list(self.path):
+    def _remove_deleted(self, entries: Sequence[str]) -> None:
+        for name in entries:
             if name.endswith(DELETED_SUFFIX):
-                self.disk.remove_tree(f"{self.path}/{name}")
+                try:
+                    self.disk.remove_tree(f"{self.path}/{name}")
+                except QuipuError as error:
+                    _tell(error)
 
     # --- what the logs report -----------------------------------------------------------------
 
@@ -256,7 +377,7 @@ class DataDirectory:
 
     def truncating(self, log: Log, log_end: LogOffset) -> None:
         self._flushed.pop(log, None)
-        self._node_log.remember({log.name: _remembered(log, log_end)}, durable=True)
+        self._node_log.remember({log.entry: _remembered(log, log_end)}, durable=True)
 
     # --- in the background, and at the end --------------------------------------------------
 
@@ -265,12 +386,6 @@ class DataDirectory:
         for log in list(self._dirty):
             log.flush_due(now_ms)
 
-    def _remember_forgotten(self) -> None:
-        if self._forgotten:
-            self._node_log.remember(dict.fromkeys(
-                name for name in self._forgotten if name not in self._logs))
-            self._forgotten.clear()
-
     def retry_failed(self, now_ms: int) -> list[Log]:
         """Open the logs anew that could not be opened for a reason that passes; gives those."""
         return [log for log in list(self._logs.values())
@@ -278,10 +393,11 @@ class DataDirectory:
 
     def remember(self) -> None:
         """Write down how far the logs are flushed and committed, of those that were (N3, N4)."""
-        self._remember_forgotten()
+        if self._deleted:
+            self._remove_logs()
         if self._flushed:
             self._node_log.remember({
-                log.name: _remembered(log, log.log_end) for log in self._flushed})
+                log.entry: _remembered(log, log.log_end) for log in self._flushed})
             self._flushed.clear()
 
     async def flush(self) -> None:
@@ -312,8 +428,8 @@ class DataDirectory:
             self._node_log.stopped()
             self._node_log.close()
         except QuipuError as error:
-            _log.error("the stop could not be noted, all logs will be checked at the next start: "
-                       "%s", error)
+            _log.error("that the node stops in order cannot be written down, every log will be "
+                       "checked at the next start: %s", error)
             self._node_log.discard()
         self._logs.clear()
         self._lock.release()
@@ -330,12 +446,6 @@ class DataDirectory:
 def _remembered(log: Log, log_end: int) -> Remembered:
     flushed = min(log_end, log.flushed_end)
     return Remembered(log.topic_id, Memory(flushed, committed=min(log.committed_mark, flushed)))
-
-
-def _check_name(name: str) -> None:
-    if (not name or "/" in name or "\0" in name or name.startswith(".") or name == NODE_LOG_NAME
-            or len(name.encode()) > NAME_SIZE_MAX):
-        raise QuipuError(f"{name!r} cannot be the name of a log", kind=Kind.INVALID)
 
 
 def _tell(error: QuipuError | None) -> None:

@@ -66,8 +66,11 @@ class Log:
         memory: Memory = NOTHING,
         replica: bool = False,
         now_ms: int,
+        failure: QuipuError | None = None,
     ) -> None:
+        """With `failure` it is not even looked at: it cannot be served for that reason."""
         self.name = place.name
+        self.entry = place.entry
         self.topic_id = place.topic_id
         self.directory = place.directory
         self.place = place
@@ -93,7 +96,9 @@ class Log:
         self.is_durable = config.is_durable  # does an acknowledgement wait for the disk?
         self._reader = EntryReader(self.files)
         self._opened_ms = now_ms
-        if memory.clean is not None and memory.is_current:
+        if failure is not None:
+            self.fail(failure)
+        elif memory.clean is not None and memory.is_current:
             self.log_start_offset = Offset(memory.clean.log_start_offset)
             self.end_offset = Offset(memory.clean.end_offset)
             self.log_end = LogOffset(memory.clean.log_end)

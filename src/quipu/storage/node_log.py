@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from quipu.model.batch_types import NODE
-from quipu.model.errors import MalformedBytes
+from quipu.model.errors import MalformedBytes, QuipuError
 from quipu.model.ids import ZERO_UUID, Epoch, LogOffset
 from quipu.runtime.clock import Clock
 from quipu.storage.config import LogConfig
@@ -90,6 +90,11 @@ class NodeLog:
         except (MalformedBytes, ValueError) as error:
             _log.warning("what is remembered of %s cannot be read: %s", name, error)
             self.logs.pop(name, None)
+
+    @property
+    def failure(self) -> QuipuError | None:
+        """Why nothing can be remembered any more, if so."""
+        return self.log.failure
 
     def started(self) -> None:
         """Say that from now on logs may differ from what is remembered; durable on return."""

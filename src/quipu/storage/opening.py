@@ -13,7 +13,7 @@ Not here: what is on the disk (recovery.py), how it is cut (trimming.py).
 
 from typing import TYPE_CHECKING
 
-from quipu.model.errors import Code, QuipuError, RequestError
+from quipu.model.errors import Code, Kind, QuipuError, RequestError
 from quipu.model.ids import LogOffset, Offset
 from quipu.storage import rolling
 from quipu.storage.place import CleanStop
@@ -47,6 +47,11 @@ def load(log: "Log", now_ms: int) -> None:
     except QuipuError as error:
         log.fail(error)
         raise
+    except Exception as error:
+        log.fail(QuipuError(f"{log.name}: {log.directory} cannot be opened: {error!r}",
+                            code=Code.KAFKA_STORAGE_ERROR, kind=Kind.CORRUPT))
+        assert log.failure is not None
+        raise log.failure from error
 
 
 def _adopt(log: "Log") -> None:

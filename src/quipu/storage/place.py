@@ -15,10 +15,15 @@ class Place:
 
     disk: Disk
     directory: str
-    name: str
+    name: str  # of the log: TOPIC-PARTITION
     topic_id: UUID = ZERO_UUID
     node_id: NodeId = NO_NODE  # whose files these are: told by the checkpoints that it writes
     opened: OpenSegments = field(default_factory=OpenSegments)  # shared by the logs of a node
+
+    @property
+    def entry(self) -> str:
+        """What the directory is called where it lies, and the node's memory knows the log by."""
+        return self.directory.rpartition("/")[2]
 
 
 class CleanStop(NamedTuple):

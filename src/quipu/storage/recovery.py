@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from quipu.model.batch_types import CHECKPOINT
-from quipu.model.errors import CorruptLog, MalformedBytes, QuipuError
+from quipu.model.errors import CorruptLog, MalformedBytes, QuipuError, UnknownFormat
 from quipu.model.ids import Offset
 from quipu.runtime.disk import Disk, File, NotFound
 from quipu.storage.checkpoint import Checkpoint, LogState, decode_checkpoint
@@ -186,8 +186,8 @@ class _Recovery:
         """Raise if what is wrong is not a torn tail."""
         where = f"{segment.path}: {why}, at position {scan.position}, log offset {scan.log_end}"
         if not scan.is_damage:
-            raise CorruptLog(f"{self.place.name}: {where}; it was written like that: use the "
-                             "version that wrote it, or report the bug")
+            raise UnknownFormat(f"{self.place.name}: {where}; it was written like that: use the "
+                                "version that wrote it, or report the bug")
         if scan.log_end < self.flushed:
             raise CorruptLog(f"{self.place.name}: {where}; everything below {self.flushed} was "
                              "durable, so this is damage and not a torn tail: nothing was cut; "

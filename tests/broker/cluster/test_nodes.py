@@ -6,11 +6,12 @@ from uuid import UUID
 import pytest
 
 from quipu.broker.chain_health import chain_trouble
+from quipu.broker.cluster.membership import FAILED_MAX
 from quipu.broker.cluster.requests import BrokerRegistration, RegisterBroker
 from quipu.broker.quorum.contract import NotController
 from quipu.controller.topics import NewTopic
 from quipu.model.errors import Code, QuipuError
-from quipu.model.ids import NodeId, TopicPartition
+from quipu.model.ids import NodeId
 from quipu.model.topics import CONSUMER_OFFSETS
 from tests.broker.cluster.rig import SESSION_MS, Rig
 
@@ -24,9 +25,9 @@ def rig(request: pytest.FixtureRequest) -> Any:
     rig.world.end()
 
 
-def create(rig: Rig, node_id: int, *names: str) -> list[Code]:
+def create(rig: Rig, node_id: int, *names: str, partitions: int = 1) -> list[Code]:
     answers = rig.ask(node_id, lambda cluster: cluster.create_topics(
-        [NewTopic(name) for name in names]))
+        [NewTopic(name, partitions) for name in names]))
     return [answer.code for answer in answers]
 
 
@@ -208,17 +209,17 @@ def test_a_node_that_stops_in_order_is_replaced_at_once(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("victim", [1, 2, 3])
-def test_a_node_whose_log_fails_steps_back_until_it_is_restarted(rig: Rig, victim: int) -> None:
+def test_a_node_whose_disk_fails_steps_back_until_it_is_restarted(rig: Rig, victim: int) -> None:
     """V10, V15, V16: controller or not; the others go on at once."""
     create(rig, 1, "t")
     sick = rig.cluster(victim)
-    sick.report_failure(TopicPartition("t", 0), "broken for a test")
+    sick.report_disk_failure("broken for a test")
     assert sick.why_stepped_back is None
 
     rig.until(lambda: victim not in rig.serving(), "shortened", seconds=1.0)
     rig.until(lambda: sick.why_stepped_back is not None, "told", seconds=1.0)
 
-    assert sick.why_stepped_back == "t-0: broken for a test"
+    assert sick.why_stepped_back == "broken for a test"
     assert sick.is_out_of_touch
     assert "broken for a test" in str(chain_trouble(sick))
     rig.run_for(2 * SESSION_MS / 1000)
@@ -229,14 +230,14 @@ def test_a_node_whose_log_fails_steps_back_until_it_is_restarted(rig: Rig, victi
     assert chain_trouble(rig.cluster(victim)) is None
 
 
-def test_a_node_that_starts_with_a_failed_log_starts(rig: Rig) -> None:
+def test_a_node_that_starts_with_a_failed_disk_starts(rig: Rig) -> None:
     """V16: it is not counted on, and does not wait for that."""
     rig.kill(2)
     rig.until(lambda: 2 not in rig.serving() != [], "shortened")
     machine = rig.machines[NodeId(2)]
     machine.boot()
     rig.world.run_for(0)
-    rig.cluster(2).report_failure(TopicPartition("t", 0), "broken for a test")
+    rig.cluster(2).report_disk_failure("broken for a test")
 
     rig.until(lambda: machine.is_up, "started")
 
@@ -244,17 +245,57 @@ def test_a_node_that_starts_with_a_failed_log_starts(rig: Rig) -> None:
     rig.until(lambda: "broken" in str(chain_trouble(rig.cluster(2))), "told")
 
 
-def test_the_only_node_that_serves_stays_although_a_log_of_it_fails() -> None:
+def test_the_only_node_that_serves_stays_although_its_disk_fails() -> None:
     """V14: for the sake of all its other partitions."""
     rig = Rig(names=("a-0", "b-0", "b-1"))
     rig.boot()
     rig.chain()
-    rig.cluster(1).report_failure(TopicPartition("t", 0), "broken for a test")
+    rig.cluster(1).report_disk_failure("broken for a test")
     rig.run_for(2 * SESSION_MS / 1000)
     assert rig.serving() == [1]
     assert not rig.cluster(1).is_out_of_touch
     assert chain_trouble(rig.cluster(1)) is None
     rig.world.end()
+
+
+@pytest.mark.parametrize("victim", [1, 2, 3])
+def test_a_failed_log_takes_its_node_off_one_partition(rig: Rig, victim: int) -> None:
+    """V13, V15: the chain and every other partition stay as they are; when the log is open again
+    the replica catches up, and all is as it was.
+    """
+    create(rig, 1, "t", partitions=2)
+    topic = rig.cluster(1).state.topics["t"]
+    sick, key = rig.cluster(victim), (topic.topic_id, 0)
+    sick.report_failure(*key, "broken for a test")
+    assert not sick.is_failure_known(*key)
+
+    def isr(partition: int) -> list[int]:
+        return sorted(rig.cluster(2).state.topics["t"].partitions[partition].isr)
+
+    others = sorted({1, 2, 3} - {victim})
+    rig.until(lambda: isr(0) == others, "taken off", seconds=1.0)
+    rig.until(lambda: sick.is_failure_known(*key), "told", seconds=1.0)
+    assert sick.failures == {"t-0": "broken for a test"}
+    rig.run_for(2 * SESSION_MS / 1000)
+    assert isr(0) == others
+    assert isr(1) == rig.serving() == [1, 2, 3]
+    assert chain_trouble(sick) is None
+    assert not sick.is_out_of_touch
+
+    sick.report_repair(*key)
+    rig.until(lambda: isr(0) == [1, 2, 3], "whole again", seconds=1.0)
+    rig.until(lambda: rig.cluster(1).state.detached() == [], "as it was", seconds=1.0)
+
+
+def test_a_node_with_too_many_failed_logs_steps_back(rig: Rig) -> None:
+    """V13: then it is its disk that has failed."""
+    create(rig, 1, "t")
+    for number in range(FAILED_MAX):
+        rig.cluster(2).report_failure(UUID(int=number + 1), 0, "broken for a test")
+    rig.run_for(SESSION_MS / 1000)
+    assert rig.serving() == [1, 2, 3]
+    rig.cluster(2).report_failure(UUID(int=FAILED_MAX + 1), 0, "broken for a test")
+    rig.until(lambda: rig.serving() == [1, 3], "shortened", seconds=1.0)
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (2, 3, 1)])

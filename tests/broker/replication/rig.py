@@ -161,7 +161,8 @@ class ANode:
         rig.life += 1
         self.replication = Replication(
             self.node_id, peers, rig.clock,  # type: ignore[arg-type]  # what chains use of it
-            reporter=rig, window_size=rig.window_size, interval_ms=100, life=rig.life)
+            reporter=rig, window_size=rig.window_size, interval_ms=100, life=rig.life,
+            logs=self.directory)
         self.replication.watch(self)
         for other in rig.net.peers.values():  # links come up both ways
             if other.node_id != self.node_id:
@@ -223,7 +224,7 @@ class ANode:
 
     def files(self) -> dict[str, bytes]:
         """Every segment as it is on disk."""
-        path = self.rig.path / f"n{self.node_id}" / str(NAME)
+        path = Path(self.partition.log.directory)
         return {file.name: file.read_bytes() for file in sorted(path.glob("*.log"))}
 
     @property
@@ -252,6 +253,9 @@ class Rig:
         self.in_sync: deque[tuple[NodeId, int]] = deque(maxlen=100)
         self.all_serve: list[int] = []
         self.failures: list[str] = []
+        self.disk_failures: list[str] = []
+        self.repaired = 0
+        self.is_known = False  # does the metadata tell of the failures?
 
     def nodes(self, count: int) -> list[ANode]:
         for number in range(1, count + 1):
@@ -280,9 +284,20 @@ class Rig:
         assert (topic_id, partition) == (TOPIC_ID, 0)
         self.all_serve.append(version)
 
-    def report_failure(self, topic_partition: TopicPartition, why: str) -> None:
-        assert topic_partition == NAME
+    def report_failure(self, topic_id: UUID, partition: int, why: str) -> None:
+        assert (topic_id, partition) == (TOPIC_ID, 0)
         self.failures.append(why)
+
+    def report_repair(self, topic_id: UUID, partition: int) -> None:
+        assert (topic_id, partition) == (TOPIC_ID, 0)
+        self.repaired += 1
+
+    def is_failure_known(self, topic_id: UUID, partition: int) -> bool:
+        assert (topic_id, partition) == (TOPIC_ID, 0)
+        return self.is_known
+
+    def report_disk_failure(self, why: str) -> None:
+        self.disk_failures.append(why)
 
     def configure(
         self, *, serving: Sequence[int], syncing: Sequence[int] = (), offline: Sequence[int] = (),

@@ -1,235 +1,216 @@
-"""Repairs: who is asked, who is answered, and what is taken for the very bytes."""
+"""Logs that have failed: opened again in the background, or copied from another node."""
 
-from collections.abc import Awaitable, Callable
-from struct import pack
-from typing import Any
-from uuid import UUID
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from quipu.broker.health import Health, Phase
-from quipu.broker.partition import Partition
-from quipu.broker.replication.repairs import PAUSE_SECONDS_MAX, Repairs
-from quipu.broker.stats import Stats
-from quipu.model.chains import Member, MemberState, ReplicaSet
-from quipu.model.errors import Code, CorruptLog, QuipuError
-from quipu.model.ids import Epoch, LogOffset, NodeId, Offset, TopicPartition
-from quipu.runtime.clock import ManualClock
-from quipu.runtime.peer_net import PeerUnavailable
-from quipu.runtime.sim_disk import SimDisk
+from quipu.broker.replication import repairs
+from quipu.model.errors import CorruptLog, QuipuError
+from quipu.runtime.disk import DiskError, RealDisk
 from quipu.storage.config import LogConfig
-from quipu.storage.data_directory import DataDirectory
-from tests.broker.replication.rig import RULES
+from tests.broker.replication.rig import ANode, Rig
 from tests.looped import looped
-from tests.storage.builders import TOPIC_ID, append
-from tests.storage.replicas import feed
 
-CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=300)
-NAME = TopicPartition("t", 0)
-SERVING = ReplicaSet(epoch=Epoch(1), version=1, members=tuple(
-    Member(NodeId(number), MemberState.SERVING) for number in (1, 2, 3)))
-Tamper = Callable[[bytes], bytes]
+CONFIGS = {
+    "plain": LogConfig(flush_ms=60_000),
+    "durable": LogConfig(flush_messages=1),
+    "small": LogConfig(segment_bytes=600),
+}
 
 
-class Nodes:
-    """Three nodes with the same log; the first is the head."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.handlers: dict[NodeId, Callable[[NodeId, bytes], Awaitable[bytes]]] = {}
-        self.tampers: dict[NodeId, Tamper] = {}
-        self.asked: list[NodeId] = []
-        self.all = {NodeId(number): OneNode(self, NodeId(number)) for number in (1, 2, 3)}
-        head = self.all[NodeId(1)].partition.log
-        for number in range(60):
-            append(head, [b"%d" % number, b"x" * 100], epoch=1)
-        head.flush_now()
-        for node in self.all.values():
-            log = node.partition.log
-            if log is not head:
-                feed(head, log)
-                log.flush_now()
-            node.partition.stand(SERVING, serving=True, leading=log is head, alone=False,
-                                 fresh=False)
-            node.partition.commit(log.log_end, log.end_offset)
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repairs, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(repairs, "PAUSE_SECONDS_MIN", 0.0)
 
 
-class OneNode:
-    """A node, as far as repairs know it; its own `PeerNet` and `Partitions`, too."""
-
-    def __init__(self, nodes: Nodes, node_id: NodeId) -> None:
-        self.nodes = nodes
-        self.node_id = node_id
-        self.disk = SimDisk()
-        self.directory = DataDirectory.open(self.disk, "data", nodes.clock, node_id=node_id)
-        log = self.directory.open_log("t-0", CONFIG, topic_id=TOPIC_ID, replica=True)
-        self.partition = Partition(NAME, TOPIC_ID, log, RULES)
-        self.stats, self.health = Stats(), Health()
-        self.health.enter(Phase.SERVING)
-        self.repairs = Repairs(
-            self.directory, self, self, nodes.clock, node_id=node_id,  # type: ignore[arg-type]
-            stats=self.stats, health=self.health)
-
-    def all(self) -> list[Partition]:
-        return [self.partition]
-
-    def find_for_wire(self, topic: bytes, index: int) -> Partition | None:
-        return self.partition if (topic, index) == (TOPIC_ID.bytes, 0) else None
-
-    def serve(self, kind: int, handler: Any) -> None:
-        del kind
-        self.nodes.handlers[self.node_id] = handler
-
-    async def call(self, to: NodeId, kind: int, body: bytes, *, timeout_seconds: float) -> bytes:
-        del kind, timeout_seconds
-        self.nodes.asked.append(to)
-        answer = await self.nodes.handlers[to](self.node_id, body)
-        return self.nodes.tampers.get(to, lambda data: data)(answer)
-
-    def damage(self, number: int = 1) -> bytes:
-        """Flip a byte of a record in a complete segment, and read it; gives the file as it was."""
-        segment = self.partition.log.segments[number]
-        intact = self.disk.read(segment.path)
-        self.disk.flip(segment.path, segment.size // 2)
-        segment.release()  # a map in memory has the bytes as they were
-        with pytest.raises(CorruptLog):
-            self.read_all(segment.base_offset, segment.end_offset)
-        return intact
-
-    def read_all(self, start: int, end: int) -> None:
-        for offset in range(start, end):
-            self.read(offset)
-
-    def read(self, offset: int) -> None:
-        log = self.partition.log
-        log.read(Offset(offset), 1, end=log.end_offset, min_one=True)
-
-    def file(self, number: int = 1) -> bytes:
-        return self.disk.read(self.partition.log.segments[number].path)
-
-    def lost_code(self) -> int:
-        (damage,) = self.partition.log.segments[1].damage
-        with pytest.raises(CorruptLog) as raised:
-            self.read(damage.offset)
-        return raised.value.code
+async def until(rig: Rig, condition: Callable[[], object]) -> None:
+    """Let ticks and real time pass, for threads have their part in this."""
+    for _ in range(2000):
+        await rig.turns(30)
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+        await rig.pass_time()
+    raise AssertionError("it did not come to be")
 
 
-@pytest.mark.parametrize("node_id", [1, 2, 3])
+async def a_chain(rig: Rig, count: int) -> list[ANode]:
+    nodes = rig.nodes(count)
+    rig.configure(serving=range(1, count + 1))
+    await until(rig, lambda: all(node.partition.is_serving for node in nodes))
+    return nodes
+
+
+def break_log(node: ANode, *, how: str) -> None:
+    """Let the log of a node fail, as after a failed sync; perhaps with what it had."""
+    log = node.partition.log
+    log.flush_now()
+    if how == "damaged":
+        (*_, last) = sorted(Path(log.directory).glob("*.log"))
+        data = bytearray(last.read_bytes())
+        data[len(data) // 2] ^= 1
+        last.write_bytes(data)
+    elif how == "gone":
+        for file in Path(log.directory).iterdir():
+            file.unlink()
+    log.fail(DiskError("the device does not answer"))
+    assert node.replication.find(node.partition) is not None
+    node.replication.find(node.partition).tick()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("how", ["well", "damaged", "gone"])
+@pytest.mark.parametrize("place", [0, 1, 2])
 @looped
-async def test_each_member_is_repaired_by_another(node_id: int) -> None:
-    """T12, V9: and has the same bytes again."""
-    nodes = Nodes()
-    node = nodes.all[NodeId(node_id)]
-    intact = node.damage()
-    assert node.lost_code() == Code.KAFKA_STORAGE_ERROR  # there is hope
-    await node.repairs.repair_all()
-    assert node.file() == intact
-    assert (node.stats.damaged_batches, node.stats.repaired_batches) == (1, 1)
-    assert node.stats.damaged_now == 0
-    assert node.health.warnings == []
-
-
-def flipped(data: bytes) -> bytes:
-    return data[:-1] + bytes([data[-1] ^ 1])
-
-
-@pytest.mark.parametrize("tamper", [
-    flipped, lambda data: data[:-1], lambda _: b"", lambda data: data * 2, lambda _: bytes(100)])
-@looped
-async def test_whoever_sends_something_else_is_passed_over(tamper: Tamper) -> None:
-    """T12, K8: nothing of it is written, and the next one is asked."""
-    nodes = Nodes()
-    node = nodes.all[NodeId(2)]
-    intact = node.damage()
-    nodes.tampers[NodeId(3)] = tamper
-    await node.repairs.repair_all()
-    assert nodes.asked == [3, 1]
-    assert node.file() == intact
-
-
-@looped
-async def test_one_who_has_lost_it_too_does_not_give_it() -> None:
-    """T12: and if all have, clients are told so; it is tried again, and works when one has it."""
-    nodes = Nodes()
-    intact = {}
-    for node_id, node in nodes.all.items():
-        intact[node_id] = node.damage()
-    node = nodes.all[NodeId(1)]
-    await node.repairs.repair_all()
-    assert node.stats.damaged_now == 1
-    assert node.lost_code() == Code.CORRUPT_MESSAGE
-    assert "damage" in node.health.warnings[0]
-    asked = len(nodes.asked)
-    await node.repairs.repair_all()
-    assert len(nodes.asked) == asked  # not at once again
-    tail = nodes.all[NodeId(3)]
-    tail.disk.set_data(tail.partition.log.segments[1].path, intact[NodeId(3)])
-    tail.partition.log.segments[1].damage.clear()
-    tail.partition.log.segments[1].release()
-    nodes.clock.advance_ms(int(1000 * PAUSE_SECONDS_MAX))
-    await node.repairs.repair_all()
-    assert node.file() == intact[NodeId(1)]
-    assert node.stats.damaged_batches == 1
-    assert node.stats.damaged_now == 0
-
-
-@looped
-async def test_what_is_not_committed_waits() -> None:
-    """V9: above the commit point replicas may differ."""
-    nodes = Nodes()
-    node = nodes.all[NodeId(2)]
-    node.damage()
-    committed = node.partition.commits.committed_log
-    node.partition.commits.committed_log = LogOffset(5)
-    await node.repairs.repair_all()
-    assert nodes.asked == []
-    assert node.stats.damaged_now == 1
-    node.partition.commits.committed_log = committed
-    nodes.clock.advance_ms(int(1000 * PAUSE_SECONDS_MAX))
-    await node.repairs.repair_all()
-    assert node.stats.damaged_now == 0
-
-
-@pytest.mark.parametrize(("sender", "body", "code"), [
-    (1, b"short", Code.CORRUPT_MESSAGE),
-    (1, b"", Code.CORRUPT_MESSAGE),
-    (9, pack(">16siqi", TOPIC_ID.bytes, 0, 0, 100), Code.NOT_LEADER_OR_FOLLOWER),
-    (1, pack(">16siqi", UUID(int=9).bytes, 0, 0, 100), Code.UNKNOWN_TOPIC_OR_PARTITION),
-    (1, pack(">16siqi", TOPIC_ID.bytes, 7, 0, 100), Code.UNKNOWN_TOPIC_OR_PARTITION),
-    (1, pack(">16siqi", TOPIC_ID.bytes, 0, -1, 100), Code.OFFSET_OUT_OF_RANGE),
-    (1, pack(">16siqi", TOPIC_ID.bytes, 0, 2**62, 100), Code.OFFSET_OUT_OF_RANGE),
-])
-@looped
-async def test_only_members_are_answered_and_only_what_there_is(
-    sender: int, body: bytes, code: Code
+async def test_a_replica_whose_log_fails_joins_again(
+    tmp_path: Path, place: int, how: str, config: str
 ) -> None:
-    """K8: whatever a peer asks for."""
-    nodes = Nodes()
-    with pytest.raises(QuipuError) as raised:
-        await nodes.handlers[NodeId(2)](NodeId(sender), body)
-    assert raised.value.code == code
+    """V13, V16: head, middle or tail; opened again if it is well, else copied anew.  Nothing that
+    was acknowledged is missing, and in the end the replicas are the same files.
+    """
+    rig = Rig(tmp_path, config=CONFIGS[config])
+    nodes = await a_chain(rig, 3)
+    values = [b"%d" % number * 40 for number in range(12)]
+    for value in values:
+        await nodes[0].produce(value)
+    victim = nodes[place]
+    others = [node for node in nodes if node is not victim]
+    ids = [node.node_id for node in others]
+    before = victim.partition.log
+    break_log(victim, how=how)
+    await until(rig, lambda: rig.failures)
+    with pytest.raises(QuipuError):
+        await victim.produce(b"refused")
+    rig.configure(serving=ids, offline=[victim.node_id])
+    await until(rig, lambda: others[0].partition.is_leading)
+    assert victim.partition.log is before  # nobody has said that the metadata knows
+    await others[0].produce(b"meanwhile")
+    rig.is_known = True
+    await until(rig, lambda: victim.partition.log.failure is None)
+    assert rig.repaired == 1
+    rig.configure(serving=ids, syncing=[victim.node_id], new_epoch=False)
+    await until(rig, lambda: (victim.node_id, rig.version) in rig.in_sync)
+    rig.configure(serving=[node.node_id for node in nodes])
+    await until(rig, lambda: all(node.partition.is_serving for node in nodes))
+    await nodes[0].produce(b"last")
+    await rig.settled(*nodes)
+    rig.check_identical(*nodes)
+    assert [node.values() for node in nodes] == [[*values, b"meanwhile", b"last"]] * 3
+    damaged = list((tmp_path / f"n{victim.node_id}").glob("*.damaged"))
+    assert bool(damaged) == (how != "well")
+    assert rig.disk_failures == []
 
 
-@pytest.mark.parametrize("size", [-(2**31), -1, 0, 1, 500, 2**31 - 1])
+@pytest.mark.parametrize("config", CONFIGS)
 @looped
-async def test_an_answer_is_bounded_whatever_was_asked_for(size: int) -> None:
-    """K8: one batch at least, and no more than a part."""
-    nodes = Nodes()
-    body = pack(">16siqi", TOPIC_ID.bytes, 0, 0, size)
-    answer = await nodes.handlers[NodeId(2)](NodeId(1), body)
-    assert 0 < len(answer) <= 1 << 20
+async def test_the_last_replica_is_opened_as_it_is(tmp_path: Path, config: str) -> None:
+    """V13, V14: with all that it had, under a new epoch."""
+    rig = Rig(tmp_path, config=CONFIGS[config])
+    (a,) = await a_chain(rig, 1)
+    for number in range(12):
+        await a.produce(b"%d" % number * 40)
+    break_log(a, how="well")
+    rig.is_known = True
+    await until(rig, lambda: rig.repaired == 1)
+    assert not a.partition.is_serving
+    rig.configure(serving=[1], new_epoch=False, tell=[])
+    rig.configure(serving=[1])
+    await until(rig, lambda: a.partition.is_serving)
+    assert await a.produce(b"again") == 12
+    assert len(a.values()) == 13
+
+
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+@looped
+async def test_the_last_replica_is_never_thrown_away(tmp_path: Path, how: str) -> None:
+    """V14: it stays failed, and its files stay as they are, for a person to decide; when they are
+    put back it serves again.
+    """
+    rig = Rig(tmp_path)
+    (a,) = await a_chain(rig, 1)
+    for number in range(12):
+        await a.produce(b"%d" % number * 40)
+    a.partition.log.flush_now()
+    kept = a.files()
+    break_log(a, how=how)
+    left = a.files()
+    rig.is_known = True
+    await until(rig, lambda: isinstance(a.partition.log.failure, CorruptLog))
+    assert a.files() == left
+    assert rig.repaired == 0
+    for name, data in kept.items():
+        (Path(a.partition.log.directory)).mkdir(exist_ok=True)
+        (Path(a.partition.log.directory) / name).write_bytes(data)
+    await until(rig, lambda: rig.repaired == 1)
+    rig.configure(serving=[1])
+    await until(rig, lambda: a.partition.is_serving)
+    assert len(a.values()) == 12
 
 
 @looped
-async def test_a_peer_that_cannot_be_reached_costs_nothing() -> None:
-    """V13: the next one is asked."""
-    nodes = Nodes()
-    node = nodes.all[NodeId(1)]
-    intact = node.damage()
+async def test_a_last_replica_that_lost_acknowledged_records_stays_failed(tmp_path: Path) -> None:
+    """V14: without flush.messages=1 all that was acknowledged must be there again."""
+    rig = Rig(tmp_path, config=LogConfig(flush_ms=60_000))
+    (a,) = await a_chain(rig, 1)
+    await a.produce(b"kept")
+    log = a.partition.log
+    log.flush_now()
+    size = (Path(log.directory) / f"{0:020d}.log").stat().st_size
+    await a.produce(b"lost")
+    log.fail(DiskError("the device does not answer"))
+    file = Path(log.directory) / f"{0:020d}.log"
+    file.write_bytes(file.read_bytes()[:size])
+    a.replication.find(a.partition).tick()  # type: ignore[union-attr]
+    rig.is_known = True
+    await until(rig, lambda: "were acknowledged" in str(a.partition.log.failure))
+    assert rig.repaired == 0
 
-    async def away(sender: NodeId, body: bytes) -> bytes:
-        raise PeerUnavailable("gone")
 
-    nodes.handlers[NodeId(3)] = away
-    await node.repairs.repair_all()
-    assert node.file() == intact
+@looped
+async def test_a_disk_on_which_nothing_can_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V13, V21: then it is not one log, and the whole node should be replaced."""
+    rig = Rig(tmp_path)
+    _, b = await a_chain(rig, 2)
+
+    def broken(self: object) -> None:
+        raise DiskError("the device is gone")
+
+    monkeypatch.setattr("quipu.runtime.disk.RealFile.sync", broken)
+    b.partition.log.fail(DiskError("the device is gone"))
+    b.replication.find(b.partition).tick()  # type: ignore[union-attr]
+    rig.is_known = True
+    await until(rig, lambda: rig.disk_failures)
+    assert "the device is gone" in rig.disk_failures[0]
+
+
+@looped
+async def test_a_log_that_cannot_be_opened_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V13: until it can, with pauses; and not at all once its partition is gone."""
+    rig = Rig(tmp_path)
+    a, b = await a_chain(rig, 2)
+    real, tried = RealDisk.copy, []
+
+    def refused(self: RealDisk, source: str, target: str, *, start: int, end: int) -> None:
+        tried.append(source)
+        if len(tried) < 4:
+            raise DiskError("not now")
+        real(self, source, target, start=start, end=end)
+
+    await a.produce(b"x")
+    monkeypatch.setattr(RealDisk, "copy", refused)
+    break_log(b, how="well")
+    rig.configure(serving=[1], offline=[2])
+    rig.is_known = True
+    await until(rig, lambda: b.partition.log.failure is None)
+    assert len(tried) == 4
+    break_log(b, how="well")
+    b.replication.forget(b.partition)
+    await asyncio.sleep(0.1)
+    assert len(tried) == 4

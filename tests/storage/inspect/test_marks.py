@@ -12,6 +12,7 @@ from quipu.runtime.clock import ManualClock
 from quipu.runtime.disk import RealDisk
 from quipu.storage.config import LogConfig
 from quipu.storage.data_directory import DataDirectory
+from quipu.storage.directory_names import directory_name
 from quipu.storage.inspect.examine import Examination
 from quipu.storage.inspect.files import find_logs
 from quipu.storage.inspect.marks import flushed_marks
@@ -20,6 +21,7 @@ from quipu.wire.record_batch import Record, check_batch, encode_batch
 
 TOPIC_ID = UUID(int=7)
 NAME = "orders-0"
+ENTRY = directory_name(NAME, TOPIC_ID)
 CONFIG = LogConfig(segment_bytes=1_200, index_interval_bytes=200)
 BATCHES = 40
 RECORDS = 3  # in each batch
@@ -51,7 +53,7 @@ def written(path: Path, *, clean: bool) -> list[Path]:
         directory.close()
     else:
         directory.abandon()
-    files = sorted((path / NAME).glob("*.log"))
+    files = sorted((path / ENTRY).glob("*.log"))
     assert len(files) > 3
     return files
 
@@ -80,7 +82,7 @@ def test_the_marks_read_are_those_that_a_node_wrote(tmp_path: Path) -> None:
     examination = Examination(RealDisk(), log)
     list(examination)
 
-    assert flushed_marks(RealDisk(), str(tmp_path)) == {NAME: examination.summary.end_log_offset}
+    assert flushed_marks(RealDisk(), str(tmp_path)) == {ENTRY: examination.summary.end_log_offset}
     assert flushed_marks(RealDisk(), str(tmp_path / "nowhere")) == {}
 
 
@@ -92,7 +94,7 @@ def test_what_a_node_writes_is_found_sound(
 
     assert main(["log", "show", str(tmp_path), "--records"]) == 0
     out = capsys.readouterr().out
-    assert "log=orders-0  event=closed" in out
+    assert f"log={ENTRY}  event=closed" in out
     assert "!" not in out
 
 
@@ -116,7 +118,7 @@ def test_a_repaired_log_opens_and_goes_on(tmp_path: Path, number: int, clean: bo
     assert log.end_offset == end + RECORDS
     directory.close()
     assert end_of(tmp_path) == end + RECORDS
-    assert sorted((tmp_path / NAME).glob("*.cut-*"))
+    assert sorted((tmp_path / ENTRY).glob("*.cut-*"))
 
 
 def test_a_repair_leaves_other_logs_as_they_are(tmp_path: Path) -> None:
@@ -132,8 +134,9 @@ def test_a_repair_leaves_other_logs_as_they_are(tmp_path: Path) -> None:
     assert main(["log", "repair", str(tmp_path / NAME), "--yes"]) == 0
 
     after = flushed_marks(RealDisk(), str(tmp_path))
-    assert after["other-0"] == before["other-0"]
-    assert after[NAME] < before[NAME]
+    other_entry = directory_name("other-0", UUID(int=8))
+    assert after[other_entry] == before[other_entry]
+    assert after[ENTRY] < before[ENTRY]
     directory, log = open_directory(tmp_path)
     assert directory.was_clean
     assert log.failure is None

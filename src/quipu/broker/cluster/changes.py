@@ -6,6 +6,7 @@ on (broker/envelopes).  A call on another node raises NotController.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
@@ -22,11 +23,20 @@ from quipu.broker.cluster.requests import (
     made_topic,
     new_topic,
 )
-from quipu.controller import brokers, chains, configs, elections, producer_ids, reassignment, topics
+from quipu.controller import (
+    brokers,
+    chains,
+    configs,
+    detached,
+    elections,
+    producer_ids,
+    reassignment,
+    topics,
+)
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import BrokerState, Chain, broker_record
 from quipu.controller.records import ClusterCreated, Record
-from quipu.controller.state import ClusterState
+from quipu.controller.state import ClusterState, Key
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import BrokerSettings
@@ -161,6 +171,10 @@ class Changes:
     async def extend_chain(self, name: str, node_name: str) -> Chain:
         (chain,) = await self._carry_out(lambda: chains.extend(self._state, name, node_name))
         return chain
+
+    async def report_failed(self, node_id: NodeId, failed: AbstractSet[Key]) -> None:
+        """These are all partitions whose log has failed at a node."""
+        await self._carry_out(lambda: detached.report(self._state, node_id, failed))
 
     async def elect_leaders(
         self, kind: elections.ElectionType, wanted: Sequence[TopicPartition] | None

@@ -47,12 +47,14 @@ from quipu.controller import configs, describe, internal_topics, topics
 from quipu.controller.members import BrokerState
 from quipu.controller.producer_ids import CHANCE_SIZE, id_for_client
 from quipu.controller.state import ClusterState, Topic
+from quipu.model.errors import QuipuError
 from quipu.model.ids import NO_NODE, NodeId, ProducerId, TopicPartition
 from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
 from quipu.model.topics import is_internal
 from quipu.runtime.clock import Clock
 from quipu.runtime.peer_net import PeerNet
 from quipu.runtime.rng import Rng
+from quipu.runtime.spawn import spawn
 from quipu.storage.config import LogConfig
 from quipu.storage.data_directory import DataDirectory
 from quipu.wire.schema import Message
@@ -103,6 +105,7 @@ class Cluster:
         self._rng = rng
         self._producer_ids = range(0)  # reserved for this node and not given away yet
         self._reserving = asyncio.Lock()
+        self._telling_failures: asyncio.Task[None] | None = None
         self._open_desk()
 
     @classmethod
@@ -178,6 +181,8 @@ class Cluster:
         """Take part no more."""
         self._membership.stop()
         self._liveness.end()
+        if self._telling_failures is not None:
+            self._telling_failures.cancel()
         await self._quorum.stop(transfer=True)
 
     def on_metadata_read(self, reader: Reader) -> None:
@@ -362,10 +367,51 @@ class Cluster:
         """
         self.report_in_sync(topic_id, partition, NO_NODE, version=version)
 
-    def report_failure(self, topic_partition: TopicPartition, why: str) -> None:
-        """A log of this node cannot be used: it steps back where others serve in its place."""
+    def report_failure(self, topic_id: UUID, partition: int, why: str) -> None:
+        """A log of this node cannot be used: others serve that partition, where there are some."""
+        self._membership.fail_partition((topic_id, partition), why)
+        self._tell_failures()
+
+    def report_repair(self, topic_id: UUID, partition: int) -> None:
+        """It can be again, or is no longer here."""
+        self._membership.mend_partition((topic_id, partition))
+        self._tell_failures()
+
+    def is_failure_known(self, topic_id: UUID, partition: int) -> bool:
+        """Does the metadata say that this node's replica of a partition has failed?"""
+        found = self.state.find_partition((topic_id, partition))
+        return found is not None and self.node_id in found.place.failed
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Partitions of this node whose log has failed, by name, and why."""
+        found = {}
+        for (topic_id, partition), why in self._membership.failed.items():
+            topic = self.state.topics_by_id.get(topic_id)
+            name = str(topic_id) if topic is None else topic.name
+            found[str(TopicPartition(name, partition))] = why
+        return found
+
+    def report_disk_failure(self, why: str) -> None:
+        """Nothing can be written here: this node steps back where others serve in its place."""
         if self._net is not None:
-            self._membership.step_back(f"{topic_partition}: {why}")
+            self._membership.step_back(why)
+
+    def _tell_failures(self) -> None:
+        """A node that is alone sends no heartbeats: it is told here what they would tell."""
+        if self._net is None and self._telling_failures is None:
+            self._telling_failures = spawn(self._tell_alone(), "failed logs")
+
+    async def _tell_alone(self) -> None:
+        try:
+            failed = None
+            while failed != self._membership.failed.keys():
+                failed = set(self._membership.failed)
+                await self.changes.report_failed(self.node_id, failed)
+        except QuipuError as error:
+            _log.error("failed logs cannot be told: %s", error)
+        finally:
+            self._telling_failures = None
 
     @property
     def why_stepped_back(self) -> str | None:

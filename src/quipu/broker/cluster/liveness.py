@@ -3,7 +3,7 @@
 Invariants
     L1  a broker is fenced only if it has not been heard of for the session timeout; or if its
         process has hung up and it has not been heard of for as long as it may lead without an
-        answer (its lease); or if it asks for it (it stops, or a log of it has failed).  One that
+        answer (its lease); or if it asks for it (it stops, or its disk has failed).  One that
         is heard of while it is being fenced is heard of after that, and told so
     L2  when a controller's reign begins, every broker counts as heard of at a moment when the last
         controller may still have answered it: whoever was told that it may go on, still may.
@@ -52,12 +52,13 @@ from quipu.broker.cluster.requests import (
     BrokerHeartbeatAnswer,
     BrokerRegistration,
     CaughtUpChain,
+    CaughtUpPartition,
     LeaveCluster,
     LeaveClusterAnswer,
     RegisterBroker,
 )
 from quipu.broker.quorum.contract import Predecessor
-from quipu.controller import brokers, chains, reassignment
+from quipu.controller import brokers, chains, detached, reassignment
 from quipu.controller.decision import Decision
 from quipu.controller.members import BrokerState
 from quipu.controller.records import ClusterCreated
@@ -204,15 +205,40 @@ class Liveness:
                 self._state, node_id, request.broker_epoch, self._waited())
 
         (broker,) = await self._decisions.carry_out(decide)
+        if not broker.fenced:
+            await self._hear_of_failures(node_id, request)
         for report in request.caught_up_chains:
             chain = self._state.chains.get(report.chain)
             if chain is not None and chain.find(sender) is not None:  # else it cannot know
                 await self._promote(report)
+        for caught_up in request.caught_up_partitions:
+            await self._promote_in(caught_up)
         arrived = self._arrivals.add(self._state, request.caught_up_partitions, sender)
         if arrived:
             await self._decisions.carry_out(
                 lambda: reassignment.advance(self._state, arrived), confirm=False)
         return BrokerHeartbeatAnswer(is_fenced=broker.fenced, session_ms=self._session_ms)
+
+    async def _hear_of_failures(self, node_id: NodeId, request: BrokerHeartbeat) -> None:
+        """Take a node off the partitions whose log has failed there, and of no others."""
+        failed = {(each.topic_id, each.partition) for each in request.failed_partitions}
+        if not failed and not self._state.detached():
+            return
+
+        def decide() -> Decision[None]:
+            brokers.current(self._state, node_id, request.broker_epoch)
+            return detached.report(self._state, node_id, failed)
+
+        if decide().records:
+            await self._decisions.carry_out(decide, confirm=False)
+            _log.warning("node %d: logs of %d partitions have failed there", node_id, len(failed))
+
+    async def _promote_in(self, report: CaughtUpPartition) -> None:
+        """A replica has caught up that is detached from its chain."""
+        key, node_id = (report.topic_id, report.partition), NodeId(report.node_id)
+        if detached.promote(self._state, key, node_id, report.version).records:
+            await self._decisions.carry_out(
+                lambda: detached.promote(self._state, key, node_id, report.version), confirm=False)
 
     def _step_back(self, node_id: NodeId, request: BrokerHeartbeat) -> Decision[BrokerState]:
         decision = brokers.step_back(

@@ -4,10 +4,12 @@ Invariants
     A1  the state changes by commands of the quorum alone, in their order, the same on every node
     A2  a restored snapshot replaces the whole state; what is different is told (telling.py, N2)
     A3  what another node says was decided is looked at before it is kept (controller/plausible)
+    A4  a record about topics that cannot be is left out and logged: it stops no node
 
 Not here: decisions (decisions.py), the order of commands (broker/quorum).
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from uuid import UUID
@@ -26,7 +28,7 @@ from quipu.controller.records import (
     decode_record,
     encode_record,
 )
-from quipu.controller.state import ClusterState, records_of
+from quipu.controller.state import ClusterState, ImpossibleRecord, records_of
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import RaftIndex
 from quipu.model.settings import BrokerSettings
@@ -34,6 +36,8 @@ from quipu.model.settings import BrokerSettings
 # Records that change at most the one topic that they name; and those that change none.
 _OF_ONE_TOPIC: Final = (TopicCreated, TopicDeleted, PartitionsAdded)
 _OF_NO_TOPIC: Final = (ClusterCreated, ProducerIdsReserved)
+
+_log = logging.getLogger(__name__)
 
 
 class Machine:
@@ -45,6 +49,7 @@ class Machine:
         self.state = ClusterState()
         self.telling = Telling()
         self.settings = static  # with the cluster's dynamic settings on top
+        self.left_out = 0  # records that could not be applied
         self._static = static
         self.leadership = on_leadership
 
@@ -61,7 +66,7 @@ class Machine:
             check_record(record, state)
             try:
                 state.apply(record)
-            except (AssertionError, LookupError, ValueError) as error:
+            except (AssertionError, ImpossibleRecord, LookupError, ValueError) as error:
                 raise MalformedBytes(f"a snapshot that cannot be built: {error!r}") from error
 
     def apply(self, index: RaftIndex, commands: Sequence[bytes]) -> None:
@@ -71,7 +76,7 @@ class Machine:
         topic_ids = _touched(records)
         before = self._picture(topic_ids)
         for record in records:
-            self.state.apply(record)
+            self._take_in(record)
         self._changed(before, self._picture(topic_ids))
 
     def snapshot(self) -> Iterable[bytes]:
@@ -83,8 +88,16 @@ class Machine:
         before = Picture.of(self.state)
         self.state = ClusterState()
         for item in items:
-            self.state.apply(decode_record(item))
+            self._take_in(decode_record(item))
         self._changed(before, Picture.of(self.state))
+
+    def _take_in(self, record: Record) -> None:
+        try:
+            self.state.apply(record)
+        except ImpossibleRecord as error:  # A4
+            self.left_out += 1
+            _log.error("a record of the metadata is left out, on every node alike: %s: %s",
+                       type(record).__name__, error)
 
     def _picture(self, topic_ids: Iterable[UUID] | None) -> Picture:
         if topic_ids is None:

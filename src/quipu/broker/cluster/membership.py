@@ -7,8 +7,10 @@ Invariants
     B2  a lease is taken only with the metadata that the answering controller had: a node that was
         away does not act on what it knew before
     B3  a node that is fenced, or leaves, has no lease
-    B4  a node one of whose logs has failed asks to be taken off its chain, until it is restarted:
-        the partition would stand still with it.  The controller does so where others serve
+    B4  a node whose disk has failed as a whole asks to be taken off its chain, until it is
+        restarted.  The controller does so where others serve
+    B5  every heartbeat names all partitions whose log has failed here; the controller takes this
+        node off those alone (controller/detached).  If they are too many to name, B4 holds
 
 Not here: the controller's side (liveness.py), what a lease is needed for (broker/lease).
 """
@@ -16,15 +18,17 @@ Not here: the controller's side (liveness.py), what a lease is needed for (broke
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from quipu.broker.cluster.link import ControllerLink
-from quipu.broker.cluster.reports import Reports
+from quipu.broker.cluster.reports import Key, Reports
 from quipu.broker.cluster.requests import (
     BrokerHeartbeat,
     BrokerHeartbeatAnswer,
     BrokerRegistration,
+    FailedPartition,
     LeaveCluster,
     LeaveClusterAnswer,
     RegisterBroker,
@@ -43,6 +47,7 @@ LEASE_RATIO: Final = 0.9  # of what is allowed; the rest is for clocks of other 
 PAUSE_SECONDS_MIN: Final = 0.02  # between two heartbeats, however much there is to tell
 REFUSED_PAUSE_SECONDS: Final = 0.2
 TROUBLE_SIZE_MAX: Final = 1000  # characters
+FAILED_MAX: Final = 1000  # logs: with more of them it is not the logs that have failed
 REGISTER_SECONDS: Final = 5.0  # for one attempt
 HOPELESS_PAUSE_SECONDS: Final = 0.05  # between two looks at whether there can be a controller
 HOPELESS_MAX: Final = 5  # looks without hope until this node stops on its own
@@ -83,6 +88,7 @@ class Membership:
         self.trouble = ""  # B4: the first
         self.reports = Reports(settings.own_id)
         self.readers: list[Reader] = []
+        self.failed: dict[Key, str] = {}  # B5: and why
         self._settings = settings
         self._link = link
         self._clock = clock
@@ -119,6 +125,20 @@ class Membership:
             _log.error("this node steps back, if others serve in its place, until it is restarted: "
                        "%s", trouble)
             self.trouble = trouble
+            self._wake.set()
+
+    def fail_partition(self, key: Key, why: str) -> None:
+        """Have others serve a partition whose log has failed here (B5)."""
+        is_new = key not in self.failed
+        self.failed[key] = why
+        if len(self.failed) > FAILED_MAX:
+            self.step_back(f"{len(self.failed)} logs have failed: {why}")
+        elif is_new:
+            self._wake.set()
+
+    def mend_partition(self, key: Key) -> None:
+        """Its log is open again."""
+        if self.failed.pop(key, None) is not None:
             self._wake.set()
 
     async def leave(self) -> None:
@@ -219,6 +239,8 @@ class Membership:
             node_id=self._settings.own_id, broker_epoch=self.broker_epoch,
             incarnation=self.incarnation, is_ready=self._is_ready and not self._is_leaving,
             trouble=self.trouble[:TROUBLE_SIZE_MAX],
+            failed_partitions=[FailedPartition(topic_id=topic_id, partition=partition)
+                               for topic_id, partition in islice(self.failed, FAILED_MAX)],
             caught_up_chains=self.reports.caught_up_chains(state),
             caught_up_partitions=self.reports.caught_up_partitions(state))
         answer = await self._link.ask(  # B2: it waits for the metadata

@@ -4,6 +4,7 @@ A node sees, per partition, that a member that syncs has every record.  From the
 
     a chain's member     serves when it has caught up in all of the chain's partitions.  All of
                          them have the same tail, so the tail adds up, and tells once (`Reports`)
+    a partition that is detached from its chain: the same for this one alone
     a moving partition   goes on when all who sync have caught up, which different nodes see; the
                          controller adds up (`Arrivals`)
 
@@ -67,7 +68,9 @@ class Reports:
                               version=state.chain_mark(chain.name))]
 
     def caught_up_partitions(self, state: ClusterState) -> list[CaughtUpPartition]:
-        """What was seen of partitions that move; and what is out of date is forgotten (U2)."""
+        """What was seen of partitions that move or are detached from their chain; and what is out
+        of date is forgotten (U2).
+        """
         return list(islice(self._moving(state), TOLD_MAX))
 
     def _has_all(self, state: ClusterState, chain: Chain, node_id: NodeId) -> bool:
@@ -81,7 +84,7 @@ class Reports:
             partition = _find(state, key)
             if partition is None or partition.partition_epoch > seen.version:
                 del self._seen[key]
-            elif partition.moving_to is not None:
+            elif partition.moving_to is not None or partition.place.own is not None:
                 for node_id in sorted(seen.of(partition.partition_epoch)):
                     yield CaughtUpPartition(topic_id=key[0], partition=key[1], node_id=node_id,
                                             version=seen.version)

@@ -70,6 +70,13 @@ class CaughtUpPartition(Struct):
     version: int = int32()
 
 
+class FailedPartition(Struct):
+    """A partition whose log has failed at the node that says so."""
+
+    topic_id: UUID = uuid()
+    partition: int = int32()
+
+
 class BrokerHeartbeat(Message, key=2, versions="0", flexible="0+"):
     """A node is alive."""
 
@@ -80,6 +87,7 @@ class BrokerHeartbeat(Message, key=2, versions="0", flexible="0+"):
     caught_up_chains: list[CaughtUpChain] = array(CaughtUpChain)
     caught_up_partitions: list[CaughtUpPartition] = array(CaughtUpPartition)
     trouble: str = string("0+", tag=0)  # why others should serve in its place, if they can
+    failed_partitions: list[FailedPartition] = array(FailedPartition, tag=1)  # all, each time
 
 
 class BrokerHeartbeatAnswer(Message, key=2, versions="0", flexible="0+"):

@@ -2,6 +2,7 @@
 
     replication     start here: all partitions of a node; messages in and out, ticks, reports
     partition_chain one partition: carries the effects of its core out, tells it what happened
+    repairs         logs that have failed, opened again in the background
     fresh           what is still in memory, to be sent on
     configuration   the batch that begins an epoch
     log_view        a log as a core sees it

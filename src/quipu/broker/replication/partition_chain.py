@@ -8,6 +8,7 @@ Invariants
         copies, what its clients sent, and no more than a turn's worth (fresh.py)
     R3  the partition is told what it is (serving, leading, alone) after every event that can
         change it, and of an advance of the commit point in the order in which the core saw it
+    R4  after its log was opened again, the core begins with a later version than it had before
 
 A partition without other nodes has no core until something is appended: to open ten thousand of
 them at a start costs nothing.  Nor is the core told of every append then; it looks at the log when
@@ -19,6 +20,7 @@ Not here: which event is for which partition, and when there is time for it (rep
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, assert_never
+from uuid import UUID
 
 from quipu.broker.partition import NotLeader, Partition
 from quipu.broker.replication.configuration import configuration_record
@@ -48,7 +50,7 @@ from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import Code, Kind, QuipuError
 from quipu.model.ids import LogOffset, NodeId
 from quipu.runtime.disk import TransientDiskError
-from quipu.storage.log import Appended, Entry
+from quipu.storage.log import Appended, Entry, Log
 
 if TYPE_CHECKING:
     from quipu.broker.replication.replication import Replication
@@ -63,7 +65,7 @@ class PartitionChain:
 
     __slots__ = (
         "_failure", "_flush_awaited", "_fresh", "_is_running", "_node", "_queue", "_serving_told",
-        "_stands", "key", "partition", "replica", "replica_set",
+        "_session", "_stands", "_waits_after", "key", "partition", "replica", "replica_set",
     )
 
     def __init__(self, node: "Replication", partition: Partition) -> None:
@@ -79,6 +81,8 @@ class PartitionChain:
         self._stands = True  # has the partition been told what it is?
         self._failure = ""  # the last that was logged
         self._serving_told = -1  # the version of which the controller knows that all serve
+        self._session = 0  # the last of the core before this one
+        self._waits_after = -1  # the version in which the log was opened again (R4)
 
     # -- what happens
 
@@ -93,6 +97,8 @@ class PartitionChain:
             self._stand_aside(replica_set)
             return
         self.replica_set = replica_set
+        if replica_set.version <= self._waits_after:
+            return  # R4
         self.partition.foresee(replica_set)
         if self.replica is None and self._is_alone(replica_set):
             self.partition.stand(
@@ -172,9 +178,32 @@ class PartitionChain:
         committed = Mark(log_offset, offset) if offset is not None else BEGIN
         self.replica = Replica(
             self._node.node_id, view, committed=committed, life=self._node.life,
-            window_size=self._node.window_size)
+            window_size=self._node.window_size, session=self._session)
         self.partition.commit(*self.replica.committed)
         return True
+
+    # -- a log that has failed
+
+    @property
+    def partition_key(self) -> tuple[UUID, int]:
+        return self.partition.topic_id, self.key[1]
+
+    def tell_failure(self) -> None:
+        """Say that the log has failed; may be said again and again."""
+        why = self.partition.log.failure
+        if why is not None:
+            self._node.reporter.report_failure(*self.partition_key, str(why))
+
+    def opened_again(self, log: Log) -> None:
+        """`log` is in the place of the one that has failed, and may have failed as well."""
+        if self.replica is not None:
+            self._session = self.replica.session
+        self.partition.log = log
+        self.replica, self._flush_awaited, self._failure = None, False, ""
+        self._fresh.forget()
+        if log.failure is None and self.replica_set is not None:
+            self._waits_after = self.replica_set.version
+            self._node.reporter.report_repair(*self.partition_key)
 
     # -- events and effects
 
@@ -402,9 +431,9 @@ class PartitionChain:
         partition = self.partition
         partition.stand(replica_set, serving=False, leading=False, alone=False, fresh=False)
         self._node.stood(self)
-        if not isinstance(partition.log.failure, TransientDiskError):  # else it is tried again
-            self._node.reporter.report_failure(
-                partition.topic_partition, str(partition.log.failure))
+        if not isinstance(partition.log.failure, TransientDiskError):  # else it is opened anew soon
+            self.tell_failure()
+            self._node.failed(self)
 
     def _halt(self, reason: str) -> None:
         partition = self.partition

@@ -24,12 +24,13 @@ from uuid import UUID
 from quipu.broker.partition import Partition
 from quipu.broker.replication.fresh import FRESH_SIZE_MAX, Copies
 from quipu.broker.replication.partition_chain import PartitionChain
+from quipu.broker.replication.repairs import Logs, Repairs
 from quipu.chain.codec import decode
 from quipu.chain.events import Drained, EpochConfirmed, PeerDown, PeerUp, Received
 from quipu.model.bounds import EPOCH_AHEAD_MAX
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import MalformedBytes
-from quipu.model.ids import NO_EPOCH, Epoch, NodeId, TimestampMs, TopicPartition
+from quipu.model.ids import NO_EPOCH, Epoch, NodeId, TimestampMs
 from quipu.runtime.clock import Clock
 from quipu.runtime.connection import Buffer
 from quipu.runtime.log_limits import LimitedLog
@@ -70,8 +71,20 @@ class Reporter(Protocol):
         """All who serve in the replica set of `version` have its configuration."""
         ...
 
-    def report_failure(self, topic_partition: TopicPartition, why: str) -> None:
+    def report_failure(self, topic_id: UUID, partition: int, why: str) -> None:
         """The log of a partition that this node has a part in has failed; said at least once."""
+        ...
+
+    def report_repair(self, topic_id: UUID, partition: int) -> None:
+        """It was opened again, or this node has no more part in it."""
+        ...
+
+    def is_failure_known(self, topic_id: UUID, partition: int) -> bool:
+        """Does the metadata that has come here say that this node's replica has failed?"""
+        ...
+
+    def report_disk_failure(self, why: str) -> None:
+        """Nothing can be written any more: others should serve in this node's place."""
         ...
 
 
@@ -105,9 +118,12 @@ class Replication:
         window_size: int,
         interval_ms: int,
         life: int = 0,
+        logs: Logs | None = None,
     ) -> None:
+        """`logs` opens logs again that have failed; without it they stay so."""
         self.node_id = node_id
         self.reporter = reporter
+        self.repairs = Repairs(self, logs) if logs is not None else None
         self.window_size = window_size
         self.life = life  # grows with each start of the node: its broker epoch
         self.now_ms: Callable[[], TimestampMs] = clock.now_ms
@@ -146,6 +162,8 @@ class Replication:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        if self.repairs is not None:
+            self.repairs.stop()
         for chain in list(self._chains.values()):
             self.forget(chain.partition)
 
@@ -194,6 +212,9 @@ class Replication:
         self._restless.pop(chain, None)
         self._touched.pop(chain, None)
         self._doubted.pop(chain, None)
+        if self.repairs is not None:
+            self.repairs.forget(chain)
+        self.reporter.report_repair(*chain.partition_key)
         for refused in self._refused.values():
             refused.pop(chain, None)
         if partition.replica_set is not None:
@@ -314,6 +335,11 @@ class Replication:
             self._leading.remove(key)
             for listener in self._listeners:
                 listener.leading_ended(partition)
+
+    def failed(self, chain: PartitionChain) -> None:
+        """The log of `chain` cannot be used: see that it can be again."""
+        if self.repairs is not None and self._chains.get(chain.key) is chain:
+            self.repairs.add(chain)
 
     # -- turns of the loop
 

@@ -1,16 +1,24 @@
 """Which files make up a log, from whatever path a person names.
 
     a file             one segment, looked at by itself; also one that was cut off or put aside
-    a log directory    its segments in order, `<first log offset, 20 digits>.log`
+    a log directory    its segments in order, `<first log offset, 20 digits>.log`; which log it is
+                       says the checkpoint at the start of each of them, for the name of the
+                       directory may hold a part of a topic's name only
+    DATA/TOPIC-PARTITION   the log directories of that partition, if none has just that name
     a data directory   every log directory in it
 """
 
 import os
 import re
+from contextlib import suppress
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from quipu.model.errors import QuipuError
+from quipu.model.ids import ZERO_UUID
 from quipu.runtime.disk import Disk
+from quipu.storage.directory_names import directory_name, is_log, is_marked
+from quipu.storage.recovery import first_checkpoint
 
 SEGMENT_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -36,16 +44,20 @@ class SegmentFile(NamedTuple):
 class LogFiles(NamedTuple):
     """The files of one log, in order."""
 
-    name: str
+    name: str  # of the log: TOPIC-PARTITION, as its checkpoints say; else as `entry`
     directory: str
     segments: tuple[SegmentFile, ...]
     aside: tuple[str, ...]  # names of files that recovery or repair put aside
+    entry: str = ""  # what the directory is called: the node's memory knows the log by it
+    topic_id: UUID = ZERO_UUID
 
 
 def find_logs(disk: Disk, path: str) -> list[LogFiles]:
     """The logs at `path`, by name; raises `NoLog` if there are none."""
     path = os.path.normpath(path)
     if not disk.exists(path):
+        if logs := _called(disk, path):
+            return logs
         raise NoLog(f"{path}: no such file or directory")
     if not os.path.isdir(path):
         return [_single_file(disk, path)]
@@ -59,6 +71,17 @@ def find_logs(disk: Disk, path: str) -> list[LogFiles]:
         raise NoLog(f"{path}: holds no log; name a .log file, a log directory such as "
                     "DATA/orders-0, or a data directory")
     return logs
+
+
+def _called(disk: Disk, path: str) -> list[LogFiles]:
+    """Logs that are called TOPIC-PARTITION, of DATA/TOPIC-PARTITION, wherever in DATA they lie."""
+    parent, name = os.path.split(path)
+    if not os.path.isdir(parent or "."):
+        return []
+    start = directory_name(name, ZERO_UUID).removesuffix(ZERO_UUID.hex)
+    found = (_log_directory(disk, os.path.join(parent, entry)) for entry in disk.list(parent or ".")
+             if entry.startswith(start) and is_log(entry))
+    return [log for log in found if log is not None and log.name == name]
 
 
 def data_directory_of(log: LogFiles) -> str:
@@ -89,4 +112,11 @@ def _log_directory(disk: Disk, path: str) -> LogFiles | None:
     if not segments:
         return None
     aside = tuple(name for name in names if _ASIDE_NAME.fullmatch(name))
-    return LogFiles(os.path.basename(os.path.abspath(path)), path, tuple(segments), aside)
+    entry = os.path.basename(os.path.abspath(path))
+    first = None
+    with suppress(QuipuError):  # what is wrong is shown when the segment is looked at
+        first = first_checkpoint(disk, path, [int(segment.first_log_offset or 0)
+                                              for segment in segments])
+    if first is None or is_marked(entry):
+        return LogFiles(entry, path, tuple(segments), aside, entry)
+    return LogFiles(first.name, path, tuple(segments), aside, entry, first.topic_id)

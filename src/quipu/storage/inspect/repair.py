@@ -90,7 +90,7 @@ def plan_repair(disk: Disk, log: LogFiles) -> RepairPlan | None:
         return _plan_mark(disk, log, end_offset, log_end)
     segment, position, why = cut
     number = log.segments.index(segment)
-    if log.name == NODE_LOG_NAME:
+    if log.entry == NODE_LOG_NAME:
         raise CannotRepair(f"{log.name}: {why}; nothing to do: a node begins its memory anew by "
                            "itself, and checks every log")
     if number == 0 and position == 0:
@@ -103,7 +103,7 @@ def plan_repair(disk: Disk, log: LogFiles) -> RepairPlan | None:
 
 def _plan_mark(disk: Disk, log: LogFiles, end_offset: int, log_end: int) -> RepairPlan | None:
     """A sound log that ends before what was durable: its last files were lost, or cut by hand."""
-    mark = flushed_marks(disk, data_directory_of(log)).get(log.name, 0)
+    mark = flushed_marks(disk, data_directory_of(log)).get(log.entry, 0)
     if mark <= log_end:
         return None
     why = Finding(Kind.SHORT, f"ends at log offset {log_end}, {mark} were durable")
@@ -174,7 +174,7 @@ def repair(disk: Disk, plan: RepairPlan, clock: Clock) -> list[str]:
     by itself what was ordered here.
     """
     data_directory = data_directory_of(plan.log)
-    lower_mark(disk, clock, data_directory, plan.log.name, plan.log_end)
+    lower_mark(disk, clock, data_directory, plan.log.entry, plan.log_end)
     return carry_out(disk, plan, clock.now_ms())
 
 

@@ -1,0 +1,93 @@
+"""Which records about topics fit the state that they meet; the others are left out.
+
+Records are decided on the very state that they are applied to, so they fit.  But metadata outlives
+the program that wrote it: an older version, or a node that was believed too much, may have left a
+topic twice, one without partitions, or a setting of a topic that never was.  Such a record must
+not keep any node from starting.  Every node leaves out the same ones, for all have the same state.
+
+Not here: the records about brokers and chains, without which nothing can be served; if one of those
+does not fit, that is a bug, and an assertion (state.py).
+"""
+
+from typing import TYPE_CHECKING
+
+from quipu.controller.members import NO_CHAIN
+from quipu.controller.records import (
+    ConfigChanged,
+    PartitionDetached,
+    PartitionRecord,
+    PartitionsAdded,
+    PartitionsMoved,
+    Record,
+    TopicCreated,
+    TopicDeleted,
+)
+from quipu.model.ids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from quipu.controller.state import ClusterState
+
+TOPIC, BROKER = 2, 4  # kinds of resources that have settings; Kafka's numbers
+
+
+def why_impossible(state: "ClusterState", record: Record) -> str | None:
+    """Why `record` cannot be applied to `state`; None if it can."""
+    match record:
+        case TopicCreated():
+            if record.name in state.topics:
+                return f"there is a topic {record.name[:80]!r} already"
+            if record.topic_id in state.topics_by_id or record.topic_id == ZERO_UUID:
+                return f"topic id {record.topic_id} cannot be given to {record.name[:80]!r}"
+            return _why_no_partitions(state, record)
+        case TopicDeleted() | PartitionsAdded() | PartitionsMoved() | PartitionDetached():
+            topic = state.topics_by_id.get(record.topic_id)
+            if topic is None:
+                return f"there is no topic with id {record.topic_id}"
+            if isinstance(record, PartitionsAdded):
+                return _why_no_partitions(state, record)
+            if isinstance(record, PartitionsMoved):
+                count = len(topic.partitions)
+                if not all(0 <= index < count for index in record.partitions):
+                    return f"topic {topic.name[:80]!r} has {count} partitions"
+                return _why_no_chain(state, record.chain, record.moving_to)
+            if isinstance(record, PartitionDetached) and not (
+                    0 <= record.partition < len(topic.partitions)
+                    and topic.partitions[record.partition].chain != NO_CHAIN):
+                return f"topic {topic.name[:80]!r} has no partition {record.partition} on a chain"
+        case ConfigChanged():
+            if record.resource_type not in (TOPIC, BROKER):
+                return f"resources of type {record.resource_type} have no settings"
+            if record.resource_type == TOPIC and record.resource_name not in state.topics:
+                return f"there is no topic {record.resource_name[:80]!r}"
+        case _:
+            pass
+    return None
+
+
+def _why_no_partitions(
+    state: "ClusterState", record: TopicCreated | PartitionsAdded
+) -> str | None:
+    if not record.partitions and not record.runs:
+        return "a topic without partitions"
+    if record.runs and len(record.partitions) != sum(
+            run.count for run in record.runs if run.chain == NO_CHAIN):
+        return "partitions on no chain that are not said to be anywhere"
+    for run in record.runs:
+        if run.count < 1:
+            return f"{run.count} partitions"
+        if run.chain != NO_CHAIN and (why := _why_no_chain(state, run.chain, run.moving_to)):
+            return why
+    return next(filter(None, map(_why_no_replicas, record.partitions)), None)
+
+
+def _why_no_chain(state: "ClusterState", chain: str, moving_to: str | None) -> str | None:
+    missing = [name for name in (chain, moving_to) if name is not None and name not in state.chains]
+    return f"there is no chain {missing[0][:80]!r}" if missing else None
+
+
+def _why_no_replicas(partition: PartitionRecord) -> str | None:
+    replicas, isr = partition.replicas, partition.isr
+    if (partition.leader not in isr or not set(isr) <= set(replicas)
+            or len(set(replicas)) != len(replicas) or len(set(isr)) != len(isr)):
+        return f"a partition on {replicas[:10]} that {partition.leader} leads"
+    return None

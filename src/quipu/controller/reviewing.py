@@ -1,0 +1,61 @@
+"""What becomes of a chain's members, given which processes are up; the rules of chains.py.
+
+Used for chains, and for partitions that have one of their own (detached.py).
+"""
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from quipu.controller.decision import Numbers
+from quipu.controller.members import Chain, ChainMember
+from quipu.model.chains import MemberState
+from quipu.model.ids import NodeId
+
+
+def reviewed(
+    chain: Chain, up: Mapping[NodeId, UUID], *, waited: bool
+) -> tuple[ChainMember, ...]:
+    """The members as they should be if `up` are the processes that are up.
+
+    `waited`: no serving process has lived on, and those that came back need wait no longer.
+    """
+    serving = [member for member in chain.serving if up.get(member.node_id) == member.incarnation]
+    if not serving:  # a cold start: C1 and C2 allow it to those that served
+        serving = [member._replace(incarnation=up[member.node_id]) for member in chain.serving
+                   if member.node_id in up]
+        if not serving or (len(serving) < len(chain.serving) and not waited):
+            return chain.members
+    ids = {member.node_id for member in serving}
+    rest = [member for member in chain.members if member.node_id not in ids]
+    rest.sort(key=lambda member: member.state is not MemberState.SYNCING)
+    return in_order([*serving, *(idle(member, up) for member in rest)])
+
+
+def with_members(
+    chain: Chain, members: tuple[ChainMember, ...], numbers: Numbers
+) -> Chain:
+    """`chain` with other members; under a new epoch if others serve, or in another order (H3)."""
+    serving = tuple(member for member in members if member.state is MemberState.SERVING)
+    return Chain(
+        name=chain.name, version=numbers.version(), members=members,
+        epoch=chain.epoch if serving == chain.serving else numbers.epoch())
+
+
+def promoted(chain: Chain, member: ChainMember, numbers: Numbers) -> Chain:
+    """`chain` with the first of its syncing members serving, as the tail, under a new epoch."""
+    assert member == chain.within(MemberState.SYNCING)[0], (chain, member)
+    return with_members(chain, in_order(
+        [*chain.serving, member._replace(state=MemberState.SERVING),
+         *(other for other in chain.members[len(chain.serving):] if other is not member)]), numbers)
+
+
+def idle(member: ChainMember, up: Mapping[NodeId, UUID]) -> ChainMember:
+    """A member that does not serve: it syncs if it is up."""
+    if member.node_id in up:
+        return ChainMember(member.node_id, MemberState.SYNCING, up[member.node_id])
+    return member._replace(state=MemberState.OFFLINE)
+
+
+def in_order(members: Iterable[ChainMember]) -> tuple[ChainMember, ...]:
+    """Serving members first, then syncing ones, then offline ones (H1)."""
+    return tuple(sorted(members, key=lambda member: member.state))
