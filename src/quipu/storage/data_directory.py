@@ -119,7 +119,7 @@ class DataDirectory:
             self.disk.remove(f"{self.path}/{RESERVE_NAME}")
         except NotFound:
             return False
-        _log.error("%s: the disk is full: the node starts on what it had in reserve", self.path)
+        _log.error("%s: the disk is full: the node uses what it had in reserve", self.path)
         return True
 
     def keep_reserve(self) -> None:
@@ -319,14 +319,23 @@ class DataDirectory:
         self._remove_logs()
 
     def _remove_logs(self) -> None:
-        """Durably forget deleted logs, then remove them (N5); later, if the disk is full."""
+        """Durably forget deleted logs, then remove them (N5).
+
+        On a full disk that takes what is kept in reserve, for it makes room; else it is done with
+        the next `remember`.
+        """
         entries = list(self._deleted)
-        known = [entry for entry in entries if entry in self._node_log.logs]
+        known = dict.fromkeys(entry for entry in entries if entry in self._node_log.logs)
         try:
-            if known:
-                self._node_log.remember(dict.fromkeys(known), durable=True)
+            try:
+                if known:
+                    self._node_log.remember(known, durable=True)
+            except DiskFull:
+                if not self._give_up_reserve():
+                    raise
+                self._node_log.remember(known, durable=True)
         except TransientDiskError:
-            return  # with the next `remember`
+            return
         except QuipuError as error:
             _log.error("deleted logs cannot be forgotten, and stay in %s: %s", self.path, error)
             entries = []
