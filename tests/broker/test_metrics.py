@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from quipu.broker import metrics
-from quipu.broker.metric_limits import GAUGES, NET_BY_REASON
+from quipu.broker.metric_tables import GAUGES, NET_BY_REASON
 from quipu.broker.metrics import ChainSample, GroupSample, LagSample, Sources
 from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
 from quipu.model.errors import CorruptLog, QuipuError

@@ -5,7 +5,7 @@ import pytest
 from quipu.chain.effects import AskEpoch, Disbelieve, Serve
 from quipu.chain.events import EpochConfirmed, Received
 from quipu.chain.messages import BEGIN, Ack, Describe, Described, Fenced, Message, Replicate, Why
-from quipu.chain.replica import Role
+from quipu.chain.role import Role
 from quipu.model.bounds import EPOCH_AHEAD_MAX, EPOCH_MAX, OFFSET_JUMP_MAX
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, NodeId
 from tests.chain.stage import Stage, members

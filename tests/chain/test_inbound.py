@@ -2,7 +2,7 @@
 
 from quipu.chain.events import Received
 from quipu.chain.messages import CUT, OPEN, Mark, Replicate
-from quipu.chain.replica import Role
+from quipu.chain.role import Role
 from quipu.model.ids import Epoch, LogOffset, NodeId, Offset
 from tests.chain.stage import Stage, members, scene
 

@@ -2,7 +2,7 @@
 
 from quipu.chain.events import PeerUp
 from quipu.chain.messages import Mark
-from quipu.chain.replica import Role
+from quipu.chain.role import Role
 from quipu.model.ids import LogOffset, NodeId, Offset
 from tests.chain.stage import Stage, members, scene
 

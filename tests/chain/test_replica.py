@@ -3,7 +3,8 @@
 from quipu.chain.effects import AskEpoch, Serve
 from quipu.chain.events import APPENDED, Configured, Received
 from quipu.chain.messages import BEGIN, Describe, Fenced, Mark
-from quipu.chain.replica import Replica, Role
+from quipu.chain.replica import Replica
+from quipu.chain.role import Role
 from quipu.model.ids import Epoch, LogOffset, NodeId, Offset
 from quipu.sim.chain_log import ModelLog
 from tests.chain.stage import Stage, members, scene

@@ -5,7 +5,7 @@ let the loop turn in between: with 10,000 partitions a scrape is 3 MB of text an
 by a produce request.  That is why the text is written here and not by `prometheus-client`, which
 needs 15 times as long, in one go, and 7 MiB of memory; its parser is the oracle of the tests.
 
-Tables say what there is, `_NET`, `_STATS`, `_PEERS` and `_FAMILIES`; `reference` makes the
+Tables say what there is, those of metric_tables and `_FAMILIES`; `reference` makes the
 documentation from them.  A name says its unit, and ends in `_total` if it only grows.
 
 Not here: counting (stats), HTTP (http), what the operating system knows (runtime/process).
@@ -18,8 +18,15 @@ from itertools import accumulate, islice
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from quipu import __version__
-from quipu.broker.metric_limits import GAUGES, NET_BY_REASON, STATS_BY_REASON
-from quipu.broker.metric_limits import Family as _Family
+from quipu.broker.metric_tables import (
+    GAUGES,
+    NET,
+    NET_BY_REASON,
+    PEERS,
+    STATS,
+    STATS_BY_REASON,
+)
+from quipu.broker.metric_tables import Family as _Family
 from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
 from quipu.model.errors import Code
 from quipu.model.ids import TopicPartition
@@ -117,133 +124,6 @@ class Sources:
     ready: Callable[[], bool] = lambda: False
     stepped_back: Callable[[], bool] = lambda: False
 
-
-_NET: Final[dict[str, _Family]] = {  # by attribute of NetStats
-    "connections": _Family("quipu_connections", "gauge", "Open client connections."),
-    "accepted": _Family(
-        "quipu_connections_accepted_total", "counter", "Client connections accepted."
-    ),
-    "delayed": _Family(
-        "quipu_connections_delayed_total",
-        "counter",
-        "Connections served later, for they came faster than `max.connection.creation.rate`.",
-    ),
-    "malformed": _Family(
-        "quipu_frames_malformed_total", "counter", "Connections closed for an impossible length."
-    ),
-    "timed_out": _Family(
-        "quipu_connections_timed_out_total",
-        "counter",
-        "Connections closed because they were idle, stalled or too slow.",
-    ),
-    "evicted": _Family(
-        "quipu_connections_evicted_total",
-        "counter",
-        "Connections closed to make room in the memory for requests.",
-    ),
-    "received_size": _Family(
-        "quipu_received_bytes_total", "counter", "Bytes received from clients."
-    ),
-    "sent_size": _Family("quipu_sent_bytes_total", "counter", "Bytes sent to clients."),
-    "partial_size": _Family(
-        "quipu_request_memory_bytes", "gauge", "Memory of requests that have arrived in part."
-    ),
-}
-
-_STATS: Final[dict[str, _Family]] = {  # by attribute of Stats
-    "malformed_requests": _Family(
-        "quipu_requests_malformed_total", "counter", "Requests that break the protocol."
-    ),
-    "requests_refused": _Family(
-        "quipu_requests_refused_total",
-        "counter",
-        "Requests refused for `max.request.bytes`, `max.request.elements` or "
-        "`queued.max.request.bytes`.",
-    ),
-    "answers_refused": _Family(
-        "quipu_answers_refused_total",
-        "counter",
-        "Answers refused for `max.response.bytes` or `queued.max.response.bytes`.",
-    ),
-    "answers_dropped": _Family(
-        "quipu_answers_dropped_total",
-        "counter",
-        "Connections closed because they did not take a large answer while memory was short.",
-    ),
-    "fetch_waiters": _Family("quipu_fetch_waiters", "gauge", "Fetches that wait for records."),
-    "produced_batches": _Family(
-        "quipu_produced_batches_total", "counter", "Batches written for producers."
-    ),
-    "produced_records": _Family(
-        "quipu_produced_records_total", "counter", "Records written for producers."
-    ),
-    "produced_bytes": _Family(
-        "quipu_produced_bytes_total", "counter", "Bytes of batches written for producers."
-    ),
-    "batches_checked_in_threads": _Family(
-        "quipu_batches_checked_in_threads_total",
-        "counter",
-        "Compressed batches so large that their records were looked at off the loop.",
-    ),
-    "checking_bytes": _Family(
-        "quipu_checking_bytes",
-        "gauge",
-        "Requests that wait for that; at most `queued.max.request.bytes`.",
-    ),
-    "duplicate_batches": _Family(
-        "quipu_duplicate_batches_total",
-        "counter",
-        "Batches that an idempotent producer sent again; recognised, not written.",
-    ),
-    "fetched_bytes": _Family(
-        "quipu_fetched_bytes_total", "counter", "Bytes of batches sent to consumers."
-    ),
-    "segments_removed": _Family(
-        "quipu_segments_removed_total", "counter", "Segment files removed by retention."
-    ),
-    "disk_refusals": _Family(
-        "quipu_disk_refusals_total",
-        "counter",
-        "Writes to logs that the disk refused: it is full, or fails.",
-    ),
-    "scrubbed_bytes": _Family(
-        "quipu_scrubbed_bytes_total", "counter", "Bytes of complete segments checked by the scrub."
-    ),
-    "damaged_batches": _Family(
-        "quipu_damaged_batches_total",
-        "counter",
-        "Batches, or runs of them, found to be other than what was written.",
-    ),
-    "damaged_now": _Family(
-        "quipu_damaged_batches", "gauge", "Of these, those that are not repaired."
-    ),
-    "repaired_batches": _Family(
-        "quipu_repaired_batches_total", "counter", "Batches replaced by another replica's."
-    ),
-    "recovery_seconds": _Family(
-        "quipu_recovery_seconds", "gauge", "How long the last start took to open all logs."
-    ),
-    "recovery_clean": _Family(
-        "quipu_recovery_clean",
-        "gauge",
-        "1 if the last stop was clean, so that the start had nothing to check.",
-    ),
-}
-
-_PEERS: Final[dict[str, _Family]] = {  # by attribute of PeerStats
-    "unproved_lost": _Family(
-        "quipu_peer_unproved_connections_closed_total", "counter",
-        "Connections to peer.listener that ended before they had proved to know peer.secret."),
-    "unproved_evicted": _Family(
-        "quipu_peer_unproved_connections_evicted_total", "counter",
-        "Of these, closed because of `peer.max.unauthenticated.connections`."),
-    "guests_refused": _Family(
-        "quipu_peer_nodes_refused_total", "counter",
-        "Connections of nodes that know peer.secret, are no members, and were too many."),
-    "messages_refused": _Family(
-        "quipu_peer_messages_refused_total", "counter",
-        "Messages of nodes that may not say so, or with numbers that cannot be."),
-}
 
 _REQUESTS: Final = _Family(
     "quipu_request_seconds",
@@ -343,6 +223,7 @@ _FAMILIES: Final = (
     _BUILD,
     _PARTITIONS,
     _FAILED,
+    _FAILED_PARTITION,
     _LOG_SIZE,
     _LOG_START,
     _LOG_END,
@@ -369,8 +250,8 @@ _FAMILIES: Final = (
 def exposition(sources: Sources) -> Iterator[str]:
     """The metrics as text, in pieces of at most `PIECE_LINES_MAX` samples."""
     yield _process(sources)
-    yield _scalars(sources.net, _NET) + _scalars(sources.stats, _STATS)
-    yield _scalars(sources.peers(), _PEERS) + _scalars(sources.stats, GAUGES)
+    yield _scalars(sources.net, NET) + _scalars(sources.stats, STATS)
+    yield _scalars(sources.peers(), PEERS) + _scalars(sources.stats, GAUGES)
     yield _by_reason(sources.net, NET_BY_REASON) + _by_reason(sources.stats, STATS_BY_REASON)
     yield _requests(sources.stats, sources.api_names)
     yield from _partitions(sources.partitions())
@@ -390,7 +271,7 @@ def exposition(sources: Sources) -> Iterator[str]:
 def reference() -> str:
     """A table of all metrics, in Markdown, for the documentation."""
     limits = (*GAUGES.values(), *NET_BY_REASON.values(), *STATS_BY_REASON.values())
-    rows = sorted((*_NET.values(), *_STATS.values(), *_PEERS.values(), *limits, *_FAMILIES))
+    rows = sorted((*NET.values(), *STATS.values(), *PEERS.values(), *limits, *_FAMILIES))
     lines = [f"| `{row.name}` | {row.kind} | {row.labels} | {row.about} |\n" for row in rows]
     return "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n" + "".join(lines)
 

@@ -18,14 +18,14 @@ Not here: who the nodes of the chain are and what they have (replication/).
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from quipu.broker.commits import FOREVER, Commits, Done
 from quipu.broker.lease import ALWAYS, Lease
+from quipu.broker.partition_parts import Chain, Waiter
 from quipu.broker.rules import Rules, check_time
 from quipu.broker.sequence_guard import SequenceGuard
-from quipu.chain.replica import Replica
 from quipu.controller.internal_topics import refuse
 from quipu.model.batch_types import BatchType
 from quipu.model.chains import ReplicaSet
@@ -49,39 +49,6 @@ ALL_MEMBERS: Final = 0  # min.insync.replicas: every node of the chain, for any 
 TELL_AGAIN_MS: Final = 10_000
 
 _log = logging.getLogger(__name__)
-
-
-class Waiter(Protocol):
-    """Someone who waits for records."""
-
-    def advanced(self, size: int) -> None:
-        """About `size` more bytes can be read; 0 says: look again, something else changed."""
-        ...
-
-    def finish(self) -> None:
-        """The wait is over."""
-        ...
-
-
-class Chain(Protocol):
-    """The driver of this partition's part in a chain; see `replication.partition_chain`."""
-
-    @property
-    def replica(self) -> Replica | None:
-        """The core; None while nothing had to be replicated."""
-        ...
-
-    def begin(self) -> None:
-        """The first append of an epoch is about to come: write what must come before it."""
-        ...
-
-    def appended(self) -> None:
-        """There is more in the log than before."""
-        ...
-
-    def appended_batch(self, appended: Appended, batch: memoryview) -> None:
-        """The same, of a client's batch that is borrowed."""
-        ...
 
 
 class NotLeader(RequestError):

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from quipu.broker.lease import ALWAYS, Lease
-from quipu.broker.partition import Partition, Waiter
+from quipu.broker.partition import Partition
+from quipu.broker.partition_parts import Waiter
 from quipu.broker.replication import LeadershipListener
 from quipu.broker.rules import rules_of
 from quipu.controller.state import Place, Topic

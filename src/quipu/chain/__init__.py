@@ -4,6 +4,7 @@ Events in (configurations, messages, appends, flushes, ticks); effects out (send
 committed).  Whoever drives it (broker/replication) carries the effects out, in their order.
 
     replica.py    start here: one `Replica` per partition, and what its driver owes it
+    role.py       what it is doing, for people              fence.py   epochs that others speak of
     events.py     what happens to it          effects.py   what it wants done
     messages.py   what replicas tell each other             codec.py   the same as bytes
     standing.py   what its parts share: the log as it sees it, the epoch, what is committed

@@ -23,7 +23,6 @@ What a driver owes it
     * clients append only while `is_leading`
 """
 
-from enum import StrEnum
 from typing import assert_never
 
 from quipu.chain.effects import (
@@ -66,22 +65,10 @@ from quipu.chain.messages import (
 )
 from quipu.chain.outbound import Outbound
 from quipu.chain.recovery import Recovery
+from quipu.chain.role import Role
 from quipu.chain.standing import LogView, Standing
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.ids import Epoch, NodeId
-
-
-class Role(StrEnum):
-    """What a replica is doing, for people."""
-
-    NONE = "none"  # no member, or an offline one
-    RECOVERING = "recovering"  # head, about to lead
-    LEADING = "leading"
-    FOLLOWING = "following"
-    JOINING = "joining"  # a serving member that does not have the epoch's configuration yet
-    SYNCING = "syncing"
-    FENCED = "fenced"  # there is a newer epoch; waiting to be told
-    HALTED = "halted"
 
 
 class Replica:

@@ -22,10 +22,18 @@ from quipu.controller.records import (
     TopicCreated,
     TopicDeleted,
 )
+from quipu.model.errors import Code, Kind, QuipuError
 from quipu.model.ids import ZERO_UUID
 
 if TYPE_CHECKING:
     from quipu.controller.state import ClusterState
+
+class ImpossibleRecord(QuipuError):
+    """A record that does not fit the state that it meets."""
+
+    kind = Kind.INVALID
+    code = Code.INVALID_REQUEST
+
 
 TOPIC, BROKER = 2, 4  # kinds of resources that have settings; Kafka's numbers
 

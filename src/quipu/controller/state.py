@@ -41,7 +41,7 @@ from quipu.controller.members import (
     partition_records,
     replica_set_at,
 )
-from quipu.controller.possible import why_impossible
+from quipu.controller.possible import ImpossibleRecord, why_impossible
 from quipu.controller.records import (
     BrokerFencingChanged,
     BrokerRegistered,
@@ -62,23 +62,14 @@ from quipu.controller.records import (
     TopicDeleted,
 )
 from quipu.model.chains import Member, MemberState, ReplicaSet
-from quipu.model.errors import Code, Kind, QuipuError
 from quipu.model.ids import NO_NODE, ZERO_UUID, Epoch, NodeId, ProducerId
 from quipu.model.topics import clash_key
 
 __all__ = ["CLUSTER_DEFAULT", "FIRST_PRODUCER_ID", "BrokerState", "Chain", "ChainMember",
-           "ClusterState", "ImpossibleRecord", "Key",
-           "PartitionState", "Place", "ResourceType", "Topic", "records_of"]
+           "ClusterState", "Key", "PartitionState", "Place", "ResourceType", "Topic", "records_of"]
 
 
 Key = tuple[UUID, int]  # a partition: topic id and number
-
-
-class ImpossibleRecord(QuipuError):
-    """A record that does not fit the state that it meets."""
-
-    kind = Kind.INVALID
-    code = Code.INVALID_REQUEST
 
 
 class ResourceType(IntEnum):

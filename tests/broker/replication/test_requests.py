@@ -15,7 +15,8 @@ from quipu.broker.fetching import REFER_SECONDS
 from quipu.broker.handlers import k02_list_offsets, k21_delete_records, k23_offset_for_leader_epoch
 from quipu.broker.handlers.k00_produce import produce
 from quipu.broker.handlers.k01_fetch import fetch
-from quipu.broker.partition import Partition, Waiter
+from quipu.broker.partition import Partition
+from quipu.broker.partition_parts import Waiter
 from quipu.broker.reply import Referrals
 from quipu.broker.stats import Stats
 from quipu.model.errors import Code

@@ -17,6 +17,7 @@ from uuid import UUID
 from quipu.broker.cluster.telling import Picture, Telling, differences
 from quipu.controller.configs import effective_settings
 from quipu.controller.plausible import check_record
+from quipu.controller.possible import ImpossibleRecord
 from quipu.controller.records import (
     ClusterCreated,
     PartitionsAdded,
@@ -28,7 +29,7 @@ from quipu.controller.records import (
     decode_record,
     encode_record,
 )
-from quipu.controller.state import ClusterState, ImpossibleRecord, records_of
+from quipu.controller.state import ClusterState, records_of
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import RaftIndex
 from quipu.model.settings import BrokerSettings
