@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from quipu.broker import metrics
-from quipu.broker.metric_tables import GAUGES, NET_BY_REASON
+from quipu.broker.metric_tables import GAUGES, NET, NET_BY_REASON, STATS
 from quipu.broker.metrics import ChainSample, GroupSample, LagSample, Sources
 from quipu.broker.stats import LATENCY_BOUNDS, Histogram, Stats
 from quipu.model.errors import CorruptLog, QuipuError
@@ -81,12 +81,12 @@ def test_every_counter_has_a_name_and_shows_its_value() -> None:
 
     found = samples(make_sources(stats=stats, net=net))
 
-    for table, numbers in ((metrics._NET, net), (metrics._STATS | GAUGES, stats)):
+    for table, numbers in ((NET, net), (STATS | GAUGES, stats)):
         for attribute, family in table.items():
             assert found[family.name, ()] == getattr(numbers, attribute), attribute
     plain = [f.name for f in dataclasses.fields(stats) if isinstance(getattr(stats, f.name), int)]
-    assert set(plain) <= set(metrics._STATS | GAUGES)
-    assert {f.name for f in dataclasses.fields(net)} == set(metrics._NET | NET_BY_REASON)
+    assert set(plain) <= set(STATS | GAUGES)
+    assert {f.name for f in dataclasses.fields(net)} == set(NET | NET_BY_REASON)
     assert found["quipu_connections_refused_total", (("limit", "max.connections"),)] == 3
     assert found["quipu_connections_closed_total", (("reason", "idle"),)] == 4
     assert found["quipu_limit_refusals_total", (("limit", "group.max.count"),)] == 5
