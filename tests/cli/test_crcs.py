@@ -21,7 +21,7 @@ GOOD, BAD = b"the right value", b"the wrong value"
 
 
 def segment(node: RunningNode, topic: str) -> Path:
-    (path,) = (node.directory / f"{topic}-0").glob("*.log")
+    (path,) = node.directory.glob(f"{topic}-0.*/*.log")
     return path
 
 

@@ -1,10 +1,12 @@
 """Who sends the bytes that stock consumers read from a chain."""
 
 import re
+import time
 import urllib.request
 
 import pytest
 
+from quipu.broker.http import PAGE_SECONDS_MAX
 from tests.e2e.conftest import MAKE, ON_CHAIN, PARTITIONS
 from tests.e2e.test_clients import assert_same, messages
 from tests.harness.cluster import RunningCluster
@@ -18,6 +20,7 @@ _FETCHED = re.compile(r"^quipu_fetched_bytes_total (\d+)", re.MULTILINE)
 
 def fetched_bytes(cluster: RunningCluster) -> dict[str, int]:
     """What each node has sent to consumers, as its metrics tell."""
+    time.sleep(PAGE_SECONDS_MAX)  # a page may be so old
     found = {}
     for name, node in cluster.nodes.items():
         with urllib.request.urlopen(f"{node.http}/metrics") as answer:

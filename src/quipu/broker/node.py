@@ -43,7 +43,7 @@ from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
 from quipu.runtime.descriptors import shares
 from quipu.runtime.discovery import Discovery
-from quipu.runtime.disk import Disk, RealDisk, raise_file_limit
+from quipu.runtime.disk import Disk, RealDisk, TransientDiskError, raise_file_limit
 from quipu.runtime.garbage import no_collections
 from quipu.runtime.net_limits import NetLimits
 from quipu.runtime.network import FrameListener, Net, RealNet
@@ -341,10 +341,12 @@ class Node:
             self.health.fail("disk", str(trouble))
 
     def _take_refusal(self) -> QuipuError | None:
-        """The last write that the disk has refused since this was last asked."""
+        """The last write that the disk has refused since this was last asked, for want of room or
+        the like; a log that the disk has failed is that log's trouble alone.
+        """
         assert self._directory is not None
         refusal, self._directory.refusal = self._directory.refusal, None
-        return refusal
+        return refusal if isinstance(refusal, TransientDiskError) else None
 
     async def _open_again(self) -> None:
         """Logs that could not be opened for want of descriptors, memory or room."""
