@@ -254,6 +254,6 @@ MUTATIONS = [
     Mutation("acks=all is answered early", "replication", "node", answers_early),
     Mutation("readers see what is not committed", "replication", "node", reads_past_committed),
     Mutation("a batch behind a refused one is out of order", "broker", "node", gaps_refused, 12),
-    Mutation("a producer's second batch is taken first", "broker", "node", strangers_skip, 1),
+    Mutation("a producer's second batch is taken first", "broker", "node", strangers_skip, 74),
     Mutation("the end is what the head has heard", "broker", "node", ends_as_heard, 3),
 ]
