@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from quipu.storage.directory_names import is_log
@@ -236,7 +237,11 @@ class RunningCluster:
     def in_sync(self, topic: str, partition: int) -> list[str]:
         """The names of the nodes that are in the ISR, as a stock client is told."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        found = admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].isrs
+        try:
+            listed = admin.list_topics(topic, timeout=20)
+        except KafkaException as error:
+            raise AssertionError(f"{error}{self.logs(8000)}") from error
+        found = listed.topics[topic].partitions[partition].isrs
         return sorted(name for name in self.nodes if self.node_id(name) in found)
 
     def until(self, what: str, seconds: float = WAIT_SECONDS_MAX) -> Iterator[None]:
