@@ -21,9 +21,10 @@ from multiprocessing.sharedctypes import Synchronized
 from typing import Any, Final
 from uuid import UUID
 
-from quipu.broker.handlers import refusal
+from quipu.broker.handlers import refused
+from quipu.model.errors import Code, QuipuError
 from quipu.wire.frame import decode_response, encode_request
-from quipu.wire.messages import REQUESTS, RESPONSES
+from quipu.wire.messages import REQUESTS
 from quipu.wire.schema import Request
 from tests.soak.hostile_values import (
     INIT_PRODUCER_ID,
@@ -72,7 +73,8 @@ class Made:
             return True
         if self.key == PRODUCE or count_elements(self.request) <= ELEMENTS_MAX:
             return False
-        return "error_code" not in RESPONSES[self.key].FIELDS or refusal(self.key) is None
+        error = QuipuError("too much", code=Code.INVALID_REQUEST)
+        return refused(REQUESTS[self.key](), self.version, error) is None
 
     def __str__(self) -> str:
         return f"{type(self.request).__name__} v{self.version}, {len(self.frame)} bytes"
