@@ -24,7 +24,7 @@ from quipu.wire.layout import Slot, layout
 from quipu.wire.messages import REQUESTS
 from quipu.wire.messages.k01_fetch import FetchResponse
 from quipu.wire.messages.k03_metadata import MetadataResponse
-from quipu.wire.messages.k11_join_group import JoinGroupResponse
+from quipu.wire.messages.k11_join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from quipu.wire.messages.k22_init_producer_id import InitProducerIdResponse
 from quipu.wire.schema import Request, Response
 from tests.harness.lies import CODECS, lying_batches, true_batch
@@ -87,8 +87,8 @@ class Known:
     def learn(self, request: Request, response: Response) -> None:
         """Remember what an answer gave away."""
         if isinstance(response, JoinGroupResponse):
-            if response.member_id:
-                group: Any = request
+            group: Any = request
+            if response.member_id and response.error_code in (0, 79):  # MEMBER_ID_REQUIRED
                 self.members.append((group.group_id, response.member_id, response.generation_id))
         elif isinstance(response, InitProducerIdResponse):
             if response.error_code == 0:
@@ -158,7 +158,8 @@ class Generator:
         chance = self._chance
         if slot.nullable and chance.random() < 0.15:
             return None
-        if slot.name in ("assignments", "replicas", "broker_ids") and chance.random() < 0.6:
+        if slot.name in ("assignments", "replicas", "broker_ids", "configs") and (
+                chance.random() < 0.6 and self._key != SYNC_GROUP):
             return None if slot.nullable else []
         count = chance.choice((0, 1, 1, 1, 1, 2, 3, 5)) if not self._is_hostile(0.3) else (
             chance.choice((0, 10, 40, 4_000, 12_000)))
@@ -203,7 +204,7 @@ class Generator:
     def _text(self, struct: str, slot: Slot) -> str:
         chance, name = self._chance, slot.name
         if name == "value":
-            return chance.choice(_CONFIG_VALUES)
+            return chance.choice(_CONFIG_VALUES if self._is_hostile() else ("1048576", "100000"))
         if name == "configuration_keys" or "Config" in struct and name == "name":
             return chance.choice(_CONFIG_NAMES)
         if self._is_hostile():
@@ -235,6 +236,8 @@ class Generator:
 
     def _number(self, slot: Slot, bits: int) -> int:
         chance, name = self._chance, slot.name
+        if name in ("session_timeout", "rebalance_timeout"):
+            return chance.choice((300, 1000, 2000))
         if "timeout" in name or name == "max_wait":
             return chance.choice((0, 1, 50, 300, 1000)) if self._may_wait else 0
         if name == "timestamp":
@@ -255,8 +258,6 @@ class Generator:
             return chance.choice((1, 1000, 10_000, 100_000))
         if "offset" in name:
             return chance.choice((0, 0, 1, 2, 5, 10, 100, -1))
-        if name == "session_timeout":
-            return 1000
         return chance.choice((-1, 0, 1, 2, 3, slot.default if isinstance(slot.default, int) else 0))
 
     def _uuid(self) -> UUID:
@@ -321,12 +322,18 @@ class Generator:
         members = self._known.members
         if key in (OFFSET_COMMIT, HEARTBEAT, SYNC_GROUP, JOIN_GROUP) and members and (
                 chance.random() < 0.6):
-            group, member, generation = chance.choice(members)
+            group, member, generation = chance.choice(list(members)[-6:])
             request.group_id, request.member_id = group, member
+            if not self._is_hostile():
+                request.group_instance_id = None
             for name in ("generation_id", "generation_id_or_member_epoch"):
                 if hasattr(request, name) and not self._is_hostile():
                     setattr(request, name, generation)
-        if key == SYNC_GROUP and members and request.assignments:
+        if key == JOIN_GROUP and not self._is_hostile():
+            request.group_instance_id = chance.choice((None, None, None, "i"))
+            request.protocols = request.protocols[:3] or [JoinGroupRequestProtocol(name="range")]
+        if key == SYNC_GROUP and not self._is_hostile():
+            request.protocol_type, request.protocol_name = None, None
             for assignment in request.assignments:
                 assignment.member_id = request.member_id
         if key == INIT_PRODUCER_ID and chance.random() < 0.7:

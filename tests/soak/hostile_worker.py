@@ -27,6 +27,7 @@ from quipu.wire.frame import decode_response, encode_request
 from quipu.wire.messages import REQUESTS
 from quipu.wire.schema import Request
 from tests.soak.hostile_values import (
+    FETCH,
     INIT_PRODUCER_ID,
     JOIN_GROUP,
     PRODUCE,
@@ -71,8 +72,10 @@ class Made:
         """Does an error of this request end its connection?"""
         if not self.is_answered:
             return True
-        if self.key == PRODUCE or count_elements(self.request) <= ELEMENTS_MAX:
+        if count_elements(self.request) <= ELEMENTS_MAX:
             return False
+        if self.key in (PRODUCE, FETCH):
+            return True
         error = QuipuError("too much", code=Code.INVALID_REQUEST)
         return refused(REQUESTS[self.key](), self.version, error) is None
 
@@ -219,7 +222,7 @@ class Worker:
 
     def _make(self, *, waits: bool) -> Made:
         pool, chance = self._pool[waits], self._chance
-        if pool and chance.random() < AGAIN_SHARE:
+        if pool and chance.random() < AGAIN_SHARE * (0.2 if waits else 1):  # members go soon
             return chance.choice(pool)
         while True:
             request, version = self._generator.request(waits=waits)
