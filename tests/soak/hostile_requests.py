@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -52,6 +53,7 @@ from quipu.wire.messages.k09_offset_fetch import (
 from quipu.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from quipu.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from quipu.wire.record_batch import decode_records
+from quipu.wire.schema import Request, Response
 from tests.harness.node import NodeFailed, RunningNode
 from tests.harness.raw import RawConnection
 from tests.hostile.bystander import anonymous_size, produce_request
@@ -146,17 +148,21 @@ class Victim:
         try:
             with RawConnection(self._node.host, self._node.port) as connection:
                 while not self._stopped.is_set():
-                    started = time.monotonic()
                     self._step(connection)
-                    self.seconds.append((time.monotonic() - started) / 4)
                     time.sleep(BYSTANDER_PAUSE_SECONDS)
         except BaseException as failure:  # noqa: BLE001 told by `verdict`
             self.failure = repr(failure)
 
+    def _ask(self, connection: RawConnection, request: Request, version: int) -> Response:
+        started = time.monotonic()
+        answer = connection.ask(request, version)
+        self.seconds.append(time.monotonic() - started)
+        return answer
+
     def _step(self, connection: RawConnection) -> None:
-        """Four requests."""
+        """Write, read back, commit, and ask who leads."""
         value = b"bystander %d" % len(self.written)
-        produced = connection.ask(produce_request(VICTIM_TOPIC, value), 9)
+        produced = self._ask(connection, produce_request(VICTIM_TOPIC, value), 9)
         assert isinstance(produced, ProduceResponse)
         part = produced.responses[0].partition_responses[0]
         assert part.error_code == 0, f"Produce: error {part.error_code}"
@@ -164,21 +170,22 @@ class Victim:
         assert self._read(connection, part.base_offset) == value, "its record is not there"
         partition = OffsetCommitRequestPartition(
             partition_index=0, committed_offset=part.base_offset + 1)
-        commit = connection.ask(OffsetCommitRequest(group_id=VICTIM_GROUP, topics=[
+        commit = self._ask(connection, OffsetCommitRequest(group_id=VICTIM_GROUP, topics=[
             OffsetCommitRequestTopic(name=VICTIM_TOPIC, partitions=[partition])]), 8)
         assert isinstance(commit, OffsetCommitResponse)
         code = commit.topics[0].partitions[0].error_code
         assert code == 0, f"OffsetCommit: error {code}"
         self.committed = part.base_offset + 1
-        metadata = connection.ask(
-            MetadataRequest(topics=[MetadataRequestTopic(name=VICTIM_TOPIC)]), 9)
+        metadata = self._ask(
+            connection, MetadataRequest(topics=[MetadataRequestTopic(name=VICTIM_TOPIC)]), 9)
         assert isinstance(metadata, MetadataResponse)
         assert metadata.topics[0].error_code == 0, f"Metadata: {metadata.topics[0].error_code}"
 
     def _read(self, connection: RawConnection, offset: int) -> bytes | None:
-        answer = connection.ask(FetchRequest(max_wait=1000, min_bytes=1, max_bytes=MIB, topics=[
-            FetchTopic(topic=VICTIM_TOPIC, partitions=[FetchPartition(
-                partition=0, fetch_offset=offset, partition_max_bytes=1)])]), 11)
+        wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
+        answer = self._ask(connection, FetchRequest(
+            max_wait=1000, min_bytes=1, max_bytes=MIB,
+            topics=[FetchTopic(topic=VICTIM_TOPIC, partitions=[wanted])]), 11)
         assert isinstance(answer, FetchResponse)
         part = answer.responses[0].partitions[0]
         assert part.error_code == 0, f"Fetch at {offset}: error {part.error_code}"
@@ -256,7 +263,7 @@ class Soak:
         for report in reports:
             self._add(report)
         self.findings += self.victim.verdict()
-        for before, after in zip(marks, marks[1:], strict=False):
+        for before, after in pairwise(marks):
             if after - before > GROWTH_MAX:
                 self.findings.append(f"memory grew from {before >> 20} to {after >> 20} MiB")
         self._look(pid)
@@ -333,8 +340,9 @@ class Soak:
         except NodeFailed as error:
             self.findings.append(f"{how}, and then: {error}")
             return
-        self._print(f"{self.requests} requests; {how}, ready after {self._node.start_seconds:.1f} s;"
-                    f" {len(self.victim.written)} records of the bystander")
+        self._print(f"{self.requests} requests; {how}, ready after "
+                    f"{self._node.start_seconds:.1f} s; {len(self.victim.written)} records of the "
+                    "bystander")
         try:
             self.findings += self.victim.check_kept()
         except Exception as error:  # noqa: BLE001 whatever it is, it is a finding
@@ -374,7 +382,7 @@ def run(
     elapsed = time.monotonic() - started
     print(soak.summary())
     print(f"{soak.requests} requests in {elapsed:.0f} s ({soak.requests / elapsed:.0f} a second); "
-          f"bystander: {len(soak.victim.seconds) * 4} answers, {soak.victim.percentiles()}; "
+          f"bystander: {len(soak.victim.seconds)} answers, {soak.victim.percentiles()}; "
           f"{len(soak.findings)} findings", flush=True)
     return soak
 

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from quipu.broker.handlers import SUPPORTED
 from quipu.wire.layout import Slot, layout
-from quipu.wire.messages import REQUESTS
+from quipu.wire.messages import OWN_KEY_FIRST, REQUESTS
 from quipu.wire.messages.k01_fetch import FetchResponse
 from quipu.wire.messages.k03_metadata import MetadataResponse
 from quipu.wire.messages.k11_join_group import JoinGroupRequestProtocol, JoinGroupResponse
@@ -62,7 +62,23 @@ _CONFIG_NAMES: Final = (
     "index.interval.bytes", "segment.index.bytes", "segment.ms", "message.records.check",
     "compression.type", "no.such.setting", "", "retention.ms\0", "x" * 3000,
 )
+_USUAL: Final[dict[str, tuple[int, ...]]] = {  # numbers by the names of their fields
+    "session_timeout": (300, 1000, 2000), "rebalance_timeout": (300, 1000, 2000),
+    "num_partitions": (-1, 1, 1, 2, 3, 4, 6), "count": (-1, 1, 1, 2, 3, 4, 6),
+    "replication_factor": (-1, 1), "broker_ids": (1, -1), "replicas": (1, -1), "acks": (1, -1),
+    "current_leader_epoch": (1, -1), "resource_type": (2, 2, 2, 4), "index": (0, 0, 0, 1, 2, 3),
+}
+_USUAL_PARTS: Final[dict[str, tuple[int, ...]]] = {  # and by parts of them, the first that fits
+    "max_bytes": (1, 1000, 10_000, 100_000), "partition": (0, 0, 0, 1, 2, 3),
+    "offset": (0, 0, 1, 2, 5, 10, 100, -1),
+}
 _STATES: Final = ("Stable", "Empty", "Dead", "PreparingRebalance", "classic", "consumer", "share")
+_WORDS: Final[dict[str, tuple[str, ...]]] = {  # texts that are no names of topics or groups
+    "protocol_type": ("consumer",), "protocol_name": ("range", "range", "roundrobin"),
+    "states_filter": _STATES, "types_filter": _STATES, "host": ("127.0.0.1",),
+    "client_software_name": ("librdkafka",), "client_software_version": ("2.0.0",),
+    "reason": ("because",),
+}
 _ZERO: Final = UUID(int=0)
 _ONES: Final = UUID(int=(1 << 128) - 1)
 LEARNED_MAX: Final = 64  # of each kind
@@ -185,7 +201,7 @@ class Generator:
         if kind in _BITS:
             if self._is_hostile():
                 return self._chance.choice(whole_numbers(_BITS[kind]))
-            return self._number(slot, _BITS[kind])
+            return self._number(slot)
         if kind == "uint16":
             return self._chance.choice((0, 1, 9092, 65535))
         if kind == "bool":
@@ -205,7 +221,7 @@ class Generator:
         chance, name = self._chance, slot.name
         if name == "value":
             return chance.choice(_CONFIG_VALUES if self._is_hostile() else ("1048576", "100000"))
-        if name == "configuration_keys" or "Config" in struct and name == "name":
+        if name == "configuration_keys" or ("Config" in struct and name == "name"):
             return chance.choice(_CONFIG_NAMES)
         if self._is_hostile():
             return chance.choice(_NAMES)
@@ -214,18 +230,13 @@ class Generator:
         if name in ("member_id", "group_instance_id"):
             known = [member for _, member, _ in self._known.members]
             return chance.choice([*known[-8:], "", "m"])
-        if name == "protocol_type":
-            return "consumer"
-        if name == "protocol_name" or struct == "JoinGroupRequestProtocol":
-            return chance.choice(("range", "roundrobin", "range"))
-        if name in ("states_filter", "types_filter"):
-            return chance.choice(_STATES)
-        if name in ("host", "client_software_name", "client_software_version", "reason"):
-            return chance.choice(("127.0.0.1", "librdkafka", "2.0.0"))
-        if self._key >= 10_000:
+        if name in _WORDS:
+            return chance.choice(_WORDS[name])
+        if struct == "JoinGroupRequestProtocol":
+            return chance.choice(_WORDS["protocol_name"])
+        if self._key >= OWN_KEY_FIRST:
             return chance.choice(("quipu", "quipu-0", "quipu-1", "a", "a-0"))
-        groups = "group" in name or "Group" in struct and "Topic" not in struct
-        if groups or name in ("key", "coordinator_keys") or self._key == 15:
+        if "group" in name or name in ("key", "coordinator_keys"):
             return self._own_or_theirs(GROUPS, VICTIM_GROUP)
         return self._own_or_theirs(TOPICS, VICTIM_TOPIC)
 
@@ -234,30 +245,19 @@ class Generator:
             return theirs
         return self._chance.choice(own)
 
-    def _number(self, slot: Slot, bits: int) -> int:
+    def _number(self, slot: Slot) -> int:
         chance, name = self._chance, slot.name
-        if name in ("session_timeout", "rebalance_timeout"):
-            return chance.choice((300, 1000, 2000))
-        if "timeout" in name or name == "max_wait":
-            return chance.choice((0, 1, 50, 300, 1000)) if self._may_wait else 0
         if name == "timestamp":
             return chance.choice((*range(-6, 2), int(time.time() * 1000)))
-        if "partition" in name and name != "partition_max_bytes" or name == "index":
-            return chance.choice((0, 0, 0, 1, 2, 3))
-        if name == "num_partitions" or name == "count":
-            return chance.choice((-1, 1, 1, 2, 3, 4, 6))
-        if name == "replication_factor":
-            return chance.choice((-1, 1))
-        if name in ("broker_ids", "replicas", "acks", "current_leader_epoch"):
-            return chance.choice((1, -1))
-        if name == "resource_type":
-            return chance.choice((2, 2, 2, 4))
         if name == "session_id":
             return chance.choice([0, 0, *list(self._known.sessions)[-8:]])
-        if "max_bytes" in name:
-            return chance.choice((1, 1000, 10_000, 100_000))
-        if "offset" in name:
-            return chance.choice((0, 0, 1, 2, 5, 10, 100, -1))
+        if name in _USUAL:
+            return chance.choice(_USUAL[name])
+        if "timeout" in name or name == "max_wait":
+            return chance.choice((0, 1, 50, 300, 1000)) if self._may_wait else 0
+        for part, numbers in _USUAL_PARTS.items():
+            if part in name:
+                return chance.choice(numbers)
         return chance.choice((-1, 0, 1, 2, 3, slot.default if isinstance(slot.default, int) else 0))
 
     def _uuid(self) -> UUID:
@@ -315,13 +315,27 @@ class Generator:
             for name in ("broker_id", "voter_id"):
                 if 0 <= getattr(request, name, -1) <= 9:
                     setattr(request, name, chance.choice((-1, 999, 2**31 - 1)))
-        if key in ALTER_CONFIGS:
+        elif key in ALTER_CONFIGS:
             for resource in request.resources:
                 if resource.resource_type != 2:  # a node's settings are everybody's
                     resource.resource_name = chance.choice(("999", "x", "é", "-1"))
-        members = self._known.members
-        if key in (OFFSET_COMMIT, HEARTBEAT, SYNC_GROUP, JOIN_GROUP) and members and (
-                chance.random() < 0.6):
+        elif key in (OFFSET_COMMIT, HEARTBEAT, SYNC_GROUP, JOIN_GROUP):
+            self._fit_member(request)
+        elif key == INIT_PRODUCER_ID and chance.random() < 0.7:
+            request.transactional_id = None
+        elif key == PRODUCE:
+            if chance.random() < 0.9:
+                request.transactional_id = None
+            if request.acks == 0 or chance.random() < 0.8:
+                request.acks = chance.choice((-1, -1, -1, 1, 1, 0)) if self._may_wait else (
+                    chance.choice((-1, 1)))
+        elif key == FETCH and not self._may_wait:
+            request.max_wait = min(request.max_wait, 0)
+
+    def _fit_member(self, request: Any) -> None:
+        """Name a member that exists, of the generation that it is in."""
+        chance, key, members = self._chance, self._key, self._known.members
+        if members and chance.random() < 0.6:
             group, member, generation = chance.choice(list(members)[-6:])
             request.group_id, request.member_id = group, member
             if not self._is_hostile():
@@ -336,16 +350,6 @@ class Generator:
             request.protocol_type, request.protocol_name = None, None
             for assignment in request.assignments:
                 assignment.member_id = request.member_id
-        if key == INIT_PRODUCER_ID and chance.random() < 0.7:
-            request.transactional_id = None
-        if key == PRODUCE:
-            if chance.random() < 0.9:
-                request.transactional_id = None
-            if request.acks == 0 or chance.random() < 0.8:
-                request.acks = chance.choice((-1, -1, -1, 1, 1, 0)) if self._may_wait else (
-                    chance.choice((-1, 1)))
-        if key == FETCH and not self._may_wait:
-            request.max_wait = min(request.max_wait, 0)
 
 
 def count_elements(value: Any) -> int:

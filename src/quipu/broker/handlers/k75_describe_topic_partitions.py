@@ -56,9 +56,10 @@ def refuse(
     request: DescribeTopicPartitionsRequest, error: QuipuError
 ) -> DescribeTopicPartitionsResponse:
     """Tell every topic that all failed; one without a name, if the request named none."""
-    names = [topic.name for topic in request.topics] or [None]
+    names: list[str | None] = [topic.name for topic in request.topics]
     return DescribeTopicPartitionsResponse(topics=[
-        DescribeTopicPartitionsResponseTopic(error_code=error.code, name=name) for name in names])
+        DescribeTopicPartitionsResponseTopic(error_code=error.code, name=name)
+        for name in names or [None]])
 
 
 def _page_size(broker: Broker, request: DescribeTopicPartitionsRequest) -> int:
