@@ -413,12 +413,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--phase", type=int, default=RESTART_EVERY,
                         help="requests between two starts")
+    parser.add_argument("--directory", type=Path, default=None,
+                        help="where the node's data and log are kept; by default they are not")
     parser.add_argument("--replay", type=Path, default=None, help="the file of a finding")
     arguments = parser.parse_args()
     if arguments.replay is not None:
         replay(arguments.replay)
         return 0
-    soak = run(arguments.requests, arguments.seed, arguments.seconds, phase=arguments.phase)
+    soak = run(arguments.requests, arguments.seed, arguments.seconds, phase=arguments.phase,
+               directory=arguments.directory)
     for finding in soak.findings:
         print(f"finding: {finding}", file=sys.stderr)
     if soak.total.frames:

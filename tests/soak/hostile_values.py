@@ -27,7 +27,7 @@ from quipu.wire.messages.k03_metadata import MetadataResponse
 from quipu.wire.messages.k11_join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from quipu.wire.messages.k22_init_producer_id import InitProducerIdResponse
 from quipu.wire.schema import Request, Response
-from tests.harness.lies import CODECS, lying_batches, true_batch
+from tests.harness.lies import CODECS, COUNT, bomb, lying_batches, sealed, true_batch
 
 TOPICS: Final = tuple(f"attack-{number}" for number in range(24))
 GROUPS: Final = tuple(f"attackers-{number}" for number in range(12))
@@ -47,8 +47,8 @@ WEIGHTS: Final = {PRODUCE: 4, FETCH: 3, JOIN_GROUP: 2, OFFSET_COMMIT: 2, DELETE_
 
 _BITS: Final = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 _NAMES: Final = (
-    "", ".", "..", ".x", "x" * 249, "x" * 250, "y" * 32_000, "a/../b", "../../etc/passwd", "\0",
-    "a\nb", "a b", "é" * 120, "\u202e\U0001f4a5", "-", "_", "a.b", "a_b", "%s%n", "null",
+    "", ".", "..", ".x", "x" * 249, "x" * 250, "y" * 32_000, "z" * 32_767, "a/../b",
+    "../../etc/passwd", "\0", "a\nb", "a b", "é" * 120, "\u202e\U0001f4a5", "-", "_", "a.b", "a_b", "%s%n", "null",
     *INTERNAL_TOPICS,
 )
 _CONFIG_VALUES: Final = (
@@ -81,6 +81,7 @@ _WORDS: Final[dict[str, tuple[str, ...]]] = {  # texts that are no names of topi
 }
 _ZERO: Final = UUID(int=0)
 _ONES: Final = UUID(int=(1 << 128) - 1)
+BOMB_SIZE: Final = 4 << 20  # of zeros, once it is decompressed
 LEARNED_MAX: Final = 64  # of each kind
 
 
@@ -129,6 +130,10 @@ class Generator:
         self._weights = [WEIGHTS.get(key, 1) for key in keys]
         self._batches = [bytes(batch) for codec in CODECS for batch in (
             true_batch(codec), true_batch(codec, 1), *lying_batches(codec).values())]
+        self._bombs = [bomb(codec, BOMB_SIZE) for codec in CODECS if codec]
+        self._batches += [
+            bytes(sealed(b"", codec=codec, packed=packed, count=COUNT))
+            for codec, packed in zip(CODECS[1:], self._bombs, strict=True)]
         self._hostility = 0.0  # how probable it is that a value of this request is hostile
         self._key = 0
         self._version = 0
@@ -211,8 +216,10 @@ class Generator:
         if kind == "records":
             return self._records()
         if kind == "bytes":
-            return self._chance.choice((b"", b"\0", bytes(40), self._chance.randbytes(30),
-                                        b"\xff" * 300, self._chance.choice(self._batches)))
+            few = (b"", b"\0", bytes(40), self._chance.randbytes(30), b"\xff" * 300,
+                   self._chance.choice(self._batches))
+            rare = (bytes(200_000), *self._bombs)
+            return self._chance.choice(rare if self._is_hostile(0.1) else few)
         if kind == "float64":
             return self._chance.choice((0.0, -1.0, float("inf"), float("nan")))
         raise AssertionError(f"no values for {kind}")

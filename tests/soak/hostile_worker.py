@@ -47,7 +47,7 @@ AGAIN_SHARE: Final = 0.6  # of requests that are sent again; making one takes th
 DECODED_SHARE: Final = 0.25
 ALWAYS_DECODED: Final = frozenset({JOIN_GROUP, INIT_PRODUCER_ID})
 FINDINGS_MAX: Final = 5
-CLIENT_IDS: Final = (None, "", "attacker", "é\n\0", "c" * 3000)
+CLIENT_IDS: Final = (None, "", "attacker", "é\n\0", "c" * 3000, "i" * 32_767)
 
 
 @dataclass(slots=True)
@@ -227,7 +227,7 @@ class Worker:
         while True:
             request, version = self._generator.request(waits=waits)
             frame = encode_request(request, version, correlation_id=0,
-                                   client_id=chance.choice(CLIENT_IDS))
+                                   client_id=chance.choices(CLIENT_IDS, (60, 10, 20, 6, 3, 1))[0])
             if len(frame) < FRAME_SIZE_MAX:
                 break
         made = Made(request, version, frame, waits)
