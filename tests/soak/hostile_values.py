@@ -48,8 +48,8 @@ WEIGHTS: Final = {PRODUCE: 4, FETCH: 3, JOIN_GROUP: 2, OFFSET_COMMIT: 2, DELETE_
 _BITS: Final = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 _NAMES: Final = (
     "", ".", "..", ".x", "x" * 249, "x" * 250, "y" * 32_000, "z" * 32_767, "a/../b",
-    "../../etc/passwd", "\0", "a\nb", "a b", "é" * 120, "\u202e\U0001f4a5", "-", "_", "a.b", "a_b", "%s%n", "null",
-    *INTERNAL_TOPICS,
+    "../../etc/passwd", "\0", "a\nb", "a b", "é" * 120, "\u202e\U0001f4a5", "-", "_", "a.b", "a_b",
+    "%s%n", "null", *INTERNAL_TOPICS,
 )
 _CONFIG_VALUES: Final = (
     "", "0", "1", "-1", "-2", "100", "16384", "1048588", str(2**31 - 1), str(2**63 - 1), str(2**63),
@@ -115,7 +115,7 @@ class Known:
                 self.sessions.append(response.session_id)
         elif isinstance(response, MetadataResponse):
             for topic in response.topics:
-                if topic.name in TOPICS and topic.topic_id != _ZERO:
+                if topic.name in TOPICS and topic.error_code == 0 and topic.topic_id != _ZERO:
                     self.topic_ids[topic.name] = topic.topic_id
 
 
