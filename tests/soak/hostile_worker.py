@@ -99,8 +99,7 @@ class Report:
 class Orders:
     """What a worker is to do."""
 
-    host: str
-    port: int
+    addresses: list[tuple[str, int]]
     seed: int
     requests: int
     until: float  # time.monotonic(); CLOCK_MONOTONIC is the same for all processes
@@ -189,8 +188,8 @@ class Worker:
             key.data.pending for key in self._selector.get_map().values())
 
     def _connect(self, *, waits: bool) -> None:
-        connection = Connection(self._orders.host, self._orders.port,
-                                depth=1 if waits else QUICK_DEPTH, waits=waits)
+        host, port = self._chance.choice(self._orders.addresses)
+        connection = Connection(host, port, depth=1 if waits else QUICK_DEPTH, waits=waits)
         self._selector.register(
             connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
         self._add(connection)
@@ -268,10 +267,7 @@ class Worker:
         self._selector.unregister(connection.socket)
         connection.socket.close()
         pending = [made for _, made in connection.pending]
-        # Produce requests may be under way together; what is behind another request has not begun.
-        first = next((place for place, made in enumerate(pending) if made.key != PRODUCE),
-                     len(pending))
-        allowed = [made for made in pending[:first + 1] if made.may_be_closed]
+        allowed = [made for made in pending if made.may_be_closed]
         if pending and not allowed and not connection.may_be_closed:
             self.report.closed[pending[0].key] += 1
             self._found(f"closed without a reason that is documented: {error!r}", connection)
