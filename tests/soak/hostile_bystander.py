@@ -39,6 +39,7 @@ from tests.soak.hostile_values import VICTIM_GROUP, VICTIM_TOPIC
 T = TypeVar("T")
 
 MIB: Final = 1 << 20
+FETCH_VERSION: Final = 10  # with later ones a leader may send its readers to another node
 P99_SECONDS_MAX: Final = 1.0
 BYSTANDER_PAUSE_SECONDS: Final = 0.02
 READ_BACK_MAX: Final = 300  # records that are looked for after a start
@@ -172,7 +173,7 @@ class Victim:
         wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
         answer = self._ask(connection, FetchRequest(
             max_wait=1000, min_bytes=1, max_bytes=MIB,
-            topics=[FetchTopic(topic=VICTIM_TOPIC, partitions=[wanted])]), 11)
+            topics=[FetchTopic(topic=VICTIM_TOPIC, partitions=[wanted])]), FETCH_VERSION)
         assert isinstance(answer, FetchResponse)
         part = answer.responses[0].partitions[0]
         _check(part.error_code, f"Fetch at {offset}")

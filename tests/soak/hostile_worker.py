@@ -7,6 +7,7 @@ What is not as it should be is a finding: an answer that does not decode, or is 
 none for ANSWER_SECONDS_MAX; a connection that is closed though no document says so.  Closed may be
     * who sent a Produce with acks=0 that is refused: it has no other way to notice
     * who asked for too much, where the answer of that API has no place for an error
+    * who asked the controller for nothing in particular, in vain, where it is the same
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from multiprocessing.sharedctypes import Synchronized
 from typing import Any, Final
 from uuid import UUID
 
-from quipu.broker.handlers import refused
+from quipu.broker.handlers import is_on_controller, refused
 from quipu.model.errors import Code, QuipuError
 from quipu.wire.frame import decode_response, encode_request
 from quipu.wire.messages import REQUESTS
@@ -72,12 +73,13 @@ class Made:
         """Does an error of this request end its connection?"""
         if not self.is_answered:
             return True
+        error = QuipuError("no", code=Code.INVALID_REQUEST)
+        if is_on_controller(self.key) and refused(self.request, self.version, error) is None:
+            return True
         if count_elements(self.request) <= ELEMENTS_MAX:
             return False
-        if self.key in (PRODUCE, FETCH):
-            return True
-        error = QuipuError("too much", code=Code.INVALID_REQUEST)
-        return refused(REQUESTS[self.key](), self.version, error) is None
+        return self.key in (PRODUCE, FETCH) or (
+            refused(REQUESTS[self.key](), self.version, error) is None)
 
     def __str__(self) -> str:
         return f"{type(self.request).__name__} v{self.version}, {len(self.frame)} bytes"
