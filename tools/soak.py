@@ -5,7 +5,8 @@
                           failing and restored disks
     a sixth               kill -9 of a single node under load, by a new seed each round
     a sixth               kill -9 of Spark drivers that keep views and sinks, ten times a round
-    a sixth               hostile frames, with fresh examples
+    a sixth               hostile frames, with fresh examples; then well-formed requests with
+                          hostile values for every API and version, thousands a second
     a sixth               coverage-guided fuzzing of every parser, in equal shares
 
 The first failure ends the run with the command that repeats it.
@@ -25,6 +26,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 KILL_ROUNDS = 40
 PIPELINE_KILLS = 10
 HOSTILE_EXAMPLES = 2_000
+HOSTILE_REQUESTS = 2_000_000  # of one node, at most
+HOSTILE_SECONDS_MIN = 60
 SIM_SEEDS = 50  # of each world, in one go
 CLUSTER_SECONDS = 300  # of one cluster, at most
 CLUSTER_SECONDS_MIN = 30
@@ -83,11 +86,15 @@ def pipeline(deadline: float, chance: random.Random) -> None:
             return
 
 
-def hostile(deadline: float) -> None:
-    """Throw fresh frames at a node until the time is over; at least once."""
+def hostile(deadline: float, chance: random.Random) -> None:
+    """Throw fresh frames at a node, and then requests until the time is over; at least once."""
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-o", "timeout=1800", "tests/hostile"]
+    run(command, {"HYPOTHESIS_PROFILE": "soak", "HOSTILE_EXAMPLES": str(HOSTILE_EXAMPLES)})
     while True:
-        run(command, {"HYPOTHESIS_PROFILE": "soak", "HOSTILE_EXAMPLES": str(HOSTILE_EXAMPLES)})
+        left = max(deadline - time.monotonic(), HOSTILE_SECONDS_MIN)
+        run([sys.executable, "-m", "tests.soak.hostile_requests", "--seed",
+             str(chance.randrange(1 << 30)), "--requests", str(HOSTILE_REQUESTS),
+             "--seconds", str(int(left))], {})
         if time.monotonic() > deadline:
             return
 
@@ -110,7 +117,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Tests for longer, with fresh chance.")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None,
-                        help="chance of the simulated worlds and of the kills")
+                        help="chance of the simulated worlds, the kills and the hostile requests")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
     share = arguments.minutes * 60 / 6
@@ -121,7 +128,7 @@ def main() -> int:
     cluster(time.monotonic() + share, chance)
     kill(time.monotonic() + share, chance)
     pipeline(time.monotonic() + share, chance)
-    hostile(time.monotonic() + share)
+    hostile(time.monotonic() + share, chance)
     return 0
 
 

@@ -1,15 +1,23 @@
-"""The memory of answers: one by one and all together."""
+"""The memory of answers: one by one and all together; and answers that fail."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from quipu.broker import handlers
 from quipu.broker.answers import Answer, Answers, AnswerTooLarge, AskerGone, NoRoomForAnswer
 from quipu.broker.request_queue import LARGE_MAX, LARGE_SIZE, RequestQueue
 from quipu.broker.stats import Stats
 from quipu.runtime.turns import Turns
+from quipu.wire.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from quipu.wire.messages.k15_describe_groups import DescribeGroupsResponse
+from tests.harness.here import NodeHere
 from tests.looped import looped
 
 
@@ -115,3 +123,22 @@ async def test_few_large_requests_are_worked_on_at_a_time() -> None:
     end.set()
     await asyncio.gather(*tasks, member)
     assert (begun, queue.waiting_size) == (LARGE_MAX + 4, 0)
+
+
+@pytest.mark.parametrize("version", [1, 9])
+@looped
+async def test_an_answer_that_cannot_be_made_closes_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """K8: a mistake of our own ends one connection; nobody waits for ever, others are served."""
+    async def broken(*_: object) -> MetadataResponse:
+        return MetadataResponse(cluster_id="x" * 40_000, topics=[
+            MetadataResponseTopic(name=None)])  # there is no such thing in these versions
+
+    async with NodeHere(tmp_path) as node, node.connect() as peer, node.connect() as other:
+        handlers.load(MetadataRequest.KEY)
+        monkeypatch.setattr(handlers, "load", lambda _: broken)
+        peer.send(MetadataRequest(), version)
+        assert await peer.closed()
+        monkeypatch.undo()
+        assert (await other.ask(MetadataRequest(), version)).topics == []

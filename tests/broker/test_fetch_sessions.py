@@ -54,6 +54,20 @@ def offsets(session: FetchSession) -> list[tuple[int, int]]:
     return [(each.partition, each.offset) for each in session]
 
 
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_session_names_topics_in_one_way(by_id: bool) -> None:
+    """F6: a client that changes the version in a session starts anew."""
+    rig = Rig()
+    session = rig.sessions.open(rig.client, 0, EPOCH_FIRST, ([target(0)], []), by_id=by_id)
+
+    with pytest.raises(RequestError) as caught:
+        rig.sessions.open(rig.client, session.id, 1, ([target(1)], []), by_id=not by_id)
+
+    assert caught.value.code is Code.FETCH_SESSION_TOPIC_ID_ERROR
+    same = rig.sessions.open(rig.client, session.id, 1, ([], []), by_id=by_id)
+    assert offsets(same) == [(0, 0)]
+
+
 def test_a_session_remembers_and_takes_changes() -> None:
     """K2: later requests name only what changes; changed partitions go to the end."""
     rig = Rig()

@@ -124,6 +124,17 @@ async def test_a_refusal_with_acks_0_closes_the_connection(tmp_path: Path) -> No
         assert await peer.closed()
 
 
+@looped
+async def test_a_transaction_with_acks_0_is_not_answered_either(tmp_path: Path) -> None:
+    """V12: an answer that nobody waits for would be taken for that of another request."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t")
+        request = produce("t", batch_of(b"x"), acks=0)
+        request.transactional_id = "payments"
+        peer.send(request, 9)
+        assert await peer.closed()
+
+
 @pytest.mark.parametrize("flush", ["1", "9223372036854775807"], ids=["flushed", "not flushed"])
 @looped
 async def test_pipelined_requests_are_answered_in_order(tmp_path: Path, flush: str) -> None:

@@ -10,10 +10,12 @@ from quipu.controller.state import ClusterState
 from quipu.controller.topics import (
     NewPartitions,
     NewTopic,
+    Whole,
     create_partitions,
     create_topics,
     delete_topics,
     plan_topic,
+    topic_names,
 )
 from quipu.model.errors import Code
 from quipu.model.ids import ZERO_UUID
@@ -244,6 +246,19 @@ def test_the_same_topic_by_name_and_id_is_refused_twice() -> None:
 
     assert [a.code for a in decision.answers] == [Code.INVALID_REQUEST, Code.INVALID_REQUEST]
     assert decision.records == []
+
+
+def test_a_topic_that_came_after_the_request_is_not_deleted_twice_either() -> None:
+    """K5: a request waits behind others, and its topics may be created meanwhile."""
+    state = with_topics(NewTopic("a", 1, 1))
+    wanted: list[tuple[str | None, UUID]] = [("a", ZERO_UUID), ("a", ZERO_UUID)]
+    whole = Whole(topic_names(ClusterState(), wanted))  # there is none yet
+
+    decision = delete_topics(state, wanted, SETTINGS, whole=whole)
+
+    assert decision.records == []
+    assert [answer.code for answer in decision.answers] == [Code.INVALID_REQUEST] * 2
+
 
 
 def test_deletion_can_be_forbidden() -> None:

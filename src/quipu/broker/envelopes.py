@@ -61,10 +61,12 @@ async def carry(broker: Broker, asked: Asked) -> Response | PassedOn:
     try:
         return await _answered(broker, asked)
     except QuipuError as error:
-        refuse = handlers.refusal(asked.request.KEY)
-        if refuse is None:
+        if handlers.refusal(asked.request.KEY) is None:
             raise
-        return refuse(asked.request, error)
+        answer = handlers.refused(asked.request, asked.context.api_version, error)
+        if answer is None:
+            raise
+        return answer
 
 
 async def _answered(broker: Broker, asked: Asked) -> Response | PassedOn:

@@ -12,6 +12,8 @@ Invariants
     F4  what sessions and waiting fetches hold is at most `partitions_max` partitions; names that
         are longer than any topic's count for more
     F5  one address has at most half of either, so that others get theirs
+    F6  a session names topics as its first request did, all by name or all by id: an answer has
+        place for one of the two
 
 Not here: reading records (handlers/k01_fetch.py).
 """
@@ -63,6 +65,7 @@ class FetchSession:
     epoch: int = EPOCH_FIRST
     last_used: float = 0.0
     size: int = 0  # what its partitions count for (F4)
+    by_id: bool = False  # how its topics are named (F6)
     targets: dict[Key, FetchTarget] = field(default_factory=dict)
 
     @property
@@ -128,18 +131,18 @@ class FetchSessions:
 
     def open(
         self, client: FetchClient, session_id: int, epoch: int,
-        changes: tuple[list[FetchTarget], list[Key]],
+        changes: tuple[list[FetchTarget], list[Key]], *, by_id: bool = False,
     ) -> FetchSession:
-        """The session for a request, new or known; raises if it cannot be (F1)."""
+        """The session for a request, new or known; raises if it cannot be (F1, F6)."""
         changed, forgotten = changes
         if epoch in (EPOCH_FINAL, EPOCH_FIRST):
             if session_id != NO_SESSION and (old := client.sessions.get(session_id)) is not None:
                 self._end(old)
             if epoch == EPOCH_FINAL or not self._has_slot(client):
                 return FetchSession(NO_SESSION, targets={each.key: each for each in changed})
-            session = self._new(client)
+            session = self._new(client, by_id=by_id)
         else:
-            session = self._known(client, session_id, epoch)
+            session = self._known(client, session_id, epoch, by_id=by_id)
         before = session.size
         session.update(changed, forgotten)
         self._hold(client.host, session.size - before)
@@ -190,22 +193,28 @@ class FetchSessions:
         self._stats.refusals[SLOTS] += 1
         return False
 
-    def _new(self, client: FetchClient) -> FetchSession:
+    def _new(self, client: FetchClient, *, by_id: bool) -> FetchSession:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in client.sessions:
             session_id = int.from_bytes(self._rng.token(4)) & _EPOCH_MAX
-        session = FetchSession(session_id, last_used=self._clock.monotonic())
+        session = FetchSession(session_id, last_used=self._clock.monotonic(), by_id=by_id)
         client.sessions[session_id] = session
         self._owners[session] = client
         self._shares.setdefault(client.host, _Share()).sessions += 1
         self._stats.fetch_sessions = len(self._owners)
         return session
 
-    def _known(self, client: FetchClient, session_id: int, epoch: int) -> FetchSession:
+    def _known(
+        self, client: FetchClient, session_id: int, epoch: int, *, by_id: bool
+    ) -> FetchSession:
         session = client.sessions.get(session_id)
         if session is None:
             raise RequestError(f"fetch session {session_id} is not known; start a new one",
                                code=Code.FETCH_SESSION_ID_NOT_FOUND)
+        if session.by_id != by_id:
+            raise RequestError(
+                f"fetch session {session_id} names topics by {'id' if session.by_id else 'name'}; "
+                "start a new one", code=Code.FETCH_SESSION_TOPIC_ID_ERROR)
         self._owners[session] = self._owners.pop(session)  # now the one used last
         expected = session.epoch % _EPOCH_MAX + 1
         if epoch != expected:

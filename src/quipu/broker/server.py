@@ -297,8 +297,14 @@ class Session:
 
     def _spawn(self, reply: TurnReply, work: Coroutine[Any, Any, None]) -> None:
         task = spawn(work, f"api {reply.api_key}")
+        task.add_done_callback(self._close_if_failed)
         if reply.api_key in LONG_WAITS:
             reply.when_lost(task.cancel)  # Q5
+
+    def _close_if_failed(self, task: asyncio.Task[Any]) -> None:
+        """No request is left without an answer, on a connection that stays."""
+        if not task.cancelled() and task.exception() is not None:
+            self._connection.close()
 
     async def _serve_later(self, reply: TurnReply, frame: bytes) -> None:
         """The same when it is this request's turn (Q6)."""

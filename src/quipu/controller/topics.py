@@ -171,15 +171,19 @@ def delete_topics(
     *,
     whole: Whole | None = None,
 ) -> Decision[TopicAnswer]:
-    """Delete topics by name, or by id where it is not zero."""
-    whole = whole or Whole(topic_names(state, wanted))
+    """Delete topics by name, or by id where it is not zero.
+
+    `whole` is of the request, as the topics were when it came; some may be there only now.
+    """
+    now = Whole(topic_names(state, wanted))
     found = [state.find_topic(name, topic_id) for name, topic_id in wanted]
     records: list[Record] = []
     answers: list[TopicAnswer] = []
     for (name, topic_id), topic in zip(wanted, found, strict=True):
         try:
             answer = _deletable(name, topic_id, topic, settings)
-            whole.check(answer.name or "")
+            for each in (now, whole or now):
+                each.check(answer.name or "")
         except QuipuError as error:
             answers.append(TopicAnswer(name, topic_id, error.code, str(error)))
         else:

@@ -6,6 +6,7 @@ to do.  The broker turns `code` into the answer of a request, in one place; code
 """
 
 from enum import IntEnum, StrEnum
+from typing import Final
 
 
 class Kind(StrEnum):
@@ -120,14 +121,21 @@ class Code(IntEnum):
     UNSUPPORTED_ASSIGNOR = 112
 
 
+MESSAGE_LENGTH_MAX: Final = 8_000  # characters; of four bytes each they fit a string of Kafka
+
+
 class QuipuError(Exception):
-    """Something the caller can act on.  `code` is what a Kafka client is told."""
+    """Something the caller can act on.  `code` is what a Kafka client is told.
+
+    A message that repeats what a client sent may be as long as that, and is cut.
+    """
 
     kind: Kind = Kind.INVALID
     code: Code = Code.UNKNOWN_SERVER_ERROR
 
     def __init__(self, message: str, *, code: Code | None = None, kind: Kind | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message if len(message) <= MESSAGE_LENGTH_MAX
+                         else message[:MESSAGE_LENGTH_MAX - 3] + "...")
         if code is not None:
             self.code = code
         if kind is not None:

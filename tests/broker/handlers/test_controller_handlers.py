@@ -1,7 +1,10 @@
 """Elections, reassignments, brokers and chains: what one node answers, in every version."""
 
+from typing import Any
+
 import pytest
 
+from quipu.broker import handlers
 from quipu.broker.handlers import (
     k43_elect_leaders,
     k45_alter_partition_reassignments,
@@ -13,7 +16,7 @@ from quipu.broker.handlers import (
     k10002_extend_chain,
 )
 from quipu.controller.topics import NewTopic
-from quipu.model.errors import Code, QuipuError
+from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.wire.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
 from quipu.wire.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -51,6 +54,23 @@ async def test_elections_are_told_per_partition(version: int) -> None:
             for each in answer.replica_election_results for result in each.partition_result] == [
         ("t", 1, Code.ELECTION_NOT_NEEDED), ("t", 7, Code.UNKNOWN_TOPIC_OR_PARTITION),
         ("u", 0, Code.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+@pytest.mark.parametrize("version", versions(ElectLeadersRequest))
+def test_an_election_that_cannot_be_is_told_in_every_version(version: int) -> None:
+    """K8, K12: v0 has no error of its own; of all partitions it cannot tell."""
+    error = RequestError("no controller is known", code=Code.REQUEST_TIMED_OUT)
+    named = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 7])])
+
+    answer: Any = handlers.refused(named, version, error)
+    of_all: Any = handlers.refused(ElectLeadersRequest(topic_partitions=None), version, error)
+
+    if version == 0:
+        assert [(result.partition_id, result.error_code) for each in answer.replica_election_results
+                for result in each.partition_result] == [(0, error.code), (7, error.code)]
+        assert of_all is None
+    else:
+        assert answer.error_code == of_all.error_code == error.code
 
 
 @looped

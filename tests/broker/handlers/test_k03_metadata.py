@@ -8,7 +8,11 @@ from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import ZERO_UUID
 from quipu.model.settings import BrokerSettings
 from quipu.model.topics import CONSUMER_OFFSETS
-from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from quipu.wire.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tests.broker.clusters import a_broker, ask, versions
 from tests.looped import looped
 
@@ -128,6 +132,10 @@ async def test_ids_are_refused_before_version_12(version: int) -> None:
         with pytest.raises(RequestError) as caught:
             await ask(broker, k03_metadata, MetadataRequest(topics=[topic]), version)
         assert caught.value.code is Code.INVALID_REQUEST
+        told = k03_metadata.refuse(MetadataRequest(topics=[topic]), caught.value)
+        decoded = MetadataResponse.decode(memoryview(told.encode(version)), version)
+        assert [(t.error_code, t.name) for t in decoded.topics] == [
+            (Code.INVALID_REQUEST, topic.name or "")]
 
 
 @looped

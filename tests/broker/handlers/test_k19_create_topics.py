@@ -92,3 +92,19 @@ async def test_a_manual_assignment_reaches_the_controller() -> None:
 
     assert [topic.error_code for topic in answer.topics] == [
         Code.NONE, Code.INVALID_REPLICA_ASSIGNMENT]
+
+
+@pytest.mark.parametrize("version", versions(CreateTopicsRequest))
+@looped
+async def test_what_is_wrong_with_the_longest_name_can_be_told(version: int) -> None:
+    """K8: strings of 32,767 bytes may be sent, and a message that repeats one must fit, too."""
+    broker = await a_broker()
+    long = [wanted("z" * 32_767), wanted("é" * 16_000)]
+    request = CreateTopicsRequest(topics=[*long, *long])
+
+    answer = await ask(broker, k19_create_topics, request, version)
+
+    assert answer.topics
+    for topic in answer.topics:
+        assert topic.error_code == Code.INVALID_REQUEST
+        assert topic.error_message is None or len(topic.error_message.encode()) <= 32_767

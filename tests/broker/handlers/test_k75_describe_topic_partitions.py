@@ -2,6 +2,7 @@
 
 import pytest
 
+from quipu.broker import handlers
 from quipu.broker.handlers import k75_describe_topic_partitions
 from quipu.controller.topics import NewTopic
 from quipu.model.errors import Code, RequestError
@@ -118,3 +119,16 @@ async def test_impossible_pages_are_refused(limit: int, partition: int) -> None:
         await page(broker, limit=limit, cursor=Cursor(topic_name="a", partition_index=partition))
 
     assert caught.value.code is Code.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("names", [(), ("a", "b")])
+def test_a_refusal_is_told_also_if_no_topic_was_named(names: tuple[str, ...]) -> None:
+    """K8: the answer has no place for an error of its own, and a topic's may lack a name."""
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names])
+
+    answer = handlers.refused(request, 0, RequestError("no", code=Code.INVALID_REQUEST))
+
+    assert isinstance(answer, DescribeTopicPartitionsResponse)
+    decoded = DescribeTopicPartitionsResponse.decode(memoryview(answer.encode(0)), 0)
+    assert [(t.name, t.error_code) for t in decoded.topics] == [
+        (name, Code.INVALID_REQUEST) for name in names or (None,)]

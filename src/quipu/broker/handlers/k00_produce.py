@@ -57,8 +57,8 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if not -1 <= acks <= 1 or transactional_id is not None:
         code = (Code.INVALID_REQUIRED_ACKS if transactional_id is None
                 else Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        topics = by_topic([Result(part[0], ProducedPart(part[1], code)) for part in parts])
-        reply.send([encode_produce_response(correlation_id, version, topics)])
+        results = [Result(part[0], ProducedPart(part[1], code)) for part in parts]
+        Call(broker, reply, (version, correlation_id, acks), results).start()
         return
     wait_ms = min(timeout_ms, broker.settings.request_max_wait_ms)
     call = version, correlation_id, acks, wait_ms

@@ -34,6 +34,7 @@ from quipu.wire.fetch_codec import FetchCall, FetchedPart, encode_fetch_response
 VERSION_MIN: Final = 4
 VERSION_MAX: Final = 18
 VERSION_LEADERS: Final = 12  # answers name the leader from here on
+VERSION_IDS: Final = 13  # topics have ids instead of names from here on
 REQUEST_SIZE_MAX: Final = 2 << 20  # some 60,000 partitions; each costs far more than its bytes
 READ_COMMITTED: Final = 1
 
@@ -54,7 +55,8 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
     try:
         session = broker.fetch_sessions.open(
             client, call.session_id, call.session_epoch,
-            ([FetchTarget(*target) for target in call.targets], call.forgotten))
+            ([FetchTarget(*target) for target in call.targets], call.forgotten),
+            by_id=version >= VERSION_IDS)
     except QuipuError as error:
         reply.send(encode_fetch_response(
             correlation_id, version, error_code=error.code, topics=[]))

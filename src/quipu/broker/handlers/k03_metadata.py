@@ -69,9 +69,13 @@ async def handle(broker: Broker, request: MetadataRequest, context: Context) -> 
 
 
 def refuse(request: MetadataRequest, error: QuipuError) -> MetadataResponse:
-    """Tell every topic that all failed; nobody can be told who asked for all topics."""
+    """Tell every topic that all failed; nobody can be told who asked for all topics.
+
+    A request of v10 may leave out a name, its answer may not: it is empty then, as Kafka's is.
+    """
     return MetadataResponse(topics=[
-        MetadataResponseTopic(error_code=error.code, name=topic.name, topic_id=topic.topic_id)
+        MetadataResponseTopic(
+            error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
         for topic in request.topics or ()])
 
 

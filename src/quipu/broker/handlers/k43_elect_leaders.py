@@ -15,7 +15,7 @@ from typing import Final
 
 from quipu.broker.context import Broker, Context
 from quipu.controller.elections import ElectAnswer, ElectionType
-from quipu.model.errors import Code, RequestError
+from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import TopicPartition
 from quipu.wire.messages.k43_elect_leaders import (
     ElectLeadersRequest,
@@ -40,6 +40,15 @@ async def handle(
     answers = await broker.cluster.changes.elect_leaders(
         ElectionType(request.election_type), wanted)
     return ElectLeadersResponse(replica_election_results=await _by_topic(answers, context))
+
+
+def refuse(request: ElectLeadersRequest, error: QuipuError) -> ElectLeadersResponse:
+    """Tell every partition that all failed: v0 has no other place for it."""
+    return ElectLeadersResponse(error_code=error.code, replica_election_results=[
+        ReplicaElectionResult(topic=each.topic, partition_result=[
+            PartitionResult(partition_id=partition, error_code=error.code, error_message=str(error))
+            for partition in each.partitions])
+        for each in request.topic_partitions or ()])
 
 
 async def _by_topic(answers: list[ElectAnswer], context: Context) -> list[ReplicaElectionResult]:

@@ -5,6 +5,8 @@ Behaviour
     * a page holds response_partition_limit partitions, and max.request.partition.size.limit at
       most; `next_cursor` says where the next page begins, null when there is none
     * a topic that is not there is told so, and takes up no room on the page
+    * a limit or a cursor that makes no sense is told to every topic that is named, or to one
+      without a name: INVALID_REQUEST
     * arrays that may be null are empty instead: Java's tools fail on null
 """
 
@@ -48,6 +50,16 @@ async def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=last)
             break
     return response
+
+
+def refuse(
+    request: DescribeTopicPartitionsRequest, error: QuipuError
+) -> DescribeTopicPartitionsResponse:
+    """Tell every topic that all failed; one without a name, if the request named none."""
+    names: list[str | None] = [topic.name for topic in request.topics]
+    return DescribeTopicPartitionsResponse(topics=[
+        DescribeTopicPartitionsResponseTopic(error_code=error.code, name=name)
+        for name in names or [None]])
 
 
 def _page_size(broker: Broker, request: DescribeTopicPartitionsRequest) -> int:
