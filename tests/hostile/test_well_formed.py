@@ -12,6 +12,7 @@ import pytest
 from quipu.broker import handlers
 from quipu.wire.frame import decode_response, encode_request
 from quipu.wire.messages import REQUESTS
+from quipu.wire.messages.k00_produce import ProduceRequest
 from quipu.wire.messages.k03_metadata import MetadataRequest
 from quipu.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -275,8 +276,10 @@ def test_every_array_of_every_api(attacked: RunningNode, make: Callable[[], Valu
         request = REQUESTS[key]
         version = request.VERSIONS[-1]
         count = ELEMENTS_MAX - len(path) + 1 if make is not Extremes else 200
-        frame = encode_request(
-            request_of(request, version, path, count, make()), version, correlation_id=1)
+        made = request_of(request, version, path, count, make())
+        if isinstance(made, ProduceRequest):
+            made.acks = 1  # 0 has no answer
+        frame = encode_request(made, version, correlation_id=1)
         with RawConnection(attacked.host, attacked.port, timeout=ANSWER_SECONDS_MAX) as peer:
             peer.send(frame)
             try:

@@ -159,6 +159,7 @@ class Soak:
         for name in ("sent", "decoded", "succeeded", "closed"):
             counts: Counter[int] = getattr(self.total, name)
             counts.update(getattr(report, name))
+        self.total.stalled = max(self.total.stalled, report.stalled)
         self.requests += report.sent.total()
         self.findings += report.findings
         self.total.frames += report.frames
@@ -280,7 +281,8 @@ def run(
     print(soak.summary())
     print(f"{soak.requests} requests in {elapsed:.0f} s ({soak.requests / elapsed:.0f} a second); "
           f"bystander: {len(soak.victim.seconds)} answers, {soak.victim.percentiles()}; "
-          f"{len(soak.findings)} findings", flush=True)
+          f"longest turn of a worker {soak.total.stalled:.1f} s; {len(soak.findings)} findings",
+          flush=True)
     return soak
 
 

@@ -219,7 +219,8 @@ class Generator:
             few = (b"", b"\0", bytes(40), self._chance.randbytes(30), b"\xff" * 300,
                    self._chance.choice(self._batches))
             rare = (bytes(200_000), *self._bombs)
-            return self._chance.choice(rare if self._is_hostile(0.1) else few)
+            is_rare = self._budget <= 60 and self._is_hostile(0.1)  # a frame must not be too large
+            return self._chance.choice(rare if is_rare else few)
         if kind == "float64":
             return self._chance.choice((0.0, -1.0, float("inf"), float("nan")))
         raise AssertionError(f"no values for {kind}")

@@ -47,6 +47,7 @@ POOL_SIZE: Final = 1_500  # requests that are sent again now and then
 AGAIN_SHARE: Final = 0.6  # of requests that are sent again; making one takes the most time
 DECODED_SHARE: Final = 0.25
 ALWAYS_DECODED: Final = frozenset({JOIN_GROUP, INIT_PRODUCER_ID})
+STALLED_SECONDS: Final = 3.0  # a turn of a worker on a machine that is busy
 FINDINGS_MAX: Final = 5
 CLIENT_IDS: Final = (None, "", "attacker", "é\n\0", "c" * 3000, "i" * 32_767)
 
@@ -93,6 +94,7 @@ class Report:
     decoded: Counter[int] = field(default_factory=Counter)
     succeeded: Counter[int] = field(default_factory=Counter)  # without an error in any part
     closed: Counter[int] = field(default_factory=Counter)
+    stalled: float = 0.0  # seconds for which the worker itself did nothing, at most
     findings: list[str] = field(default_factory=list)
     frames: list[bytes] = field(default_factory=list)  # that led to the findings, oldest first
 
@@ -174,10 +176,15 @@ class Worker:
     def run(self) -> Report:
         for number in range(QUICK_CONNECTIONS + SLOW_CONNECTIONS):
             self._connect(waits=number >= QUICK_CONNECTIONS)
+        turned_at = time.monotonic()
         while not self.report.findings and self._is_open():
             for key, events in self._selector.select(0.5):
                 self._turn(key.data, events)
-            self._look_for_silence()
+            now = time.monotonic()
+            self.report.stalled = max(self.report.stalled, now - turned_at)
+            if now - turned_at < STALLED_SECONDS:  # else it was not the node that was silent
+                self._look_for_silence()
+            turned_at = now
         for key in list(self._selector.get_map().values()):
             key.data.socket.close()
         return self.report
