@@ -63,7 +63,9 @@ def test_a_log_that_fails_takes_its_node_off_that_partition_alone(
                 assert 'quipu_partition_failed{topic="t",partition="1"} 1' in metrics
                 assert "quipu_stepped_back 0" in metrics
                 assert "quipu_ready 1" in metrics
-                assert "t-1" in http(cluster[victim], "/health/ready")
+                for _ in cluster.until("health names the partition", 10):
+                    if "t-1" in http(cluster[victim], "/health/ready"):
+                        break
                 assert "t-1" in cluster[victim].log_text()
                 fails.unlink()
                 await_in_sync(cluster, "t", 1, everybody)

@@ -4,8 +4,8 @@
                the partitions that the same answer says have moved elsewhere: they are looked for
                again a second later.  So a broker that has failed stays on the list until its
                clients have learnt who leads instead, for those who ask about topics by name.
-               Others want to know the cluster: admin clients ask every broker on the list for its
-               groups, and would wait for one that is gone
+               Not for longer, and not for others: clients ask any broker on the list for the
+               coordinator of their group, and admin clients ask all, and would wait for it
     settled    a client that found a broker down waits longer and longer before it tries again, ten
                seconds at most by default.  So readers are not sent to a broker that has just come
                back: they would wait there for their own patience to end
@@ -21,7 +21,7 @@ from quipu.controller.state import Topic
 from quipu.model.ids import NodeId
 from quipu.runtime.clock import Clock
 
-LISTED_SECONDS: Final = 15.0  # after a broker was fenced
+LISTED_SECONDS: Final = 2.0  # after a broker was fenced: clients look again every second
 SETTLED_SECONDS: Final = 10.0  # after one that had been fenced is back
 JUST_NOW: Final = float("inf")
 LONG_AGO: Final = float("-inf")

@@ -230,6 +230,8 @@ def _within(seconds: float, request: "_Request") -> tuple[int, bytes]:
     except queue.Empty:
         request.hang_up()
         raise TimeoutError(f"no answer within {seconds:.1f} s") from None
+    if isinstance(result, TimeoutError):  # of the socket, which has the same patience
+        raise TimeoutError(f"no answer within {seconds:.1f} s") from result
     if isinstance(result, BaseException):
         raise result
     return result
