@@ -10,7 +10,7 @@ from quipu.wire.messages import REQUESTS
 from tests.soak.hostile_requests import run
 from tests.soak.hostile_values import OWN_ONLY, VICTIM_GROUP, VICTIM_TOPIC, Generator, Known
 
-REQUESTS_MADE = 6_000
+REQUESTS_MADE = 12_000
 VICTIM_ID = UUID(int=77)
 
 
