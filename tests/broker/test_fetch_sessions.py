@@ -56,7 +56,7 @@ def offsets(session: FetchSession) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("by_id", [False, True])
 def test_a_session_names_topics_in_one_way(by_id: bool) -> None:
-    """F6: a client that changes the version in a session starts anew."""
+    """K2: a client that changes the version in a session starts anew."""
     rig = Rig()
     session = rig.sessions.open(rig.client, 0, EPOCH_FIRST, ([target(0)], []), by_id=by_id)
 

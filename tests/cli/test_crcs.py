@@ -70,12 +70,12 @@ def assert_not_shown(done: Result) -> None:
 
 
 def test_consume_checks(damaged: RunningNode) -> None:
-    """K2, S10: a reader without a group."""
+    """K2, T12: a reader without a group."""
     assert_not_shown(run_quipu("consume", "consume", "--exit", "-b", damaged.bootstrap))
 
 
 def test_consume_as_a_group_checks_and_does_not_commit_beyond(damaged: RunningNode) -> None:
-    """K2, S10: what was shown is committed, and no more."""
+    """K2, T12: what was shown is committed, and no more."""
     name = f"g{damaged.pid}"
     done = run_quipu("consume", "group", "--group", name, "--exit", "-b", damaged.bootstrap)
     assert_not_shown(done)
@@ -86,13 +86,13 @@ def test_consume_as_a_group_checks_and_does_not_commit_beyond(damaged: RunningNo
 
 
 def test_a_dirty_read_checks(damaged: RunningNode) -> None:
-    """V3, S10: no client library looks for us there."""
+    """V3, T12: no client library looks for us there."""
     assert_not_shown(run_quipu("consume", "dirty", "--dirty", "--exit", "-b", damaged.bootstrap))
 
 
 @pytest.mark.parametrize("words", [(), ("--headers-only",)], ids=["all", "headers only"])
 def test_a_damaged_record_is_marked_in_the_log(node: RunningNode, words: tuple[str, ...]) -> None:
-    """S10: `quipu log show --records` shows what is there, and says with every record that it is
+    """T12: `quipu log show --records` shows what is there, and says with every record that it is
     not what was written.
     """
     path = str(segment(node, "log").parent)
@@ -107,7 +107,7 @@ def test_a_damaged_record_is_marked_in_the_log(node: RunningNode, words: tuple[s
 
 
 def test_the_pipelines_reader_checks(damaged: RunningNode) -> None:
-    """I15, S10: the damage is told with its offset, after what was good."""
+    """I15, T12: the damage is told with its offset, after what was good."""
     settings = client_settings({"bootstrap.servers": damaged.bootstrap})
     values: list[bytes] = []
     reading = read_ranges(settings, [Range("pipeline", 0, 0, 3)], Wanted())

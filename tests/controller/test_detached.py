@@ -138,7 +138,7 @@ def test_a_restarted_node_is_asked_anew() -> None:
 
 
 def test_who_has_caught_up_in_another_version_has_not() -> None:
-    """V7, C1: nor has anybody but the first that syncs."""
+    """V7, V13: nor has anybody but the first that syncs."""
     state = three()
     report(state, A, [0])
     report(state, B, [0])

@@ -109,7 +109,7 @@ def test_names_that_kafka_refuses_are_refused(node: RunningNode) -> None:
 
 @pytest.mark.timeout(60)
 def test_the_log_tools_tell_which_topic_a_directory_is_of(node: RunningNode) -> None:
-    """T13: though the directory's name has room for a part of it only."""
+    """T9: though the directory's name has room for a part of it only."""
     name = LONG[-1]
     mention(node, [name])
     produce(node, [name], b"x")

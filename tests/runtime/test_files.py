@@ -68,7 +68,7 @@ def test_a_file_gives_up_its_descriptor_only_when_it_is_synced(
 
 
 def test_the_file_that_was_used_longest_ago_is_set_aside(tmp_path: Path) -> None:
-    """P2: a busy log keeps its descriptor."""
+    """K8: a busy log keeps its descriptor."""
     disk = disk_of(4)
     busy = disk.open(str(tmp_path / "busy"), create=True)
     busy.append((b"x",), 1)

@@ -417,7 +417,7 @@ def test_an_entry_that_counts_what_cannot_be_is_refused(
 
 
 def test_what_an_older_version_stored_is_not_cut_for_what_it_counts() -> None:
-    """S10: recovery trusts checksums; what was acknowledged is never dropped for its content."""
+    """T12: recovery trusts checksums; what was acknowledged is never dropped for its content."""
     disk = data_disk()
     log = replica(disk, HEAD)
     append(log, [b"first"])

@@ -156,7 +156,7 @@ def test_segments_that_go_while_a_search_waits_are_passed_over() -> None:
 
 @pytest.mark.parametrize("compression", range(5))
 def test_a_damaged_batch_is_found_as_a_batch(compression: int) -> None:
-    """S10, K2: its records are not trusted where its checksum does not hold."""
+    """T12, K2: its records are not trusted where its checksum does not hold."""
     disk = data_disk()
     log = open_log(disk, LogConfig())
     batch = memoryview(encode_batch([Record(None, b"v" * 50, timestamp=time) for time in (5, 9)],

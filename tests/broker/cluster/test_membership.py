@@ -43,7 +43,7 @@ def a_member() -> tuple[Membership, SlowController, ManualClock]:
 
 @looped
 async def test_a_lease_counts_from_when_the_heartbeat_was_sent() -> None:
-    """V15, B1: the controller counts from when the heartbeat came, so an answer that takes its time
+    """V15, V5: the controller counts from when the heartbeat came, so an answer that takes its time
     must not lengthen the lease: others may lead when the session is over.
     """
     for delay_ms in (0, 1000, 5900):

@@ -97,7 +97,7 @@ def test_snapshots_come_as_often_as_they_are_worth() -> None:
 
 
 def test_the_writer_takes_a_bounded_amount_at_once() -> None:
-    """W1: what is more than BATCH_SIZE_MAX is written in turns, in order."""
+    """K8: what is more than BATCH_SIZE_MAX is written in turns, in order."""
     async def run() -> None:
         slow = SlowLog()
         log = GroupLog(slow, list)

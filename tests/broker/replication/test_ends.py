@@ -243,7 +243,7 @@ async def test_a_lease_that_ends_during_the_wait_ends_the_wait(tmp_path: Path) -
 async def test_the_high_watermark_does_not_fall_when_others_join(
     tmp_path: Path, config: LogConfig
 ) -> None:
-    """T5, V19: a node alone has given out what nobody else has; it stays committed."""
+    """T5, V15: a node alone has given out what nobody else has; it stays committed."""
     rig = Rig(tmp_path, config=config)
     a, = rig.nodes(1)
     rig.configure(serving=[1])
