@@ -6,8 +6,9 @@ import pytest
 
 from tests.cluster.test_failures import assert_kept
 from tests.cluster.traffic import traffic
-from tests.harness.cluster import RunningCluster, free_ports
+from tests.harness.cluster import RunningCluster
 from tests.harness.names import Records, name_server_beside
+from tests.harness.ports import hold_port
 
 SERVICE = "_peer._tcp.quipu."
 
@@ -58,7 +59,7 @@ def test_nodes_find_each_other_in_dns_also_after_one_has_moved(tmp_path: Path) -
             with traffic(cluster, "t") as running:
                 running.await_progress()
                 cluster["a-1"].kill()
-                address = f"127.0.0.1:{free_ports(1)[0]}"
+                address = f"127.0.0.1:{hold_port(cluster)}"
                 cluster["a-1"].settings["peer.listener"] = address
                 cluster["a-1"].settings["advertised.peer.listener"] = address
                 publish(cluster, records)

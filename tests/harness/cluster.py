@@ -6,14 +6,12 @@
         ...
         cluster.await_serving("a")
 
-The first three nodes (or all, if there are fewer) elect the controller.  Peer ports are chosen
-before anything starts, since every node must know them; should one be taken meanwhile, the node
-says so and the test fails loudly.
+The first three nodes (or all, if there are fewer) elect the controller.  Peer ports are held
+before anything starts, since every node must know them.
 """
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -34,6 +32,7 @@ from quipu.wire.messages.k55_describe_quorum import (
 from tests.harness.command import run_quipu
 from tests.harness.hosts import Hosts
 from tests.harness.node import NodeFailed, RunningNode, environment
+from tests.harness.ports import hold_port
 from tests.harness.proxy import PeerProxy
 from tests.harness.raw import RawConnection
 
@@ -48,18 +47,6 @@ QUICK = {  # so that tests need not wait for what people would
     "chain.heartbeat.interval.ms": "100",
     "chain.cold.start.wait.ms": "3000",
 }
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 class RunningCluster:
@@ -83,7 +70,7 @@ class RunningCluster:
         self._settings = {**({} if patient else QUICK), **(settings or {})}
         self._bases = {name: 1 + 1000 * place for place, name in enumerate(chains)}
         names = [node for members in self.chains.values() for node in members]
-        self._peer_ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self._peer_ports = {name: hold_port(self) for name in names}
         self.nodes: dict[str, RunningNode] = {}
         self._hosts = hosts
         self._places = {name: place for place, name in enumerate(names)}
@@ -128,7 +115,7 @@ class RunningCluster:
 
     def add(self, name: str) -> RunningNode:
         """One more node, which is no voter and in no chain yet; not started."""
-        self._peer_ports[name] = free_ports(1)[0]
+        self._peer_ports[name] = hold_port(self)
         self._add(name, None)
         return self.nodes[name]
 

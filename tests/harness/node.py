@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.harness.ports import hold_port
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_SECONDS_MAX = 30.0  # far above the aim of one second: test machines are busy
 STOP_SECONDS_MAX = 30.0
@@ -70,6 +72,7 @@ class RunningNode:
         self.environment: dict[str, str] = {}  # besides that of this process
         self.host = "127.0.0.1"
         self.port = 0  # 0 until the first start; restarts keep the port
+        self._held_port = hold_port(self)
         self.start_seconds = 0.0  # from exec to the ready line, of the last start
         self._log_start = 0  # where the log of the last start begins in `log_path`
         self._started = 0.0
@@ -104,7 +107,7 @@ class RunningNode:
     def command(self) -> list[str]:
         """What `start` runs."""
         words = [*self.prefix, sys.executable, *self.program, "start", "--dir", str(self.directory)]
-        words += ["--listen", f"{self.host}:{self.port}"]
+        words += ["--listen", f"{self.host}:{self._held_port}"]
         for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]
         return words + self.arguments

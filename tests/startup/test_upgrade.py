@@ -30,9 +30,10 @@ from tests.fixtures.make_single_node import (
     batch,
     produce_request,
 )
-from tests.harness.cluster import QUICK, free_ports
+from tests.harness.cluster import QUICK
 from tests.harness.command import run_quipu
 from tests.harness.node import RunningNode
+from tests.harness.ports import hold_port
 from tests.harness.raw import RawConnection
 
 ARCHIVE = Path(__file__).parents[1] / "fixtures" / "single_node.tar.gz"
@@ -145,15 +146,17 @@ def test_a_directory_of_the_previous_version_opens_with_all_that_it_has(
 
 def a_cluster(path: Path, first: Path) -> list[RunningNode]:
     """Three nodes of the chain `quipu`; the first has the old directory, and votes alone."""
-    ports = free_ports(3)
-    return [
+    nodes = [
         RunningNode(
             first if number == 0 else path / f"quipu-{number}",
-            arguments=["--name", f"quipu-{number}"],
-            settings={**QUICK, **FOR_EVER, "peer.listener": f"127.0.0.1:{port}",
-                      "controller.quorum.voters": f"1@127.0.0.1:{ports[0]}"})
-        for number, port in enumerate(ports)
+            arguments=["--name", f"quipu-{number}"], settings={**QUICK, **FOR_EVER})
+        for number in range(3)
     ]
+    addresses = [f"127.0.0.1:{hold_port(node)}" for node in nodes]
+    for node, address in zip(nodes, addresses, strict=True):
+        node.settings["peer.listener"] = address
+        node.settings["controller.quorum.voters"] = f"1@{addresses[0]}"
+    return nodes
 
 
 def await_serving(node: RunningNode, count: int) -> None:
