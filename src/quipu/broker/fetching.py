@@ -7,9 +7,10 @@ Which node reads what
     * any node that serves the partition gives what is committed
     * the head sends consumers on to the tail, if they understand that (KIP-392); who comes back
       soon, on the same connection, cannot or will not go there, and is served by the head
-    * who reads anywhere but at the tail may have been at the tail before, which knows more: such a
-      reader is served once all is committed that this node held when it came, so that neither the
-      high watermark nor the end goes back; until then it waits, or gets OFFSET_NOT_AVAILABLE
+    * who reads anywhere but at the tail may have been at the tail before, which knows more: until
+      all is committed that this node held when the reader came, it is given what is committed but
+      not told up to where (-1), and at the end it waits, or gets OFFSET_NOT_AVAILABLE; so neither
+      the high watermark nor the end goes back, and a chain that stands still can be read
     * only a node whose lease lasts says that there is nothing newer
     * a dirty reader (replica id -2) gets all that the log has, wherever it asks
 
@@ -62,7 +63,7 @@ def read(broker: Broker, session: FetchSession, reader: Reader) -> Found:
         elif incremental and not dirty and _is_quiet(target, partition):
             continue  # most of many partitions, most of the time
         elif not partition.is_alone and (
-                moved := _elsewhere(broker, target, partition, reader)):
+                moved := _elsewhere(broker, target, partition, reader, size)):
             part = moved
             failed = failed or moved.preferred_read_replica >= 0
         else:
@@ -109,10 +110,10 @@ def _is_quiet(target: FetchTarget, partition: Partition) -> bool:
 
 
 def _elsewhere(
-    broker: Broker, target: FetchTarget, partition: Partition, reader: Reader
+    broker: Broker, target: FetchTarget, partition: Partition, reader: Reader, size: int
 ) -> FetchedPart | None:
-    """Where to read instead of here, if not here."""
-    _, version, dirty, referrals = reader
+    """Where to read instead of here, or what can be read here before the end is sure."""
+    size_max, version, dirty, referrals = reader
     error = partition.readable(dirty=dirty)
     if error is not None:
         return FetchedPart(target.partition, error.code)
@@ -128,9 +129,13 @@ def _elsewhere(
         end = partition.high_watermark if is_end else NO_OFFSET
         return FetchedPart(target.partition, 0, end, end, partition.log.log_start_offset,
                            preferred_read_replica=tail)
-    if partition.high_watermark < _end_when_it_came(referrals, target, partition):
+    if partition.high_watermark >= _end_when_it_came(referrals, target, partition):
+        return None
+    if target.offset >= partition.high_watermark:
         return FetchedPart(target.partition, Code.OFFSET_NOT_AVAILABLE)
-    return None
+    size_max = min(size_max, broker.settings.fetch_max_bytes)
+    part = _read_one(target, partition, size_max - size, dirty, min_one=size == 0)
+    return part._replace(high_watermark=NO_OFFSET, last_stable_offset=NO_OFFSET)
 
 
 def _refer(

@@ -222,11 +222,14 @@ class Consumer:
                 await self.client.refresh(topic)
             self.read_from = self.client.brokers.get(part.preferred_read_replica)
             return Code.NONE if self.read_from is not None else Code.BROKER_NOT_AVAILABLE
-        if part.high_watermark < max(self.high_watermark, self.position):
+        if part.high_watermark < 0 and part.records:
+            pass  # committed, and the node is not sure that there is no more
+        elif part.high_watermark < max(self.high_watermark, self.position):
             raise Violation(f"end-fell: {self.client.name} is told by {place.host} that "
                             f"{self.partition} is committed to {part.high_watermark}; it was "
                             f"{self.high_watermark}, and read to {self.position}")
-        self.high_watermark = part.high_watermark
+        else:
+            self.high_watermark = part.high_watermark
         self._take(part)
         return Code.NONE
 
@@ -239,7 +242,7 @@ class Consumer:
         for record in records_of(part.records or memoryview(b"")):
             if record.offset < self.position:
                 continue  # a batch is sent whole
-            if record.offset >= part.high_watermark:
+            if 0 <= part.high_watermark <= record.offset:
                 raise Violation(f"{self.client.name} got {self.partition} {record.offset}, "
                                 f"committed is {part.high_watermark}")
             assert record.key is not None

@@ -17,6 +17,7 @@ from quipu.broker.handlers import (
 from quipu.model.chains import Member, MemberState, ReplicaSet
 from quipu.model.errors import Code
 from quipu.model.ids import Epoch, NodeId
+from quipu.sim.workload import records_of
 from quipu.storage.config import LogConfig
 from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -171,6 +172,9 @@ async def test_who_comes_back_from_the_tail_sees_no_end_below_the_tails(tmp_path
         assert part.high_watermark == 2
         part, _ = await reader.fetch(2)
         assert (part.error_code, part.high_watermark) == (UNSURE, -1)
+        part, _ = await reader.fetch(0)  # what is committed is given all the same
+        assert (part.error_code, part.high_watermark) == (0, -1)
+        assert [record.value for record in records_of(part.records)] == [b"0"]
         part, _ = await Client(rig, a).fetch(0)  # sent on, and told nothing that is not sure
         assert (part.preferred_read_replica, part.high_watermark) == (3, -1)
         waiting = asyncio.ensure_future(reader.fetch(2, max_wait=5000))
