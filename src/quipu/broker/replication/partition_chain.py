@@ -142,8 +142,9 @@ class PartitionChain:
 
     def tick(self) -> None:
         self.tell(TICK)
-        if self.partition.log.failure is not None and self.partition.is_serving:
-            self._stand()  # it failed in other hands
+        if (self.partition.log.failure is not None and self.partition.is_serving
+                and self.replica_set is not None):
+            self._stand_aside(self.replica_set)  # it failed in other hands
         self.partition.expire_waits()
         self.partition.check_lease()
 

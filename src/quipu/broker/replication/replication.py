@@ -183,7 +183,8 @@ class Replication:
             if chain.is_quiet:
                 self._restless.pop(chain, None)
         for chain in list(self._chains.values())[self._tick_count % TICKS_ALL :: TICKS_ALL]:
-            if chain.replica is not None and chain not in self._restless:
+            if chain not in self._restless and (
+                    chain.replica is not None or chain.partition.log.failure is not None):
                 chain.tick()
 
     # -- what this node has a part in
