@@ -129,9 +129,11 @@ def _elsewhere(
         end = partition.high_watermark if is_end else NO_OFFSET
         return FetchedPart(target.partition, 0, end, end, partition.log.log_start_offset,
                            preferred_read_replica=tail)
-    if partition.high_watermark >= _end_when_it_came(referrals, target, partition):
+    committed = partition.high_watermark
+    was_given_more = committed < target.offset <= partition.log.end_offset
+    if committed >= _end_when_it_came(referrals, target, partition) and not was_given_more:
         return None
-    if target.offset >= partition.high_watermark:
+    if target.offset >= committed:
         return FetchedPart(target.partition, Code.OFFSET_NOT_AVAILABLE)
     size_max = min(size_max, broker.settings.fetch_max_bytes)
     part = _read_one(target, partition, size_max - size, dirty, min_one=size == 0)

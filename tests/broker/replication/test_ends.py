@@ -17,6 +17,7 @@ from quipu.broker.handlers import (
 from quipu.model.chains import Member, MemberState, ReplicaSet
 from quipu.model.errors import Code
 from quipu.model.ids import Epoch, NodeId
+from quipu.runtime.disk import DiskFull
 from quipu.sim.workload import records_of
 from quipu.storage.config import LogConfig
 from quipu.wire.messages.k02_list_offsets import (
@@ -183,6 +184,33 @@ async def test_who_comes_back_from_the_tail_sees_no_end_below_the_tails(tmp_path
     await rig.settled()
     part, _ = await asyncio.wait_for(waiting, 10)
     assert (part.error_code, part.high_watermark) == (0, 2)
+
+
+@looped
+async def test_a_tail_without_room_knows_what_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T5, K8: what it took before its disk was full is given by it, as by the others."""
+    rig = Rig(tmp_path, config=LogConfig(flush_messages=1))
+    a, _, c = await a_chain(rig)
+    await a.produce(b"0")
+    await rig.settled()
+    log = c.partition.log
+    last, append = log.log_end + 1, log.append_stored
+
+    def has_room_for_one(*words: Any, **options: Any) -> Any:
+        if log.log_end >= last:
+            raise DiskFull("no space left")
+        return append(*words, **options)
+
+    monkeypatch.setattr(log, "append_stored", has_room_for_one)
+    rig.net.delay_turns = 5
+    for value in (b"1", b"2"):
+        a.append(value, acks=1)
+        await rig.turns(5)
+    await rig.until(lambda: a.partition.high_watermark == c.partition.high_watermark == 2)
+    monkeypatch.undo()
+    await rig.until(lambda: c.partition.high_watermark == 3)
 
 
 @looped

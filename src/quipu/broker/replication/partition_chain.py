@@ -232,7 +232,7 @@ class PartitionChain:
         self._node.restless(self)
 
     def _run(self, replica: Replica, event: Event) -> None:
-        queue = self._queue
+        queue, has_failed = self._queue, False
         for _ in range(STEPS_MAX):
             log_changed = False
             try:
@@ -243,6 +243,8 @@ class PartitionChain:
                 self._failed(error)
                 if self.partition.log.failure is not None:
                     return
+                # Some of it may be done, and what a message says besides its batches counts.
+                log_changed, has_failed = not has_failed, True
             if log_changed:
                 event = APPENDED
             elif queue:
