@@ -33,10 +33,13 @@ from quipu.model.errors import Code, Kind, QuipuError, RequestError
 from quipu.model.ids import Epoch, LogOffset, Offset, TopicPartition
 from quipu.model.topics import is_internal
 from quipu.runtime.disk import DiskError
+from quipu.storage.appended import NO_LOG_OFFSET
 from quipu.storage.log import Appended, Log, LogConfig
+from quipu.storage.repeats import find_repeat
 from quipu.wire.fast import check_batch
 from quipu.wire.record_batch import (
     TRANSACTIONAL_BIT,
+    BatchHeader,
     Record,
     set_log_append_time,
     set_max_timestamp,
@@ -304,11 +307,7 @@ class Partition:
         try:
             appended = self.log.append(batch, header, epoch=self.leader_epoch, now_ms=now_ms)
         except QuipuError as error:
-            if isinstance(error, DiskError):
-                self._tell(error, now_ms)
-            if error.kind is not Kind.INVALID:
-                self._guard.refused()
-            raise
+            appended = self._not_appended(error, header, now_ms)
         if not self.is_alone:
             assert self.chain is not None
             self._unread_size += len(batch)
@@ -316,6 +315,18 @@ class Partition:
         elif self._waiters and not self.acks_wait:
             self._advanced(len(batch))
         return appended
+
+    def _not_appended(self, error: QuipuError, header: BatchHeader, now_ms: int) -> Appended:
+        """Where the batch is already, if its first answer may have been an error; else raise."""
+        if error.code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER and self._guard.is_on and (
+                found := find_repeat(self.log, header)) is not None:
+            return Appended(found, Offset(found + header.last_offset_delta), NO_LOG_OFFSET,
+                            duplicate=True)
+        if isinstance(error, DiskError):
+            self._tell(error, now_ms)
+        if error.kind is not Kind.INVALID:
+            self._guard.refused()
+        raise error
 
     def append_records(
         self, batch_type: BatchType, records: Sequence[Record], now_ms: int

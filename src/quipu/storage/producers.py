@@ -7,7 +7,8 @@ Invariants
     P1  sequences run 0, 1, ... 2^31 - 1, 0, ...; a batch is accepted if it starts right after the
         last accepted one, or at 0 in a new producer epoch
     P2  of each producer the last `BATCHES_KEPT` batches are known, as many as a client may have
-        in flight; a repeat of one of them is a duplicate, whatever was written since
+        in flight; a repeat of one of them is a duplicate, whatever was written since (where
+        earlier ones may be repeated, the log itself is searched: repeats.py)
     P3  the state is a function of the batches in the log, except for when a producer was last
         seen, which decides only when it is forgotten
     P4  who appends admits at most so many producers (`admit`): a new one takes the place of those

@@ -171,6 +171,29 @@ async def test_a_batch_behind_one_that_timed_out_follows_it(tmp_path: Path) -> N
 
 
 @looped
+async def test_a_batch_is_recognised_though_more_than_a_window_followed(tmp_path: Path) -> None:
+    """K2: refused by a pause between it and those behind it, it comes again with new ones; what
+    the log does not hold is out of order as ever.
+    """
+    rig = Rig(tmp_path)
+    a, b = await a_chain(rig, 2)
+    for sequence in range(4):
+        await asyncio.wait_for(send(a, sequence), 5)
+    rig.configure(serving=[1, 2])
+    assert code_of(a, 0) == Code.NOT_LEADER_OR_FOLLOWER
+    await rig.leads(a)
+    for sequence in range(4, 8):
+        await asyncio.wait_for(send(a, sequence), 5)
+    for sequence in range(8):
+        assert await asyncio.wait_for(send(a, sequence), 5) == sequence
+    assert code_of(a, (1 << 31) - 1) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    rig.clock.advance_ms(MINUTE_MS)
+    await asyncio.wait_for(send(a, 8), 5)  # in order: whatever was refused was long ago
+    assert code_of(a, 0) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert b.values() == [b"%d" % sequence for sequence in range(9)]
+
+
+@looped
 async def test_a_new_head_knows_what_the_old_one_had_sent_on(tmp_path: Path) -> None:
     """K2, V14: the retry of a batch that nobody acknowledged is recognised, also if it waits."""
     rig = Rig(tmp_path)
