@@ -55,6 +55,7 @@ PARTIAL_SIZE_MAX: Final = 256 << 20
 GUESTS_MAX: Final = 100  # nodes that are no members (B4)
 LINKS_MAX: Final = 2 * (PEERS_MAX + GUESTS_MAX)  # that are open: one to each node, and one from it
 _NEVER_SECONDS: Final = 10 * 365 * 86_400.0
+_KINDS: Final = frozenset(PeerKind)
 
 _log = logging.getLogger(__name__)
 
@@ -345,7 +346,7 @@ class Peers:
             self._calls.on_call(link.peer.node_id, body, link.send_reply)
         elif kind == PeerKind.REPLY:
             self._calls.on_reply(link.peer.node_id, body)
-        else:  # of a later version
+        elif kind not in _KINDS:  # of a later version; else this node is not ready for it yet
             self._peer_log.warning(
                 "unknown kind", "node %d: messages of kind %d are not known here",
                 link.peer.node_id, kind)
