@@ -37,6 +37,7 @@ from quipu.wire.messages.k23_offset_for_leader_epoch import (
 )
 from quipu.wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from tests.broker.replication.rig import ANode, Rig
+from tests.broker.replication.test_repairs import until
 from tests.broker.replication.test_requests import Client, a_chain
 from tests.looped import looped
 
@@ -211,9 +212,9 @@ async def test_a_tail_without_room_knows_what_is_committed(
     a.append(b"1", acks=1)
     await rig.until(lambda: log.log_end == last)
     a.append(b"2", acks=1)
-    await rig.until(lambda: a.partition.high_watermark == c.partition.high_watermark == 2)
+    await until(rig, lambda: a.partition.high_watermark == c.partition.high_watermark == 2)
     monkeypatch.undo()
-    await rig.until(lambda: c.partition.high_watermark == 3)
+    await until(rig, lambda: c.partition.high_watermark == 3)
 
 
 @looped

@@ -102,6 +102,25 @@ async def test_a_replica_whose_log_fails_joins_again(
     assert rig.disk_failures == []
 
 
+@looped
+async def test_a_log_that_fails_again_while_it_catches_up_is_repaired_again(
+    tmp_path: Path,
+) -> None:
+    """V13, V16: in a flush, which nobody waits for; so only a look from time to time finds it."""
+    rig = Rig(tmp_path)
+    a, b = await a_chain(rig, 2)
+    await a.produce(b"0")
+    rig.is_known = True
+    rig.configure(serving=[1], offline=[2])
+    for times in (1, 2, 3):
+        break_log(b, how="well")
+        await until(rig, lambda times=times: rig.repaired == times)  # type: ignore[misc]
+        rig.configure(serving=[1], syncing=[2], new_epoch=False)
+        await until(rig, lambda: (2, rig.version) in rig.in_sync)
+    rig.configure(serving=[1, 2])
+    await until(rig, lambda: b.partition.is_serving)
+
+
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("when", ["after appends", "after a start"])
 @looped

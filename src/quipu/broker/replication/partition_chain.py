@@ -65,7 +65,8 @@ class PartitionChain:
 
     __slots__ = (
         "_failure", "_flush_awaited", "_fresh", "_is_running", "_node", "_queue", "_serving_told",
-        "_session", "_stands", "_waits_after", "key", "partition", "replica", "replica_set",
+        "_session", "_stands", "_told_failure", "_waits_after", "key", "partition", "replica",
+        "replica_set",
     )
 
     def __init__(self, node: "Replication", partition: Partition) -> None:
@@ -80,6 +81,7 @@ class PartitionChain:
         self._flush_awaited = False
         self._stands = True  # has the partition been told what it is?
         self._failure = ""  # the last that was logged
+        self._told_failure: QuipuError | None = None  # of the log, for which this node stood aside
         self._serving_told = -1  # the version of which the controller knows that all serve
         self._session = 0  # the last of the core before this one
         self._waits_after = -1  # the version in which the log was opened again (R4)
@@ -142,9 +144,10 @@ class PartitionChain:
 
     def tick(self) -> None:
         self.tell(TICK)
-        if (self.partition.log.failure is not None and self.partition.is_serving
-                and self.replica_set is not None):
-            self._stand_aside(self.replica_set)  # it failed in other hands
+        failure = self.partition.log.failure
+        if failure is not None and failure is not self._told_failure and (
+                self.replica_set is not None):
+            self._stand_aside(self.replica_set)  # it failed in other hands, such as a flush
         self.partition.expire_waits()
         self.partition.check_lease()
 
@@ -432,6 +435,7 @@ class PartitionChain:
     def _stand_aside(self, replica_set: ReplicaSet) -> None:
         """The log has failed: this node has no more part in it, and says so."""
         partition = self.partition
+        self._told_failure = partition.log.failure
         partition.stand(replica_set, serving=False, leading=False, alone=False, fresh=False)
         self._node.stood(self)
         if not isinstance(partition.log.failure, TransientDiskError):  # else it is opened anew soon
