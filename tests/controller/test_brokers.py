@@ -67,7 +67,8 @@ def test_a_broker_is_fenced_until_it_is_ready() -> None:
 
     carry_out(state, brokers.unfence(state, broker.node_id, broker.epoch))
 
-    assert state.up() == {1: incarnation(1)}
+    assert state.up() == {1: broker.process}
+    assert broker.incarnation == incarnation(1)
     assert state.find_broker("a-0") == state.brokers[NodeId(1)]
 
 

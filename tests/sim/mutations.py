@@ -6,7 +6,6 @@ docstrings state; the names say what would be wrong.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import pytest
 
@@ -23,7 +22,7 @@ from quipu.chain.outbound import Outbound
 from quipu.chain.replica import Replica
 from quipu.controller import chains
 from quipu.controller.decision import Numbers
-from quipu.controller.members import Chain, ChainMember
+from quipu.controller.members import Chain, ChainMember, Process
 from quipu.model.chains import MemberState
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId, Offset
@@ -176,12 +175,12 @@ def anyone_serves(patch: pytest.MonkeyPatch) -> None:
     """C1: when no serving member is left, one that was catching up takes over."""
     reviewed = chains.reviewed
 
-    def mutant(chain: Chain, up: Mapping[NodeId, UUID], *, waited: bool
+    def mutant(chain: Chain, up: Mapping[NodeId, Process], *, waited: bool
                ) -> tuple[ChainMember, ...]:
         if not any(member.node_id in up for member in chain.serving):
             for member in chain.members:
                 if member.node_id in up:
-                    heir = ChainMember(member.node_id, MemberState.SERVING, up[member.node_id])
+                    heir = ChainMember(member.node_id, MemberState.SERVING, *up[member.node_id])
                     return (heir, *(other._replace(state=MemberState.OFFLINE)
                                     for other in chain.members if other is not member))
         return reviewed(chain, up, waited=waited)

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from quipu.controller import chains
 from quipu.controller.decision import Decision, Numbers
-from quipu.controller.members import NO_CHAIN, BrokerState, broker_record
+from quipu.controller.members import NO_CHAIN, BrokerState, Process, broker_record
 from quipu.controller.records import BrokerFencingChanged, BrokerUnregistered, Record
 from quipu.controller.state import ClusterState
 from quipu.model.chains import member_key
@@ -44,6 +44,7 @@ class Registration(NamedTuple):
     peer_host: str = ""
     peer_port: int = 0
     lease_ms: int = 0
+    directory_id: UUID = ZERO_UUID
 
 
 def register(state: ClusterState, wanted: Registration, *, quiet: bool) -> Decision[BrokerState]:
@@ -99,7 +100,7 @@ def unfence(
     if not broker.fenced or broker.stopping:
         return Decision([], [broker])
     broker = dataclasses.replace(broker, fenced=False)
-    up = {**state.up(), node_id: broker.incarnation}
+    up = {**state.up(), node_id: broker.process}
     return Decision([BrokerFencingChanged(node_id=node_id),
                      *chains.follow(state, up, Numbers(state), cold_wait_over)], [broker])
 
@@ -162,12 +163,15 @@ def _broker(wanted: Registration, epoch: int) -> BrokerState:
     return BrokerState(
         node_id=wanted.node_id, name=wanted.name, incarnation=wanted.incarnation, epoch=epoch,
         host=wanted.host, port=wanted.port, rack=wanted.rack, peer_host=wanted.peer_host,
-        peer_port=wanted.peer_port, lease_ms=wanted.lease_ms, fenced=True)
+        peer_port=wanted.peer_port, lease_ms=wanted.lease_ms,
+        directory_id=wanted.directory_id, fenced=True)
 
 
-def _without(up: Mapping[NodeId, UUID], nodes: Iterable[NodeId]) -> dict[NodeId, UUID]:
+def _without(
+    up: Mapping[NodeId, Process], nodes: Iterable[NodeId]
+) -> dict[NodeId, Process]:
     gone = set(nodes)
-    return {node_id: incarnation for node_id, incarnation in up.items() if node_id not in gone}
+    return {node_id: process for node_id, process in up.items() if node_id not in gone}
 
 
 def _check_registration(state: ClusterState, wanted: Registration) -> None:

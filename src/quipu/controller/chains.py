@@ -3,11 +3,13 @@
     serving -> offline     it is not up, or its process is another one, and some other serves
     offline -> syncing     it is up again
     syncing -> serving     it has caught up (`promote`)
-    serving -> serving     under another process: only when no member's process has lived on
+    serving -> serving     under another process: only when no member's process has lived on, and
+                           only with the data directory of the process before
 
 Invariants, beside H1 to H3 of model/chains
-    C1  who becomes serving without syncing served in the chain's last epoch: it has every record
-        that was acknowledged.  `elect` UNCLEAN is the exception, and says what it is
+    C1  who becomes serving without syncing served in the chain's last epoch, and has the data
+        directory that it had then: so it has every record that was acknowledged.  `elect` UNCLEAN
+        is the exception, and says what it is
     C2  while some serving member's process lives on, none that was restarted serves without
         syncing: what it had not flushed may be lost
     C3  `review` comes to rest: on the state that its records give, it decides nothing
@@ -27,7 +29,14 @@ from uuid import UUID
 
 from quipu.controller import detached
 from quipu.controller.decision import Decision, Numbers
-from quipu.controller.members import NO_CHAIN, BrokerState, Chain, ChainMember, chain_record
+from quipu.controller.members import (
+    NO_CHAIN,
+    BrokerState,
+    Chain,
+    ChainMember,
+    Process,
+    chain_record,
+)
 from quipu.controller.records import PartitionsMoved, Record
 from quipu.controller.reviewing import idle, in_order, promoted, reviewed, with_members
 from quipu.controller.state import ClusterState
@@ -176,7 +185,7 @@ def cold(state: ClusterState) -> frozenset[str]:
 
 def follow(
     state: ClusterState,
-    up: Mapping[NodeId, UUID],
+    up: Mapping[NodeId, Process],
     numbers: Numbers,
     cold_wait_over: AbstractSet[str] = frozenset(),
 ) -> Iterable[Record]:
@@ -242,7 +251,7 @@ def _free_broker(state: ClusterState, name: str, node_name: str) -> BrokerState:
 
 
 def _member(broker: BrokerState, state: MemberState) -> ChainMember:
-    return ChainMember(broker.node_id, state, broker.incarnation)
+    return ChainMember(broker.node_id, state, *broker.process)
 
 
 # -- topics from before there were chains

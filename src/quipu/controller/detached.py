@@ -24,7 +24,6 @@ Invariants
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from uuid import UUID
 
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import (
@@ -33,6 +32,7 @@ from quipu.controller.members import (
     ChainMember,
     PartitionState,
     Place,
+    Process,
     detached_record,
     own_name,
 )
@@ -42,7 +42,7 @@ from quipu.controller.state import ClusterState, Key
 from quipu.model.chains import MemberState
 from quipu.model.ids import NodeId
 
-Up = Mapping[NodeId, UUID]
+Up = Mapping[NodeId, Process]
 
 
 def report(state: ClusterState, node_id: NodeId, failed: AbstractSet[Key]) -> Decision[None]:
@@ -117,15 +117,15 @@ def marks(place: Place, up: Up) -> tuple[NodeId, ...]:
     own = place.own
     if own is None:
         return ()
-    incarnations = {member.node_id: member.incarnation for member in own.members}
+    processes = {member.node_id: member.process for member in own.members}
     return tuple(node_id for node_id in place.failed
-                 if up.get(node_id) in (None, incarnations[node_id]))
+                 if up.get(node_id) in (None, processes[node_id]))
 
 
-def up_for(place: Place, up: Up) -> dict[NodeId, UUID]:
+def up_for(place: Place, up: Up) -> dict[NodeId, Process]:
     """Who is up for a partition: nodes whose replica of it has failed are not."""
     failed = marks(place, up)
-    return {node_id: incarnation for node_id, incarnation in up.items() if node_id not in failed}
+    return {node_id: process for node_id, process in up.items() if node_id not in failed}
 
 
 def own_chain(place: Place, chain: Chain) -> Chain:
@@ -169,7 +169,7 @@ class _Changes:
             name=own_name(key), epoch=partition.leader_epoch, version=partition.partition_epoch,
             members=chain.members)
         member = own.find(node_id)
-        if member is None or self.up.get(node_id) != member.incarnation:
+        if member is None or self.up.get(node_id) != member.process:
             return  # its process has no part in the partition yet: it tells again when it has
         place = place._replace(own=own, failed=(*known, node_id))
         members = reviewed(own, up_for(place, self.up), waited=False)

@@ -5,7 +5,8 @@ those that are detached from it (detached.py); of such a one it is an election o
 
     PREFERRED   the chain's first node by number is to be its head again, if it serves
     UNCLEAN     no serving member is up: the first member that is serves alone from now on.
-                Records that it has not got are lost, though they were acknowledged
+                Records that it has not got are lost, though they were acknowledged; so one
+                that came back with another data directory is the last choice
 
 Not here: what a chain does by itself (chains.review).
 """
@@ -13,13 +14,12 @@ Not here: what a chain does by itself (chains.review).
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
-from uuid import UUID
 
 from quipu.controller import detached
 from quipu.controller.decision import Decision, Numbers
-from quipu.controller.members import NO_CHAIN, Chain, ChainMember, chain_record
+from quipu.controller.members import NO_CHAIN, Chain, ChainMember, Process, chain_record
 from quipu.controller.records import Record
-from quipu.controller.reviewing import reviewed, with_members
+from quipu.controller.reviewing import returned, reviewed, with_members
 from quipu.controller.state import ClusterState, Key
 from quipu.model.chains import MemberState, member_key
 from quipu.model.errors import Code, RequestError
@@ -79,11 +79,11 @@ class _Electorate(NamedTuple):
     """The members among whom is elected, and the processes that are up for that."""
 
     chain: Chain
-    up: Mapping[NodeId, UUID]
+    up: Mapping[NodeId, Process]
     partition: Key | None = None  # the one that it is about, if it is a detached one
 
     def is_live(self, member: ChainMember) -> bool:
-        return self.up.get(member.node_id) == member.incarnation
+        return self.up.get(member.node_id) == member.process
 
 
 def _find(state: ClusterState, name: str, partition: int) -> _Electorate | ElectAnswer:
@@ -133,13 +133,15 @@ def _unclean(among: _Electorate) -> tuple[ChainMember, ...]:
     if any(map(among.is_live, chain.serving)):
         raise RequestError(f"chain {chain.name} has a member that serves",
                            code=Code.ELECTION_NOT_NEEDED)
-    if any(member.node_id in up for member in chain.serving):  # nothing is lost with those
+    if returned(chain, up):  # nothing is lost with those
         return reviewed(chain, up, waited=True)
-    first = next((member for member in chain.members if member.node_id in up), None)
-    if first is None:
+    back = [member for member in chain.members if member.node_id in up]
+    back.sort(key=lambda member: not member.has_directory_of(up[member.node_id]))
+    if not back:
         raise RequestError(f"no member of chain {chain.name} is up",
                            code=Code.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-    alone = ChainMember(first.node_id, MemberState.SERVING, up[first.node_id])
+    first = back[0]
+    alone = ChainMember(first.node_id, MemberState.SERVING, *up[first.node_id])
     rest = [member._replace(state=MemberState.OFFLINE) for member in chain.members
             if member is not first]
     return reviewed(
@@ -150,5 +152,4 @@ def _unclean(among: _Electorate) -> tuple[ChainMember, ...]:
 def is_unclean(state: ClusterState, kind: ElectionType, chain: Chain) -> bool:
     """Whether an election would lose records: to be said aloud before it is made."""
     up = state.up()
-    return kind is ElectionType.UNCLEAN and not any(
-        member.node_id in up for member in chain.serving)
+    return kind is ElectionType.UNCLEAN and not returned(chain, up)

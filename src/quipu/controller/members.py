@@ -58,6 +58,18 @@ class BrokerState:
     fenced: bool = False  # the controller does not count on it
     stopping: bool = False  # it said that it is going away, and is fenced until it comes back
     lease_ms: int = 0  # how long it may lead after a heartbeat; 0: it takes its whole session
+    directory_id: UUID = ZERO_UUID  # where its logs are
+
+    @property
+    def process(self) -> "Process":
+        return Process(self.incarnation, self.directory_id)
+
+
+class Process(NamedTuple):
+    """A process of a broker, and the data directory that it has."""
+
+    incarnation: UUID
+    directory_id: UUID = ZERO_UUID  # zeros: it is not known
 
 
 class ChainMember(NamedTuple):
@@ -66,6 +78,20 @@ class ChainMember(NamedTuple):
     node_id: NodeId
     state: MemberState
     incarnation: UUID
+    directory_id: UUID = ZERO_UUID  # of that process
+
+    @property
+    def process(self) -> Process:
+        return Process(self.incarnation, self.directory_id)
+
+    def under(self, process: Process) -> "ChainMember":
+        """The same part, of another process."""
+        return self._replace(incarnation=process.incarnation, directory_id=process.directory_id)
+
+    def has_directory_of(self, process: Process) -> bool:
+        """Has `process` the logs that the process of this part had, as far as is known?"""
+        return ZERO_UUID in (self.directory_id, process.directory_id) or (
+            self.directory_id == process.directory_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,16 +225,14 @@ def broker_record(broker: BrokerState) -> BrokerRegistered:
         node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack,
         name=broker.name, peer_host=broker.peer_host, peer_port=broker.peer_port,
         incarnation=broker.incarnation, epoch=broker.epoch, fenced=broker.fenced,
-        stopping=broker.stopping, lease_ms=broker.lease_ms)
+        stopping=broker.stopping, lease_ms=broker.lease_ms, directory_id=broker.directory_id)
 
 
 def chain_record(chain: Chain) -> ChainChanged:
     """The record that makes `chain` what it is."""
     return ChainChanged(
         name=chain.name, epoch=chain.epoch, version=chain.version,
-        members=[ChainMemberRecord(node_id=member.node_id, state=member.state,
-                                   incarnation=member.incarnation)
-                 for member in chain.members])
+        members=[_member_record(member) for member in chain.members])
 
 
 def own_name(key: tuple[UUID, int]) -> str:
@@ -229,8 +253,12 @@ def detached_record(
     return PartitionDetached(
         topic_id=key[0], partition=key[1], failed=list(failed),
         epoch=epoch if own is None else own.epoch, version=version if own is None else own.version,
-        members=[ChainMemberRecord(node_id=member.node_id, state=member.state,
-                                   incarnation=member.incarnation) for member in members])
+        members=[_member_record(member) for member in members])
+
+
+def _member_record(member: ChainMember) -> ChainMemberRecord:
+    return ChainMemberRecord(node_id=member.node_id, state=member.state,
+                             incarnation=member.incarnation, directory_id=member.directory_id)
 
 
 def partition_records(

@@ -43,6 +43,7 @@ class BrokerRegistered(Message, key=2, versions="0", flexible="0+"):
     fenced: bool = boolean(tag=5)  # a broker registered before there was fencing never is
     stopping: bool = boolean(tag=6)
     lease_ms: int = int32(tag=7)  # how long it may lead without an answer; 0: for its session
+    directory_id: UUID = uuid(tag=8)  # where its logs are; zeros: it did not say
 
 
 class PartitionRecord(Struct):
@@ -136,6 +137,7 @@ class ChainMemberRecord(Struct):
     node_id: int = int32()
     state: int = int8()
     incarnation: UUID = uuid()
+    directory_id: UUID = uuid(tag=0)  # of that process; zeros: it did not say
 
 
 class ChainChanged(Message, key=10, versions="0", flexible="0+"):

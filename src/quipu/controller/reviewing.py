@@ -4,31 +4,38 @@ Used for chains, and for partitions that have one of their own (detached.py).
 """
 
 from collections.abc import Iterable, Mapping
-from uuid import UUID
 
 from quipu.controller.decision import Numbers
-from quipu.controller.members import Chain, ChainMember
+from quipu.controller.members import Chain, ChainMember, Process
 from quipu.model.chains import MemberState
 from quipu.model.ids import NodeId
 
 
 def reviewed(
-    chain: Chain, up: Mapping[NodeId, UUID], *, waited: bool
+    chain: Chain, up: Mapping[NodeId, Process], *, waited: bool
 ) -> tuple[ChainMember, ...]:
     """The members as they should be if `up` are the processes that are up.
 
     `waited`: no serving process has lived on, and those that came back need wait no longer.
     """
-    serving = [member for member in chain.serving if up.get(member.node_id) == member.incarnation]
+    serving = [member for member in chain.serving if up.get(member.node_id) == member.process]
     if not serving:  # a cold start: C1 and C2 allow it to those that served
-        serving = [member._replace(incarnation=up[member.node_id]) for member in chain.serving
-                   if member.node_id in up]
+        serving = returned(chain, up)
         if not serving or (len(serving) < len(chain.serving) and not waited):
             return chain.members
     ids = {member.node_id for member in serving}
     rest = [member for member in chain.members if member.node_id not in ids]
     rest.sort(key=lambda member: member.state is not MemberState.SYNCING)
     return in_order([*serving, *(idle(member, up) for member in rest)])
+
+
+def returned(chain: Chain, up: Mapping[NodeId, Process]) -> list[ChainMember]:
+    """Serving members that are up, each under the process that it has now.
+
+    Not those that came back with another data directory: what they had is gone (C1).
+    """
+    return [member.under(up[member.node_id]) for member in chain.serving
+            if member.node_id in up and member.has_directory_of(up[member.node_id])]
 
 
 def with_members(
@@ -49,10 +56,10 @@ def promoted(chain: Chain, member: ChainMember, numbers: Numbers) -> Chain:
          *(other for other in chain.members[len(chain.serving):] if other is not member)]), numbers)
 
 
-def idle(member: ChainMember, up: Mapping[NodeId, UUID]) -> ChainMember:
+def idle(member: ChainMember, up: Mapping[NodeId, Process]) -> ChainMember:
     """A member that does not serve: it syncs if it is up."""
     if member.node_id in up:
-        return ChainMember(member.node_id, MemberState.SYNCING, up[member.node_id])
+        return ChainMember(member.node_id, MemberState.SYNCING, *up[member.node_id])
     return member._replace(state=MemberState.OFFLINE)
 
 

@@ -32,6 +32,7 @@ from quipu.controller.members import (
     ChainMember,
     PartitionState,
     Place,
+    Process,
     Topic,
     broker_record,
     chain_record,
@@ -139,9 +140,9 @@ class ClusterState:
 
     # -- brokers and chains
 
-    def up(self) -> dict[NodeId, UUID]:
+    def up(self) -> dict[NodeId, Process]:
         """Brokers that are counted on, and the process of each."""
-        return {broker.node_id: broker.incarnation for broker in self.brokers.values()
+        return {broker.node_id: broker.process for broker in self.brokers.values()
                 if not broker.fenced}
 
     def is_live(self, member: ChainMember) -> bool:
@@ -302,7 +303,8 @@ class ClusterState:
                     node_id=node_id, host=record.host, port=record.port, rack=record.rack,
                     name=record.name, peer_host=record.peer_host, peer_port=record.peer_port,
                     incarnation=record.incarnation, epoch=record.epoch, fenced=record.fenced,
-                    stopping=record.stopping, lease_ms=record.lease_ms)
+                    stopping=record.stopping, lease_ms=record.lease_ms,
+                    directory_id=record.directory_id)
             case BrokerFencingChanged():
                 self.brokers[node_id] = dataclasses.replace(
                     self.brokers[node_id], fenced=record.fenced, stopping=record.stopping)
@@ -452,8 +454,8 @@ class ClusterState:
 
 def _members(records: Iterable[ChainMemberRecord]) -> tuple[ChainMember, ...]:
     return tuple(
-        ChainMember(NodeId(member.node_id), MemberState(member.state), member.incarnation)
-        for member in records)
+        ChainMember(NodeId(member.node_id), MemberState(member.state), member.incarnation,
+                    member.directory_id) for member in records)
 
 
 def _chainless(record: PartitionRecord) -> PartitionState:

@@ -8,7 +8,9 @@
     committed-grows      a replica's commit point never moves back, and all replicas' commit points
                          lie on one history
     committed-everywhere a batch is committed only when all that serve in that epoch have it
-    acknowledged-stays   whoever serves by the controller's word has every committed batch, durable
+    acknowledged-stays   whoever serves by the controller's word has every committed batch, durable;
+                         unless its disk was emptied, which the controller hears before it counts on
+                         that node again
     one-head             nobody leads in an epoch in which somebody else did
     serves-its-epoch     whoever serves has a batch of its epoch, and is a serving member of it
     log-refuses          every batch that is sent continues the log of whoever takes it
@@ -84,7 +86,8 @@ class Witness:
 
     def _check_everywhere(self, node: "ChainNode", batch: Batch) -> None:
         world = self._world
-        now_serving = {place.node_id for place in world.oracle.serving()}
+        now_serving = {place.node_id for place in world.oracle.serving()
+                       if place.disk == world.nodes[place.node_id].disk}
         for name in world.oracle.history[node.epoch]:
             if name in now_serving and not world.nodes[name].has_durably(batch):
                 raise Violation(f"committed-everywhere: {node} commits {batch}, but node {name} "
@@ -162,6 +165,7 @@ class Witness:
             return
         world = self._world
         for place in world.oracle.serving():
-            if not world.nodes[place.node_id].has_durably(last):
+            node = world.nodes[place.node_id]
+            if node.disk == place.disk and not node.has_durably(last):
                 raise Violation(f"acknowledged-stays: node {place.node_id} serves in epoch "
                                 f"{world.oracle.epoch} without {last}")

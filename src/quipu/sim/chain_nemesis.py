@@ -44,7 +44,7 @@ class ChainNemesis:
             if node.replica is None:
                 world.start(node)
             else:
-                world.oracle.register(node.node_id, node.life)
+                world.oracle.register(node.node_id, node.life, node.disk)
         world.review()
 
     def _act(self) -> None:
@@ -94,14 +94,19 @@ class ChainNemesis:
         world.later(down_ms, restart)
 
     def _maybe_empty(self, node: "ChainNode") -> None:
-        """A new disk; never for one of those who alone have what was acknowledged."""
-        serving = [place.node_id for place in self._world.oracle.serving()]
-        if node.node_id not in serving and self._dice.flip(0.5):
+        """A new disk; never for the last one that has what was acknowledged."""
+        oracle = self._world.oracle
+        whole = {place.node_id for place in oracle.places if place.node_id != node.node_id
+                 and self._world.nodes[place.node_id].disk == place.disk}
+        is_spare = any(place.node_id in whole for place in oracle.serving()) and (
+            node.node_id not in oracle.moving_to or not whole.isdisjoint(oracle.moving_to))
+        if is_spare and self._dice.flip(0.5):
             self.empty(node)
 
     def empty(self, node: "ChainNode") -> None:
         self._world.tell(node, "empty")
         node.log.wipe()
+        node.disk += 1
         node.remembered = BEGIN
 
     def replace(self, node: "ChainNode") -> None:
@@ -123,7 +128,7 @@ class ChainNemesis:
 
         def forgive() -> None:
             if node.replica is not None and node.life == life:
-                world.oracle.register(node.node_id, life)
+                world.oracle.register(node.node_id, life, node.disk)
                 world.review()
 
         world.later(self._dice.between(1, 60), forgive)

@@ -4,8 +4,8 @@ It knows of each node whether it is registered, under which life, and whether it
 every change it reviews the members:
 
     some serving member is up under the life it serves with: the other serving ones go offline
-    none is: once all have come back, or the wait is over, those that are back serve under their
-    new lives; if none is back, nothing changes
+    none is: once all have come back, or the wait is over, those that are back with the disk that
+    they served with serve under their new lives; if none is back, nothing changes
     offline members that are up sync; syncing ones that are down, or in a new life, go offline
 
 Not here: the real one (controller/), which decides the same for many chains by records.
@@ -19,11 +19,12 @@ from quipu.model.ids import Epoch, NodeId
 
 
 class Place(NamedTuple):
-    """A member, and the life under which it serves or syncs."""
+    """A member, the life under which it serves or syncs, and the disk that it has there."""
 
     node_id: NodeId
     state: MemberState
     life: int
+    disk: int = 0
 
 
 class Oracle:
@@ -34,7 +35,8 @@ class Oracle:
         self.epoch = Epoch(1)
         self.version = 1
         self.lives: dict[NodeId, int] = {}  # of those that are registered and not fenced
-        self._moving_to: tuple[NodeId, ...] = ()
+        self.disks: dict[NodeId, int] = {}  # of the same
+        self.moving_to: tuple[NodeId, ...] = ()
         self._reported: set[NodeId] = set()
         self.history: dict[int, tuple[NodeId, ...]] = {1: tuple(nodes)}
 
@@ -60,15 +62,16 @@ class Oracle:
 
     @property
     def is_moving(self) -> bool:
-        return bool(self._moving_to)
+        return bool(self.moving_to)
 
     def _is_live(self, place: Place) -> bool:
         return self.lives.get(place.node_id) == place.life
 
     # --- what it is told --------------------------------------------------------------------
 
-    def register(self, node: NodeId, life: int) -> None:
+    def register(self, node: NodeId, life: int, disk: int) -> None:
         self.lives[node] = life
+        self.disks[node] = disk
 
     def fence(self, node: NodeId) -> None:
         self.lives.pop(node, None)
@@ -77,11 +80,11 @@ class Oracle:
         """A syncing member has everything; false if that is about another version."""
         if version != self.version or node not in self._syncing():
             return False
-        if self._moving_to:
+        if self.moving_to:
             self._reported.add(node)
-            promoted = [name for name in self._syncing() if name in self._moving_to]
+            promoted = [name for name in self._syncing() if name in self.moving_to]
             is_there = {place.node_id for place in self.serving()} | self._reported
-            if not promoted or not set(self._moving_to) <= is_there:
+            if not promoted or not set(self.moving_to) <= is_there:
                 return False
         else:
             promoted = [node]
@@ -106,18 +109,32 @@ class Oracle:
 
     def move(self, nodes: Sequence[NodeId]) -> None:
         """Reassign: once all of `nodes` have everything they serve, and then nobody else does."""
-        self._moving_to = tuple(nodes)
+        self.moving_to = tuple(nodes)
         self.extend(nodes)
 
     def finish_move(self) -> bool:
         """Drop everybody who is not moved to, if all who are serve."""
         serving = [place.node_id for place in self.serving()]
-        if not self._moving_to or not set(self._moving_to) <= set(serving):
+        if not self.moving_to or not set(self.moving_to) <= set(serving):
             return False
-        self._change([place for place in self.places if place.node_id in self._moving_to],
+        self._change([place for place in self.places if place.node_id in self.moving_to],
                      is_new_epoch=True)
-        self._moving_to = ()
+        self.moving_to = ()
         return True
+
+    @property
+    def is_lost(self) -> bool:
+        """Have all that serve come back, and none of them with the disk that it served with?"""
+        serving = self.serving()
+        return all(place.node_id in self.lives for place in serving) and not any(
+            map(self._has_returned, serving))
+
+    def elect(self, node: NodeId) -> None:
+        """An unclean election: `node` serves alone from now on."""
+        rest = [place._replace(state=MemberState.OFFLINE) for place in self.places
+                if place.node_id != node]
+        self._change([Place(node, MemberState.SERVING, self.lives[node], self.disks[node]), *rest],
+                     is_new_epoch=True)
 
     def reorder(self, order: Sequence[int]) -> None:
         """Serving members in another order, as when a leader is elected by hand."""
@@ -135,7 +152,7 @@ class Oracle:
     def _review_serving(self, *, is_wait_over: bool) -> bool:
         serving = self.serving()
         if self.is_cold:
-            back = [place for place in serving if place.node_id in self.lives]
+            back = [place for place in serving if self._has_returned(place)]
             if not back or (len(back) < len(serving) and not is_wait_over):
                 return False
             stay = [place._replace(life=self.lives[place.node_id]) for place in back]
@@ -150,6 +167,9 @@ class Oracle:
         self._change([*stay, *syncing, *gone], is_new_epoch=True)
         return True
 
+    def _has_returned(self, place: Place) -> bool:
+        return place.node_id in self.lives and self.disks[place.node_id] == place.disk
+
     def _review_others(self) -> bool:
         def is_ready(place: Place) -> bool:
             return not self.is_cold and place.node_id in self.lives
@@ -158,7 +178,8 @@ class Oracle:
         stay = [place for place in self.places
                 if place.state is MemberState.SYNCING and self._is_live(place)]
         others = [place for place in self.places if place not in serving and place not in stay]
-        joining = [Place(place.node_id, MemberState.SYNCING, self.lives[place.node_id])
+        joining = [Place(place.node_id, MemberState.SYNCING, self.lives[place.node_id],
+                         self.disks[place.node_id])
                    for place in others if is_ready(place)]
         gone = [place._replace(state=MemberState.OFFLINE) for place in others
                 if not is_ready(place)]

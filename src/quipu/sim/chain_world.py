@@ -78,6 +78,7 @@ class ChainNode:
         self.log = ModelLog(is_durable=world.kind == "durable",
                             clamps_epochs=world.clamps_epochs)
         self.life = 0
+        self.disk = 0  # which one it has: another after it was emptied
         self.replica: Replica | None = None
         self.remembered = BEGIN  # of what is committed; what a process leaves to the next
         self.refuses_until: dict[NodeId, float] = {}
@@ -382,7 +383,7 @@ class ChainWorld:
 
         def register() -> None:
             if node.replica is not None and node.life == life:
-                self.oracle.register(node.node_id, life)
+                self.oracle.register(node.node_id, life, node.disk)
                 self.review()
 
         self.later(self.dice.between(0.5, 15), register)
@@ -397,10 +398,21 @@ class ChainWorld:
             self.oracle.review(is_wait_over=self.now - self._cold_since > COLD_WAIT_MS)
         else:
             self.oracle.review()
+        if self.oracle.is_lost and all(
+                place.node_id in self.oracle.lives for place in self.oracle.places):
+            self._elect()
         if not self.oracle.is_cold:
             self._cold_since = None
         if self.oracle.version != before:
             self.publish()
+
+    def _elect(self) -> None:
+        """What a person does if all that served have lost their disks: the best log serves."""
+        best = max((self.nodes[place.node_id] for place in self.oracle.places),
+                   key=lambda node: (node.log.last_epoch, node.log.log_end))
+        self.tell(best, "elected")
+        self.oracle.elect(best.node_id)
+        self.oracle.review()
 
     def publish(self) -> None:
         """Tell every node the members as they are now; the word takes its time."""

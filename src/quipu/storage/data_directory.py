@@ -2,6 +2,7 @@
 
     <data>/.lock                    held while a node runs on the directory
     <data>/.reserve                 room that is given up when a node must start on a full disk
+    <data>/.directory-id            which directory this is (directory_id.py)
     <data>/__node-0/                the node's memory (node_log.py)
     <data>/<a log>/                 one log; what it is called is in directory_names.py
 
@@ -38,6 +39,7 @@ from quipu.runtime.disk import (
     TransientDiskError,
 )
 from quipu.storage.config import LogConfig
+from quipu.storage.directory_id import identify
 from quipu.storage.directory_names import (
     DAMAGED_SUFFIX,
     DELETED_SUFFIX,
@@ -166,6 +168,12 @@ class DataDirectory:
     def was_clean(self) -> bool:
         """Did the node stop in order the last time?"""
         return self._was_stopped
+
+    def identify(self, new_id: UUID) -> UUID:
+        """The id of this directory, which is `new_id` if it has none yet; see directory_id.py."""
+        is_used = any(not name.startswith(".") and name != NODE_LOG_NAME
+                      for name in self.disk.list(self.path))
+        return identify(self.disk, self.path, new_id, is_used=is_used)
 
     def space(self) -> Space:
         """Of the volume that it is on."""

@@ -260,6 +260,6 @@ class Changes:
         records: list[Record] = []
         if not state.cluster_id:
             records.append(ClusterCreated(cluster_id=new_cluster_id(self._rng)))
-        up = {**state.up(), broker.node_id: incarnation}
+        up = {**state.up(), broker.node_id: broker.process}
         return Decision(
             [*records, broker_record(broker), *chains.follow(state, up, numbers)], [broker])

@@ -48,7 +48,7 @@ from quipu.controller.members import BrokerState
 from quipu.controller.producer_ids import CHANCE_SIZE, id_for_client
 from quipu.controller.state import ClusterState, Topic
 from quipu.model.errors import QuipuError
-from quipu.model.ids import NO_NODE, NodeId, ProducerId, TopicPartition
+from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId, ProducerId, TopicPartition
 from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
 from quipu.model.topics import is_internal
 from quipu.runtime.clock import Clock
@@ -80,8 +80,9 @@ class Cluster:
         make_quorum: MakeQuorum,
         *,
         net: PeerNet | None = None,
+        directory_id: UUID = ZERO_UUID,
     ) -> None:
-        """`net` is missing where this node is alone."""
+        """`net` is missing where this node is alone; then no other knows its data directory."""
         self.node_id = settings.own_id
         self.views = TopicViews()
         self._static = settings
@@ -100,7 +101,8 @@ class Cluster:
             has_hung_up=nobody_hangs_up if net is None else net.has_hung_up)
         incarnation = rng.uuid() if net is None else net.identity.incarnation
         self._membership = Membership(
-            settings, incarnation, self._link, clock, state=lambda: self._machine.state)
+            settings, incarnation, self._link, clock, state=lambda: self._machine.state,
+            directory_id=directory_id)
         self._listing = BrokerListing(self._machine, clock)
         self._rng = rng
         self._producer_ids = range(0)  # reserved for this node and not given away yet
@@ -138,10 +140,13 @@ class Cluster:
 
         To be made before `net` starts, so that nobody is refused; to be started after.
         """
+        directory_id = (ZERO_UUID if net is None else
+                        directory.identify(net.identity.incarnation))
         log = directory.open_log(LOG_NAME, LOG_CONFIG, topic_id=LOG_ID)
         config = QuorumConfig.of(settings)
         return cls(settings, clock, rng, lambda machine: Quorum(
-            machine, config, log=log, clock=clock, rng=rng, peers=net), net=net)
+            machine, config, log=log, clock=clock, rng=rng, peers=net), net=net,
+            directory_id=directory_id)
 
     # -- this node's life in the cluster
 

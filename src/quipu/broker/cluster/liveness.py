@@ -64,7 +64,7 @@ from quipu.controller.members import BrokerState
 from quipu.controller.records import ClusterCreated
 from quipu.controller.state import ClusterState
 from quipu.model.errors import Code, Kind, QuipuError, RequestError
-from quipu.model.ids import NodeId
+from quipu.model.ids import ZERO_UUID, NodeId
 from quipu.runtime.clock import Clock
 from quipu.runtime.rng import Rng
 from quipu.runtime.spawn import spawn
@@ -161,7 +161,8 @@ class Liveness:
         wanted = brokers.Registration(
             node_id=node_id, name=request.name, incarnation=request.incarnation,
             host=request.host, port=request.port, rack=request.rack,
-            peer_host=request.peer_host, peer_port=request.peer_port, lease_ms=request.lease_ms)
+            peer_host=request.peer_host, peer_port=request.peer_port, lease_ms=request.lease_ms,
+            directory_id=request.directory_id)
 
         def decide() -> Decision[BrokerState]:
             decision = self._registration(
@@ -171,7 +172,15 @@ class Liveness:
                 decision.records.insert(0, ClusterCreated(cluster_id=new_cluster_id(self._rng)))
             return decision
 
+        known = self._state.brokers.get(node_id)
         (broker,) = await self._decisions.carry_out(decide)
+        if known is not None and ZERO_UUID not in (known.directory_id, broker.directory_id) and (
+                known.directory_id != broker.directory_id):
+            _log.warning(
+                "node %d has another data directory (%s) than before (%s): it serves in its chain "
+                "only after it has got all records from others; if there are none, bring the "
+                "directory back, or hold an unclean election", node_id, broker.directory_id,
+                known.directory_id)
         _log.info("node %d is registered", node_id, extra={
             "node": broker.name, "address": f"{broker.host}:{broker.port}"})
         return BrokerRegistration(broker_epoch=broker.epoch)

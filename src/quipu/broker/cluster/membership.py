@@ -35,6 +35,7 @@ from quipu.broker.cluster.requests import (
 )
 from quipu.controller.state import ClusterState
 from quipu.model.errors import Code, QuipuError
+from quipu.model.ids import ZERO_UUID
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock
 from quipu.runtime.spawn import spawn
@@ -79,8 +80,10 @@ class Membership:
         clock: Clock,
         *,
         state: Callable[[], ClusterState],
+        directory_id: UUID = ZERO_UUID,
     ) -> None:
         self.incarnation = incarnation
+        self._directory_id = directory_id
         self.broker_epoch = -1
         self.lease_until = OVER  # in the clock's monotonic seconds
         self.in_touch_until = OVER  # the same: others know better than this node from then on
@@ -211,7 +214,8 @@ class Membership:
         return RegisterBroker(
             node_id=self._settings.own_id, name=self._settings.node_name, host=host, port=port,
             rack=self._settings.broker_rack, peer_host=peer_host, peer_port=peer_port,
-            incarnation=self.incarnation, lease_ms=self._settings.broker_lease_ms)
+            incarnation=self.incarnation, lease_ms=self._settings.broker_lease_ms,
+            directory_id=self._directory_id)
 
     # -- heartbeats
 

@@ -45,6 +45,7 @@ class RegisterBroker(Message, key=1, versions="0", flexible="0+"):
     peer_port: int = int32()
     incarnation: UUID = uuid()
     lease_ms: int = int32(tag=0)  # how long it goes on leading after a heartbeat; 0: its session
+    directory_id: UUID = uuid(tag=1)  # where its logs are; zeros: it does not say
 
 
 class BrokerRegistration(Message, key=1, versions="0", flexible="0+"):
