@@ -29,6 +29,7 @@ from quipu.model.ids import NodeId, Offset
 from quipu.raft.log import RaftLog
 from quipu.raft.membership import Configuration
 from quipu.raft.messages import Entry, HardState
+from quipu.sim.chain_oracle import Oracle
 from quipu.storage.flush import Flusher
 from quipu.storage.producers import ProducerStates
 from quipu.storage.segment import Segment
@@ -188,6 +189,12 @@ def anyone_serves(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(chains, "reviewed", mutant)
 
 
+def any_disk_serves(patch: pytest.MonkeyPatch) -> None:
+    """C1: who served in the last epoch serves again, whatever its disk holds now."""
+    patch.setattr(ChainMember, "has_directory_of", lambda *_: True)
+    patch.setattr(Oracle, "_has_returned", lambda self, place: place.node_id in self.lives)
+
+
 # -- replication and the broker
 
 
@@ -250,6 +257,8 @@ MUTATIONS = [
     Mutation("a producer's copies are stored", "storage", "node", copies_unnoticed),
     Mutation("others serve in the same epoch", "controller", "node", epoch_kept),
     Mutation("whoever is up serves", "controller", "node", anyone_serves),
+    Mutation("an emptied disk serves", "controller", "node", any_disk_serves, 12),
+    Mutation("an emptied disk serves in a chain", "controller", "chain", any_disk_serves, 3),
     Mutation("acks=all is answered early", "replication", "node", answers_early),
     Mutation("readers see what is not committed", "replication", "node", reads_past_committed),
     Mutation("a batch behind a refused one is out of order", "broker", "node", gaps_refused, 12),

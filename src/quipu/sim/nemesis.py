@@ -56,6 +56,7 @@ class Malice:
     outages: bool = False  # everything at once
     mishaps: bool = False  # power losses where nothing is flushed
     lost_disks: bool = False
+    voteless: tuple[str, ...] = ()  # no voters: the quorum can do without their chain
     old_disks: bool = False  # machines come back with what they had some time ago
 
 
@@ -234,6 +235,9 @@ class Nemesis:
             return
         self._is_guarded = True
         self._world.trap = None
+        if self._malice.lost_disks and self._malice.voteless and self._dice.flip(0.3):
+            self._outage_with_lost_disk(self._dice.choose(self._malice.voteless))
+            return
         machine = self._dice.choose(list(self._world.machines.values()))
         if machine.backup is not None and self._dice.flip(0.7):
             machine.restore()
@@ -250,6 +254,17 @@ class Nemesis:
         else:
             machine.lose_power()
         self._down(machine, self._while())
+
+    def _outage_with_lost_disk(self, name: str) -> None:
+        """Every process ends; one machine comes back with another disk, its chain's others late."""
+        chain, _, _ = name.rpartition("-")
+        for machine in self._world.machines.values():
+            if machine.name == name:
+                machine.lose_disk()
+            else:
+                machine.kill()
+            is_late = machine.name != name and machine.name.startswith(f"{chain}-")
+            self._down(machine, self._malice.haste * self._dice.between(2, 5) if is_late else 0.1)
 
     def _is_sound(self) -> bool:
         return not any(machine.is_corrupt for machine in self._world.machines.values())

@@ -68,8 +68,7 @@ class Plan:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the nodes: a-0, a-1, ..., b-0, ..."""
-        return tuple(f"{chr(ord('a') + place)}-{number}"
-                     for place, count in enumerate(self.chains) for number in range(count))
+        return names_of(self.chains)
 
 
 class RealNode:
@@ -318,6 +317,12 @@ def partitions_of(machine: Machine) -> Iterable[Partition]:
     return node_of(machine).broker.partitions.all()
 
 
+def names_of(chains: tuple[int, ...]) -> tuple[str, ...]:
+    """Of the nodes of chains of so many."""
+    return tuple(f"{chr(ord('a') + place)}-{number}"
+                 for place, count in enumerate(chains) for number in range(count))
+
+
 def plan_of(world: World) -> Plan:
     """Everything about a world that is decided before it begins."""
     dice = world.dice.fork("plan")
@@ -339,6 +344,7 @@ def plan_of(world: World) -> Plan:
             full_disks=dice.flip(0.25),
             outages=dice.flip(0.4), mishaps=not is_durable and min(chains) > 1 and dice.flip(0.7),
             lost_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4),
+            voteless=names_of(chains)[VOTERS_MAX:] if len(chains) > 1 else (),
             failing_syncs=dice.flip(0.35),
             old_disks=sum(chains) >= VOTERS_MAX and dice.flip(0.4),
             failing_logs=dice.flip(0.4)),
