@@ -352,7 +352,7 @@ class Node:
         """Logs that could not be opened for want of descriptors, memory or room."""
         assert self._directory is not None
         assert self._replication is not None
-        for log in self._directory.retry_failed(self._clock.now_ms()):
+        for log in await self._directory.retry_failed():
             _log.info("open again", extra={"log": log.name})
             for partition in self.broker.partitions.all():
                 if partition.log is log:

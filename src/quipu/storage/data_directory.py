@@ -23,7 +23,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from quipu.model.errors import CorruptLog, Kind, MalformedBytes, QuipuError
@@ -52,8 +52,8 @@ from quipu.storage.directory_names import (
 from quipu.storage.log import Log
 from quipu.storage.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME, NodeLog, Remembered
 from quipu.storage.place import NOTHING, Memory, Place
-from quipu.storage.recovery import first_checkpoint, segment_bases
-from quipu.storage.reopening import rewrite_unsealed
+from quipu.storage.recovery import Recovered, first_checkpoint, segment_bases
+from quipu.storage.reopening import recover_off_loop, rewrite_off_loop
 from quipu.storage.segment import OpenSegments
 
 LOCK_NAME: Final = ".lock"
@@ -62,6 +62,18 @@ RESERVE_SIZE: Final = 1 << 20  # bytes: for the few that a start must write
 RESERVE_ROOM_MIN: Final = 16 * RESERVE_SIZE  # bytes that must be free before it is made
 
 _log = logging.getLogger(__name__)
+
+
+class Prepared(NamedTuple):
+    """A failed log that can be opened again: what was found of it, off the loop."""
+
+    memory: Memory
+    found: Recovered | QuipuError  # or why it cannot be
+
+    def release(self) -> None:
+        """Nobody goes on with it."""
+        if isinstance(self.found, Recovered):
+            self.found.release()
 
 
 class DataDirectory:
@@ -156,11 +168,12 @@ class DataDirectory:
         entry: str | None = None,
         replica: bool = False,
         failure: QuipuError | None = None,
+        found: Recovered | None = None,
     ) -> Log:
         place = Place(disk=self.disk, directory=f"{self.path}/{entry or name}", name=name,
                       topic_id=topic_id, node_id=self.node_id, opened=self.opened)
         return Log(place, config, memory=memory, replica=replica, now_ms=self._clock.now_ms(),
-                   failure=failure)
+                   failure=failure, found=found)
 
     # --- logs -------------------------------------------------------------------------------
 
@@ -257,36 +270,30 @@ class DataDirectory:
         """Why nothing can be remembered any more, if so: the disk as a whole is broken."""
         return self._node_log.failure
 
-    async def prepare(self, log: Log) -> None:
+    async def prepare(self, log: Log) -> "Prepared":
         """Make a failed log ready for `open_again`; raises if the disk does not let it.
 
-        Its mark is written anew, durably: if not even that works, `failure` says so.
-        """
-        known = self._node_log.logs.get(log.entry)
-        self._node_log.remember({log.entry: known or Remembered(log.topic_id, NOTHING)},
-                                durable=True)
-        log.discard()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: QuipuError | None) -> None:
-            if not future.done():
-                future.set_result(None) if error is None else future.set_exception(error)
-
-        self.disk.submit(partial(rewrite_unsealed, self.disk, log.directory), done)
-        await future
-
-    def open_again(self, log: Log, *, may_discard: bool) -> Log:
-        """A log in the place of one that has failed; it may have failed too (N6).
-
-        With `may_discard` others have all of it: if it is damaged it is set aside, and the log
-        begins as a blank one.
+        Its mark is written anew, durably: if not even that works, `failure` says so.  It is the
+        newest that is known: one who tries again knows no more of the log that failed first.
         """
         known = self._node_log.logs.get(log.entry)
         memory = NOTHING if known is None else known.memory._replace(is_current=False)
         flushed = max(memory.flushed, log.flushed_end)
         memory = memory._replace(
             flushed=flushed, committed=min(max(memory.committed, log.committed_mark), flushed))
-        again = self._reopen(log, memory)
+        self._node_log.remember({log.entry: Remembered(log.topic_id, memory)}, durable=True)
+        log.discard()
+        await rewrite_off_loop(self.disk, log.directory)
+        return Prepared(memory, await recover_off_loop(
+            log.place, log.config, memory, self._clock.now_ms()))
+
+    def open_again(self, log: Log, prepared: "Prepared", *, may_discard: bool) -> Log:
+        """A log in the place of one that has failed; it may have failed too (N6).
+
+        With `may_discard` others have all of it: if it is damaged it is set aside, and the log
+        begins as a blank one.
+        """
+        again = self._reopen(log, *prepared)
         if again.failure is not None and again.failure.kind is Kind.CORRUPT and may_discard:
             _log.warning("%s is set aside, and copied from another node: %s", log.directory,
                          again.failure)
@@ -299,12 +306,14 @@ class DataDirectory:
                 again.failure = error
             else:
                 self._older.discard(log.entry)
-                again = self._reopen(log, NOTHING)
+                again = self._reopen(log, NOTHING, None)
         return again
 
-    def _reopen(self, log: Log, memory: Memory) -> Log:
-        again = self._new_log(log.name, log.config, log.topic_id, memory, entry=log.entry,
-                              replica=log.is_replica)
+    def _reopen(self, log: Log, memory: Memory, found: Recovered | QuipuError | None) -> Log:
+        again = self._new_log(
+            log.name, log.config, log.topic_id, memory, entry=log.entry, replica=log.is_replica,
+            failure=found if isinstance(found, QuipuError) else None,
+            found=None if isinstance(found, QuipuError) else found)
         log.watcher, again.watcher = None, self
         self._logs[log.entry] = again
         for marked_logs in (self._dirty, self._flushed):
@@ -403,10 +412,18 @@ class DataDirectory:
         for log in list(self._dirty):
             log.flush_due(now_ms)
 
-    def retry_failed(self, now_ms: int) -> list[Log]:
+    async def retry_failed(self) -> list[Log]:
         """Open the logs anew that could not be opened for a reason that passes; gives those."""
-        return [log for log in list(self._logs.values())
-                if log.failure is not None and log.retry(now_ms)]
+        opened = []
+        for log in [log for log in self._logs.values() if log.may_retry]:
+            now_ms = self._clock.now_ms()
+            found = await recover_off_loop(log.place, log.config, log.memory, now_ms)
+            if log.may_retry and self._logs.get(log.entry) is log:
+                if log.retry(now_ms, found):
+                    opened.append(log)
+            elif isinstance(found, Recovered):
+                found.release()
+        return opened
 
     def remember(self) -> None:
         """Write down how far the logs are flushed and committed, of those that were (N3, N4)."""

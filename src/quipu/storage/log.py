@@ -39,7 +39,7 @@ from quipu.storage.flush import FlushCallback, Flusher
 from quipu.storage.place import NOTHING, CleanStop, Memory, Place
 from quipu.storage.producers import ProducerInfo
 from quipu.storage.reading import StoredBatch
-from quipu.storage.recovery import segment_bases
+from quipu.storage.recovery import Recovered, segment_bases
 from quipu.storage.retention import may_expire
 from quipu.storage.segment import Segment
 from quipu.storage.segments import Segments
@@ -67,8 +67,11 @@ class Log:
         replica: bool = False,
         now_ms: int,
         failure: QuipuError | None = None,
+        found: Recovered | None = None,
     ) -> None:
-        """With `failure` it is not even looked at: it cannot be served for that reason."""
+        """With `failure` it is not even looked at: it cannot be served for that reason.  With
+        `found` it goes on with what was recovered before (reopening.py).
+        """
         self.name = place.name
         self.entry = place.entry
         self.topic_id = place.topic_id
@@ -106,7 +109,7 @@ class Log:
             self.flusher.reset()
         else:
             with suppress(QuipuError):  # kept in `failure`: one bad log does not stop the others
-                opening.load(self, now_ms)
+                opening.load(self, now_ms, found)
 
     def load(self) -> None:
         """Open the files, if that was put off until now."""
@@ -458,14 +461,22 @@ class Log:
         self.active, self.is_blank = None, False
         self.flusher.fail(self.failure)
 
-    def retry(self, now_ms: int) -> bool:
-        """Open the log anew if it could not be opened for a reason that passes; True if it is."""
-        if not isinstance(self.failure, TransientDiskError):
+    @property
+    def may_retry(self) -> bool:
+        """Could it not be opened for a reason that passes?"""
+        return isinstance(self.failure, TransientDiskError) and not self.is_closed
+
+    def retry(self, now_ms: int, found: Recovered | QuipuError | None = None) -> bool:
+        """Open the log anew if `may_retry`; True if it is open now.  `found`: see `__init__`."""
+        if not self.may_retry:
             return False
         self.failure = None
         self.flusher.forgive()
         with suppress(QuipuError):  # kept in `failure`
-            opening.load(self, now_ms)
+            if isinstance(found, QuipuError):
+                self.fail(found)
+            else:
+                opening.load(self, now_ms, found)
         return self.failure is None
 
     def close(self) -> CleanStop | None:

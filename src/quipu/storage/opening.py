@@ -16,22 +16,42 @@ from typing import TYPE_CHECKING
 from quipu.model.errors import Code, Kind, QuipuError, RequestError
 from quipu.model.ids import LogOffset, Offset
 from quipu.storage import rolling
-from quipu.storage.place import CleanStop
-from quipu.storage.recovery import recover
+from quipu.storage.config import LogConfig
+from quipu.storage.place import CleanStop, Memory, Place
+from quipu.storage.recovery import Recovered, recover
 from quipu.storage.segment import Segment
 
 if TYPE_CHECKING:
     from quipu.storage.log import Log
 
 
-def load(log: "Log", now_ms: int) -> None:
-    """Find the files, or make the first one; a replica's log without any stays blank."""
+def recover_or_tell(place: Place, config: LogConfig, memory: Memory, now_ms: int) -> Recovered:
+    """`recover`; whatever goes wrong is an error that a log can keep as its failure."""
+    try:
+        return recover(place, config, memory, now_ms)
+    except QuipuError:
+        raise
+    except Exception as error:
+        raise _cannot_open(place, error) from error
+
+
+def _cannot_open(place: Place, error: Exception) -> QuipuError:
+    return QuipuError(f"{place.name}: {place.directory} cannot be opened: {error!r}",
+                      code=Code.KAFKA_STORAGE_ERROR, kind=Kind.CORRUPT)
+
+
+def load(log: "Log", now_ms: int, found: Recovered | None = None) -> None:
+    """Find the files, or make the first one; a replica's log without any stays blank.
+
+    `found`: they were recovered already, off the loop (reopening.py).
+    """
     if log.is_closed:
         raise RequestError(f"{log.name}: the log is closed", code=Code.NOT_LEADER_OR_FOLLOWER)
     if log.failure is not None:
         raise log.failure
     try:
-        found = recover(log.place, log.config, log.memory, now_ms)
+        if found is None:
+            found = recover(log.place, log.config, log.memory, now_ms)
         log.files.adopt(found.segments)
         log.raw_state = found.state
         log.end_offset, log.log_end = Offset(found.end_offset), LogOffset(found.log_end)
@@ -48,8 +68,7 @@ def load(log: "Log", now_ms: int) -> None:
         log.fail(error)
         raise
     except Exception as error:
-        log.fail(QuipuError(f"{log.name}: {log.directory} cannot be opened: {error!r}",
-                            code=Code.KAFKA_STORAGE_ERROR, kind=Kind.CORRUPT))
+        log.fail(_cannot_open(log.place, error))
         assert log.failure is not None
         raise log.failure from error
 

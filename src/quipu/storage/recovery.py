@@ -48,6 +48,11 @@ class Recovered(NamedTuple):
     log_end: int
     was_scanned: bool
 
+    def release(self) -> None:
+        """Let go of the files: nobody goes on with them."""
+        for segment in self.segments:
+            segment.close()
+
 
 def recover(place: Place, config: LogConfig, memory: Memory, now_ms: int) -> Recovered:
     """Read the log at `place`; raises `CorruptLog` or `DiskError` and then changes nothing."""

@@ -1,15 +1,27 @@
-"""A log that has failed, made ready to be opened again.
+"""A log that has failed, or could not be opened, made ready to be opened again.
 
 After a sync that failed the kernel may drop what it could not write, forget that it did, and give
 the bytes out from memory as if they were safe.  So what was not sealed yet is copied to new files,
 which are synced, and take the place of the old ones: what recovery then reads is on the disk.
 
+The node serves meanwhile.  So all that takes long, above all the scan of the segments that were not
+sealed, is done off the loop: `recover_off_loop` gives what opening.load then only takes over.
+
 Not here: which log, and what becomes of one that cannot be opened (data_directory.py).
 """
 
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+
+from quipu.model.errors import QuipuError
 from quipu.runtime.disk import Disk, NotFound
-from quipu.storage.recovery import UNFINISHED_SUFFIX, segment_bases
-from quipu.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, segment_path
+from quipu.storage.config import LogConfig
+from quipu.storage.opening import recover_or_tell
+from quipu.storage.place import Memory, Place
+from quipu.storage.recovery import UNFINISHED_SUFFIX, Recovered, segment_bases
+from quipu.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, OpenSegments, segment_path
 
 UNSEALED_MAX = 2  # the active segment, and the one before it (rolling, R1)
 
@@ -27,3 +39,40 @@ def rewrite_unsealed(disk: Disk, directory: str) -> None:
         disk.copy(path, path + UNFINISHED_SUFFIX, start=0, end=disk.size(path))
         disk.rename(path + UNFINISHED_SUFFIX, path)
     disk.sync_directory(directory)
+
+
+async def recover_off_loop(
+    place: Place, config: LogConfig, memory: Memory, now_ms: int
+) -> Recovered | QuipuError:
+    """What there is at `place`, or why it cannot be opened; see recovery.py.
+
+    Nobody else may use the files meanwhile.  What is given has open files: take it, or `release`
+    it.
+    """
+    alone = dataclasses.replace(place, opened=OpenSegments())  # the shared one is the loop's
+    found: list[Recovered] = []
+    try:
+        await off_loop(place.disk, lambda: found.append(
+            recover_or_tell(alone, config, memory, now_ms)))
+    except QuipuError as error:
+        return error
+    for segment in found[0].segments:
+        segment.share(place.opened)
+    return found[0]
+
+
+async def rewrite_off_loop(disk: Disk, directory: str) -> None:
+    """`rewrite_unsealed`, while the loop turns; raises what it raises."""
+    await off_loop(disk, partial(rewrite_unsealed, disk, directory))
+
+
+async def off_loop(disk: Disk, work: Callable[[], None]) -> None:
+    """Return when `work` has been done by a thread of the disk, or raise what it raised."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(error: QuipuError | None) -> None:
+        if not future.done():
+            future.set_result(None) if error is None else future.set_exception(error)
+
+    disk.submit(work, done)
+    await future

@@ -160,6 +160,11 @@ class Segment:
         return Summary(self.size, self.base_offset, self.end_offset, self.log_end,
                        self.max_timestamp, self.created_ms)
 
+    def share(self, opened: OpenSegments) -> None:
+        """From now on it is one of those that share `opened`; before, nothing of it was mapped."""
+        assert self._view is None, self.path
+        self._opened = opened
+
     # --- writing ----------------------------------------------------------------------------
 
     def set_limits(self, config: LogConfig) -> None:

@@ -18,11 +18,13 @@ Not here: what the controller does about it (controller/detached.py), files (sto
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from quipu.model.chains import MemberState
 from quipu.model.errors import CorruptLog, QuipuError
+from quipu.model.ids import LogOffset
 from quipu.runtime.spawn import spawn
+from quipu.storage.data_directory import Prepared
 from quipu.storage.log import Log
 
 if TYPE_CHECKING:
@@ -41,8 +43,17 @@ class Logs(Protocol):
 
     @property
     def failure(self) -> QuipuError | None: ...
-    async def prepare(self, log: Log) -> None: ...
-    def open_again(self, log: Log, *, may_discard: bool) -> Log: ...
+    async def prepare(self, log: Log) -> Prepared: ...
+    def open_again(self, log: Log, prepared: Prepared, *, may_discard: bool) -> Log: ...
+
+
+class _Case(NamedTuple):
+    """One log that has failed."""
+
+    due: float  # when to try again, in monotonic seconds
+    pause: float  # and how long to wait then
+    wanted: LogOffset  # where it ended as far as it was acknowledged: what was flushed, or, if
+    # that was not asked for, all.  Of the log that failed first: those after it may know less
 
 
 class Repairs:
@@ -51,14 +62,17 @@ class Repairs:
     def __init__(self, node: "Replication", logs: Logs) -> None:
         self._node = node
         self._logs = logs
-        self._waiting: dict[PartitionChain, tuple[float, float]] = {}  # when to try, then pause
+        self._waiting: dict[PartitionChain, _Case] = {}
         self._task: asyncio.Task[None] | None = None
         self.count = 0  # logs that were opened again
 
     def add(self, chain: "PartitionChain") -> None:
         """The log of `chain` has failed."""
         if chain not in self._waiting:
-            self._waiting[chain] = (self._node.monotonic(), PAUSE_SECONDS_MIN)
+            log = chain.partition.log
+            self._waiting[chain] = _Case(
+                self._node.monotonic(), PAUSE_SECONDS_MIN,
+                log.flushed_end if log.is_durable else log.log_end)
         if self._task is None:
             self._task = spawn(self._repair_all(), "repairs of logs")
 
@@ -74,14 +88,15 @@ class Repairs:
     async def _repair_all(self) -> None:
         while self._waiting:
             await asyncio.sleep(LOOK_SECONDS)
-            for chain, (due, pause) in list(self._waiting.items()):  # O3
-                if chain not in self._waiting or self._node.monotonic() < due:
+            for chain, case in list(self._waiting.items()):  # O3
+                if chain not in self._waiting or self._node.monotonic() < case.due:
                     continue
                 if not self._node.reporter.is_failure_known(*chain.partition_key):
                     chain.tell_failure()
                     continue
-                longer = min(2 * pause, PAUSE_SECONDS_MAX)
-                self._waiting[chain] = (self._node.monotonic() + pause, longer)
+                self._waiting[chain] = case._replace(
+                    due=self._node.monotonic() + case.pause,
+                    pause=min(2 * case.pause, PAUSE_SECONDS_MAX))
                 try:
                     await self._repair(chain)
                 except Exception as error:  # noqa: BLE001 the others must have their turn
@@ -90,25 +105,26 @@ class Repairs:
 
     async def _repair(self, chain: "PartitionChain") -> None:
         failed = chain.partition.log
-        await self._logs.prepare(failed)
+        prepared = await self._logs.prepare(failed)
         replica_set = chain.replica_set
         if chain not in self._waiting or replica_set is None:
+            prepared.release()
             return
         is_serving = replica_set.state_of(self._node.node_id) is MemberState.SERVING
         if is_serving and len(replica_set.serving) > 1:
+            prepared.release()
             return  # O1: others have come back meanwhile
-        log = self._logs.open_again(failed, may_discard=not is_serving)
+        log = self._logs.open_again(failed, prepared, may_discard=not is_serving)
         if is_serving and log.failure is None:
-            self._check_complete(log, failed)
+            self._check_complete(log, self._waiting[chain].wanted)
         if log.failure is None:
             del self._waiting[chain]
             self.count += 1
             _log.warning("%s: its log was opened again", chain.partition.topic_partition)
         chain.opened_again(log)
 
-    def _check_complete(self, log: Log, failed: Log) -> None:
-        """O2: what was acknowledged is what is flushed, or, if that was not asked for, all."""
-        wanted = failed.flushed_end if failed.is_durable else failed.log_end
+    def _check_complete(self, log: Log, wanted: LogOffset) -> None:
+        """O2"""
         if log.log_end < wanted:
             log.fail(CorruptLog(
                 f"{log.name}: ends at log offset {log.log_end}, and {wanted} were acknowledged; "
