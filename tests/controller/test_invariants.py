@@ -342,7 +342,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def path_runs(self, replicas: ReplicaSet) -> bool:
         up = self.state.up()
-        return all(node in up and self.runs(node, up[node]) for node in replicas.path)
+        return all(node in up and self.runs(node, up[node].incarnation) for node in replicas.path)
 
     def partitions(self) -> list[tuple[Topic, int, PartitionState]]:
         return [(topic, index, partition) for topic in self.state.topics.values()
