@@ -21,5 +21,10 @@ def chain_trouble(cluster: Cluster) -> str | None:
     if cluster.why_stepped_back is not None:
         return (f"this node has stepped back from chain {chain.name} and must be restarted, or its "
                 f"disk looked at: {cluster.why_stepped_back}")
+    if member.state is MemberState.SERVING and not member.has_directory_of(
+            state.brokers[node_id].process):
+        return (f"this node has another data directory than the one that it served chain "
+                f"{chain.name} with, and waits for a member that has the records: bring that "
+                "directory back, or hold an unclean election")
     return (f"this node does not serve in chain {chain.name} yet: it is "
             f"{member.state.name.lower()} and has to catch up")
