@@ -23,7 +23,7 @@ from quipu.chain.replica import Replica
 from quipu.controller import chains
 from quipu.controller.decision import Numbers
 from quipu.controller.members import Chain, ChainMember, Process
-from quipu.model.chains import MemberState
+from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId, Offset
 from quipu.raft.log import RaftLog
@@ -220,6 +220,17 @@ def reads_past_committed(patch: pytest.MonkeyPatch) -> None:
         self, max(log, self.committed_log), max(offset, self.committed)))
 
 
+def gives_too_early(patch: pytest.MonkeyPatch) -> None:
+    """P7: a member gives records in an epoch whose configuration it does not know committed."""
+    stand = Partition.stand
+
+    def mutant(self: Partition, replica_set: ReplicaSet, **what: bool) -> None:
+        stand(self, replica_set, **what)
+        self.is_sure = self.is_serving
+
+    patch.setattr(Partition, "stand", mutant)
+
+
 def gaps_refused(patch: pytest.MonkeyPatch) -> None:
     """P6: a batch behind one that was refused a moment ago is out of order."""
     patch.setattr(SequenceGuard, "forbids", lambda *_: False)
@@ -261,6 +272,8 @@ MUTATIONS = [
     Mutation("an emptied disk serves in a chain", "controller", "chain", any_disk_serves, 3),
     Mutation("acks=all is answered early", "replication", "node", answers_early),
     Mutation("readers see what is not committed", "replication", "node", reads_past_committed),
+    Mutation("records are given before their epoch is committed", "broker", "node",
+             gives_too_early, 1),
     Mutation("a batch behind a refused one is out of order", "broker", "node", gaps_refused, 12),
     Mutation("a producer's second batch is taken first", "broker", "node", strangers_skip, 74),
     Mutation("the end is what the head has heard", "broker", "node", ends_as_heard, 3),

@@ -8,6 +8,8 @@
     flushed-is-durable   what a log says is flushed, a power loss would not take
     one-head-per-epoch   in an epoch, one process of one machine takes writes, and no other ever
     serving-has-all      whoever serves in the newest epoch has everything that was ever committed
+    given-stays          whoever gives records in an epoch gives all that was given in earlier ones:
+                         its high watermark is no lower than any was then
     acknowledged         what a client was told that all have, is committed
     successor-is-prefix  of two neighbours that serve in one epoch, the log of the later is the
                          beginning of the log of the earlier (V22)
@@ -40,6 +42,7 @@ class PartitionView(NamedTuple):
     epoch: int
     is_serving: bool
     is_leading: bool
+    is_giving: bool  # do clients get records, and a high watermark, here?
     serving: tuple[str, ...]  # machines, in the order of the chain
 
 
@@ -66,11 +69,12 @@ class _Seen:
     epoch: int = -1
     is_serving: bool = False
     is_leading: bool = False
+    is_giving: bool = False
     batches: dict[int, _Batch] = field(default_factory=dict)  # by log offset, in order
 
     def mark(self) -> tuple[int, ...]:
         return (self.end, self.start, self.flushed, self.committed, self.epoch,
-                self.is_serving, self.is_leading)
+                self.is_serving, self.is_leading, self.is_giving)
 
 
 class StoredLogs:
@@ -85,6 +89,7 @@ class StoredLogs:
         self._written: dict[str, dict[tuple[int, int], _Batch]] = {}  # by epoch and log offset
         self._committed: dict[str, dict[int, _Batch]] = {}  # by log offset
         self._heads: dict[tuple[str, int], tuple[str, int]] = {}
+        self._given: dict[str, dict[int, int]] = {}  # the highest mark, by epoch
 
     def look(self, machine: Machine | None) -> None:
         if machine is None or machine.is_dead or machine.is_corrupt:
@@ -96,7 +101,7 @@ class StoredLogs:
                 seen = self._seen[key] = _Seen(machine.boots)
             log = view.log
             mark = (log.log_end, log.segments[0].base_log, log.flushed_end, view.committed,
-                    view.epoch, view.is_serving, view.is_leading)
+                    view.epoch, view.is_serving, view.is_leading, view.is_giving)
             if seen.mark() != mark:
                 self._look_at(machine, view, seen)
 
@@ -116,11 +121,14 @@ class StoredLogs:
         seen.flushed = view.log.flushed_end
         seen.kept_end, seen.epoch = view.kept_end, view.epoch
         seen.is_serving, seen.is_leading = view.is_serving, view.is_leading
+        seen.is_giving = view.is_giving
         if view.is_leading:
             self._one_head(where, machine, view)
         if view.is_serving:
             self._has_all(where, view, seen)
             self._in_chain(machine, view)
+        if view.is_giving:
+            self._gives_all(where, view)
 
     # -- one log
 
@@ -181,6 +189,14 @@ class StoredLogs:
         if seen.batches.get(last) != self._committed[view.name][last]:
             raise Violation(f"serving-has-all: {where} serves in {view.epoch} without "
                             f"{self._committed[view.name][last]} at {last}")
+
+    def _gives_all(self, where: str, view: PartitionView) -> None:
+        given = self._given.setdefault(view.name, {})
+        before = max((mark for epoch, mark in given.items() if epoch < view.epoch), default=0)
+        if view.high_watermark < before:
+            raise Violation(f"given-stays: {where} gives what is below {view.high_watermark} in "
+                            f"{view.epoch}, and {before} were given before")
+        given[view.epoch] = max(given.get(view.epoch, 0), view.high_watermark)
 
     def acknowledged(self, partition: tuple[str, int], offset: int) -> None:
         """A client was told that all have the record at `offset`."""

@@ -229,7 +229,7 @@ class NodeWorld:
         for part in partitions_of(machine):
             log = part.log
             mark = (log.log_end, log.flushed_end, part.commits.committed_log, part.leader_epoch,
-                    part.is_serving, part.is_leading, part.is_alone, part.is_fresh)
+                    part.is_serving, part.is_leading, part.is_alone, part.is_fresh, part.is_sure)
             if marks.get(part) != mark:
                 marks[part] = mark
                 if part.failed is None and log.is_open:
@@ -244,6 +244,7 @@ class NodeWorld:
             committed=kept if part.is_alone else part.commits.committed_log,
             high_watermark=part.high_watermark, epoch=part.leader_epoch,
             is_serving=part.is_serving, is_leading=part.is_leading and not part.is_fresh,
+            is_giving=part.is_serving and part.is_sure,
             serving=tuple(self._names[node_id - 1] for node_id in serving))
 
     def _leader(self) -> Machine | None:
