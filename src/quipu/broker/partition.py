@@ -68,13 +68,23 @@ class OffsetNotAvailable(RequestError):
     code = Code.OFFSET_NOT_AVAILABLE
 
 
+class Halted(QuipuError):
+    """This node's replica and another node's cannot both be right: a person must look.
+
+    To others it is a replica whose log has failed.
+    """
+
+    kind = Kind.CORRUPT
+    code = Code.KAFKA_STORAGE_ERROR
+
+
 class Partition:
     """A partition that this node is a replica of."""
 
     __slots__ = (
         "_began_with", "_epoch_log", "_gate", "_guard", "_lease", "_shortages", "_told_ms",
         "_unread_size", "_waiters", "acks_wait",
-        "chain", "commits", "halted", "is_alone", "is_fresh", "is_leading", "is_serving",
+        "chain", "commits", "is_alone", "is_fresh", "is_leading", "is_serving",
         "is_sure", "leader_epoch", "log", "replica_set", "rules", "topic_id", "topic_partition",
     )
 
@@ -99,7 +109,6 @@ class Partition:
         self.is_alone = False  # P5
         self.is_fresh = False  # is the first append of the epoch still to come?
         self.is_sure = False  # is the epoch's configuration committed (P7)?
-        self.halted: QuipuError | None = None  # why replication has stopped for good, if it has
         self.acks_wait = True  # must an answer to Produce wait for anything?
         self._began_with: ReplicaSet | None = None  # the first replica set of the epoch
         self._lease = lease
@@ -121,7 +130,7 @@ class Partition:
     @property
     def failed(self) -> QuipuError | None:
         """Why the partition cannot be served, if it cannot."""
-        return self.log.failure or self.halted
+        return self.log.failure
 
     @property
     def high_watermark(self) -> Offset:
@@ -202,14 +211,6 @@ class Partition:
         if len(self.commits) and not self._lease.holds():
             self.abdicate()
 
-    def halt(self, error: QuipuError) -> None:
-        """Replication cannot go on without an operator: refuse everything, and say why."""
-        self.halted = error
-        self.is_alone = self.is_leading = self.is_serving = self.is_sure = False
-        self._stand()
-        self.commits.fail(error)
-        self.wake()
-
     def received(self, size: int) -> None:
         """A predecessor's entry of `size` bytes was appended."""
         self._unread_size += size
@@ -249,9 +250,8 @@ class Partition:
 
     def _admit(self, acks: int) -> None:
         """Raise unless this node may append now (P4)."""
-        failed = self.log.failure or self.halted
-        if failed is not None:
-            raise failed
+        if self.log.failure is not None:
+            raise self.log.failure
         if not self.is_leading:
             raise NotLeader(f"{self.topic_partition}: this node does not lead it")
         if not self._lease.holds():

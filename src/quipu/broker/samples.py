@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from quipu.broker.context import Broker
 from quipu.broker.metrics import ChainSample, GroupSample, LagSample
+from quipu.broker.partition import Halted
 
 
 def chain_samples(broker: Broker) -> Iterator[ChainSample]:
@@ -23,7 +24,7 @@ def chain_samples(broker: Broker) -> Iterator[ChainSample]:
             is_alone=partition.is_alone and len(replica_set.members) == 1,
             is_leading=partition.is_leading,
             is_short=partition.is_leading and len(replica_set.serving) < len(replica_set.members),
-            is_halted=partition.halted is not None, lag=core.lag if core else 0,
+            is_halted=isinstance(partition.log.failure, Halted), lag=core.lag if core else 0,
             lag_after=core.lag_after if core else 0,
             in_flight_size=core.in_flight_size if core else 0)
 

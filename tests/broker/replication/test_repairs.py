@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from quipu.broker.partition import Halted
 from quipu.broker.replication import repairs
 from quipu.model.errors import CorruptLog, QuipuError
 from quipu.runtime.disk import DiskError, RealDisk
@@ -268,3 +269,37 @@ async def test_a_log_that_cannot_be_opened_is_tried_again(
     b.replication.forget(b.partition)
     await asyncio.sleep(0.1)
     assert len(tried) == 4
+
+
+@looped
+async def test_a_replica_that_halts_again_and_again_is_tried_less_and_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V14: what a person must look at costs the others little until then; and when it is well, or
+    has been for long, it is taken up again at once.
+    """
+    monkeypatch.setattr(repairs, "PAUSE_SECONDS_MIN", 0.5)
+    rig = Rig(tmp_path)
+    (a,) = await a_chain(rig, 1)
+    case = a.replication.repairs
+    assert case is not None
+    rig.is_known = True
+    pauses = []
+    for number in range(9):
+        await a.produce(b"%d" % number)
+        now = rig.clock.monotonic()
+        a.partition.log.fail(Halted("the logs differ"))
+        a.replication.find(a.partition).tick()  # type: ignore[union-attr]
+        (waiting,) = case._waiting.values()
+        pauses.append(waiting.due - now)
+        rig.clock.advance_ms(int(pauses[-1] * 1000) + 1)
+        await until(rig, lambda: rig.repaired == number + 1)  # noqa: B023 it is done before
+        rig.configure(serving=[1])
+        await until(rig, lambda: a.partition.is_leading)
+    assert [round(pause) for pause in pauses] == [0, 1, 2, 4, 8, 16, 32, 60, 60]
+    await a.produce(b"more")
+    rig.clock.advance_ms(int(repairs.RELAPSE_SECONDS * 1000) + 1)
+    a.partition.log.fail(Halted("the logs differ"))
+    a.replication.find(a.partition).tick()  # type: ignore[union-attr]
+    (waiting,) = case._waiting.values()
+    assert waiting.due == rig.clock.monotonic()

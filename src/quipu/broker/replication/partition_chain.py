@@ -22,7 +22,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, assert_never
 from uuid import UUID
 
-from quipu.broker.partition import NotLeader, Partition
+from quipu.broker.partition import Halted, NotLeader, Partition
 from quipu.broker.replication.configuration import configuration_record
 from quipu.broker.replication.fresh import AT_ONCE_SIZE_MIN, Fresh
 from quipu.broker.replication.log_view import StoredLog
@@ -47,7 +47,7 @@ from quipu.chain.messages import BEGIN, ENTRIES_MAX, Ack, Mark, Message
 from quipu.chain.replica import Replica
 from quipu.model.batch_types import CONFIGURATION
 from quipu.model.chains import MemberState, ReplicaSet
-from quipu.model.errors import Code, Kind, QuipuError
+from quipu.model.errors import QuipuError
 from quipu.model.ids import LogOffset, NodeId
 from quipu.runtime.disk import TransientDiskError
 from quipu.storage.log import Appended, Entry, Log
@@ -110,8 +110,6 @@ class PartitionChain:
         self._go_on(replica_set)
 
     def _go_on(self, replica_set: ReplicaSet) -> None:
-        if self.partition.halted is not None and replica_set.epoch > self.partition.leader_epoch:
-            self.partition.halted = None  # a new epoch, a new try
         if self.replica is not None:
             self.tell(APPENDED)  # of what was appended while nobody had to know
         elif not self._make_core():
@@ -244,10 +242,10 @@ class PartitionChain:
                         log_changed = True
             except QuipuError as error:
                 self._failed(error)
-                if self.partition.log.failure is not None:
-                    return
                 # Some of it may be done, and what a message says besides its batches counts.
                 log_changed, has_failed = not has_failed, True
+            if self.partition.log.failure is not None:
+                return
             if log_changed:
                 event = APPENDED
             elif queue:
@@ -408,7 +406,7 @@ class PartitionChain:
     def _stand(self) -> None:
         self._stands = True
         replica, replica_set = self.replica, self.replica_set
-        if replica is None or replica_set is None or self.partition.halted is not None:
+        if replica is None or replica_set is None:
             return
         if self.partition.log.failure is not None:
             self._stand_aside(replica_set)
@@ -443,12 +441,13 @@ class PartitionChain:
             self._node.failed(self)
 
     def _halt(self, reason: str) -> None:
+        """Stop; as with a log that has failed, others are told, and it is tried again later."""
         partition = self.partition
-        _log.error("%s: replication has halted, and nothing is served until someone has looked: "
-                   "%s", partition.topic_partition, reason)
-        partition.halt(QuipuError(f"{partition.topic_partition}: halted: {reason}",
-                                  code=Code.KAFKA_STORAGE_ERROR, kind=Kind.CORRUPT))
-        self._node.stood(self)
+        _log.error("%s: replication has halted here, and others go on without this replica; "
+                   "someone should look: %s", partition.topic_partition, reason)
+        partition.log.fail(Halted(f"{partition.topic_partition}: halted: {reason}"))
+        if self.replica_set is not None:
+            self._stand_aside(self.replica_set)
 
     def _failed(self, error: QuipuError) -> None:
         """An effect could not be carried out; the core finds out and tries again."""

@@ -1,4 +1,5 @@
-"""Partitions of this node whose log has failed: opened again in the background.
+"""Partitions of this node whose log has failed, or whose replication has halted: opened again in
+the background.
 
     failed --the controller knows--> opened again --it knows that too--> syncs, or serves again
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.2  # between two looks at what is to be done
 PAUSE_SECONDS_MIN: Final = 0.5  # before a log is tried again; doubled each time
 PAUSE_SECONDS_MAX: Final = 60.0
+RELAPSE_SECONDS: Final = 600.0  # a log that fails again within that time waits longer than before
 
 _log = logging.getLogger(__name__)
 
@@ -63,15 +65,20 @@ class Repairs:
         self._node = node
         self._logs = logs
         self._waiting: dict[PartitionChain, _Case] = {}
+        # When each was last opened again, and how long to wait if it fails again soon.
+        self._opened: dict[PartitionChain, tuple[float, float]] = {}
         self._task: asyncio.Task[None] | None = None
         self.count = 0  # logs that were opened again
 
     def add(self, chain: "PartitionChain") -> None:
         """The log of `chain` has failed."""
         if chain not in self._waiting:
-            log = chain.partition.log
+            log, now = chain.partition.log, self._node.monotonic()
+            opened, pause = self._opened.pop(chain, (now, 0.0))
+            if now - opened > RELAPSE_SECONDS:
+                pause = 0.0
             self._waiting[chain] = _Case(
-                self._node.monotonic(), PAUSE_SECONDS_MIN,
+                now + pause, max(pause, PAUSE_SECONDS_MIN),
                 log.flushed_end if log.is_durable else log.log_end)
         if self._task is None:
             self._task = spawn(self._repair_all(), "repairs of logs")
@@ -79,6 +86,7 @@ class Repairs:
     def forget(self, chain: "PartitionChain") -> None:
         """This node has no more part in it."""
         self._waiting.pop(chain, None)
+        self._opened.pop(chain, None)
 
     def stop(self) -> None:
         if self._task is not None:
@@ -118,7 +126,7 @@ class Repairs:
         if is_serving and log.failure is None:
             self._check_complete(log, self._waiting[chain].wanted)
         if log.failure is None:
-            del self._waiting[chain]
+            self._opened[chain] = self._node.monotonic(), self._waiting.pop(chain).pause
             self.count += 1
             _log.warning("%s: its log was opened again", chain.partition.topic_partition)
         chain.opened_again(log)
