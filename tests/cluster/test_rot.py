@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from crc32c import crc32c
 
 from quipu.model.errors import Code
@@ -241,3 +242,33 @@ def stock_consumer(node: RunningNode, lost: set[int]) -> None:
     assert problem is not None
     assert max(lost) + 1 in read
     assert not lost & set(read)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("chain", [1, 3])
+def test_the_metadata_and_a_nodes_memory_are_written_anew(tmp_path: Path, chain: int) -> None:
+    """T12, V13: what is damaged in the logs that are only read at a start is put right before
+    there is one, be it with others or alone.
+    """
+    with RunningCluster(tmp_path, nodes=chain, settings=SCRUBBED) as cluster:
+        cluster.create_topic("t", partitions=3)
+        fill(cluster.bootstrap)
+        for node in cluster.nodes.values():
+            for number, log in enumerate(("__cluster-0", "__node-0"), 1):
+                (path,) = (node.directory / log).glob("*.log")
+                flip(path, path.stat().st_size // 2)
+                for _ in cluster.until(f"{log} is written anew"):
+                    if node.log_text().count("written anew from memory") == number:
+                        break
+                for _ in cluster.until("the damaged file is gone"):
+                    if not path.exists():
+                        break
+        cluster.create_topic("u")
+        cluster.kill()
+        cluster.launch(cluster.nodes)
+        cluster.await_serving("a")
+        listed = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=20)
+        assert {"t", "u"} <= listed.topics.keys()
+        for node in cluster.nodes.values():
+            assert "memory is damaged" not in node.log_text()
+            assert metric(node, "quipu_damaged_batches") == 0

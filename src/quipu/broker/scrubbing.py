@@ -7,6 +7,9 @@ Invariants
     C1  the loop never waits for a byte: slices of SLICE_SIZE are checked in a thread, by code that
         lets go of the interpreter's lock
     C2  what is found is only noted (storage/damage.py); who repairs is told there
+    C3  of the logs that are read at a start and never again, the metadata's and the node's own, the
+        active segment is read too, up to where it ends then; all that they say is in memory, so
+        if one is damaged it is written anew from there, and the damaged files go
 
 Not here: how damage is repaired (replication/batch_repairs.py).
 """
@@ -21,6 +24,7 @@ from quipu.model.errors import QuipuError
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock
 from quipu.runtime.disk import Disk
+from quipu.runtime.disk_work import off_loop
 from quipu.runtime.mapping import release_pages
 from quipu.storage.damage import note
 from quipu.storage.data_directory import DataDirectory
@@ -61,7 +65,11 @@ class Scrubber:
     async def scrub(self) -> None:
         """One pass."""
         for log in self._directory.logs():
+            rewrite = self._directory.rewrites.get(log)
             try:
+                if rewrite is not None:
+                    await self._check_own(log, rewrite)
+                    continue
                 for segment in log.complete_segments():
                     await self._check(log, segment)
             except QuipuError as error:
@@ -92,6 +100,27 @@ class Scrubber:
                 release_at = position + RELEASE_SIZE
             await asyncio.sleep(size / self._rate)
 
+    async def _check_own(self, log: Log, rewrite: Callable[[], None]) -> None:
+        """C3"""
+        for segment in list(log.segments):
+            view = self._directory.disk.map(segment.path)[:segment.size]
+            position, log_offset = 0, segment.base_log
+            while position < len(view):
+                end = min(position + SLICE_SIZE, len(view))
+                reached, log_offset = await _checked(
+                    self._directory.disk, view, position, end, log_offset)
+                self._stats.scrubbed_bytes += reached - position
+                if reached < end:
+                    if any(each is segment for each in log.files):
+                        self._stats.damaged_batches += 1
+                        _log.error("%s: damaged at position %d, log offset %d: the log is written "
+                                   "anew from memory", segment.path, reached, log_offset)
+                        rewrite()
+                        self._stats.repaired_batches += 1
+                    return
+                await asyncio.sleep((reached - position) / self._rate)
+                position = reached
+
 
 def _is_kept(log: Log, segment: Segment) -> bool:
     return segment.file is None and any(each is segment for each in log.files)
@@ -104,19 +133,3 @@ async def _checked(
     found: list[tuple[int, int]] = []
     await off_loop(disk, lambda: found.append(sound_end(view, position, end, log_offset)))
     return found[0]
-
-
-async def off_loop(disk: Disk, work: Callable[[], None]) -> None:
-    """Do `work` in a thread of the disk; raises what it raises."""
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def tell(error: QuipuError | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    disk.submit(work, tell)
-    await done

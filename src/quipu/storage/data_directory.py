@@ -21,7 +21,7 @@ Invariants
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -100,6 +100,9 @@ class DataDirectory:
         self._older = {name for name in entries if is_older(name)}
         self._node_log = self._open_node_log()
         self._was_stopped = self._node_log.was_stopped
+        # Logs all of which somebody has in memory, and how to have them written anew from there.
+        self.rewrites: dict[Log, Callable[[], None]] = {
+            self._node_log.log: self._node_log.rewrite}
         try:
             self._node_log.started()
         except DiskFull:

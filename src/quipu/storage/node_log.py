@@ -130,9 +130,11 @@ class NodeLog:
             self.log.append_records(NODE, pending, epoch=Epoch(0), now_ms=now_ms)
 
     def _shrink(self) -> None:
-        size = self.log.size_bytes
-        if size < max(SIZE_MIN, GROWTH_MAX * self._live_size):
-            return
+        if self.log.size_bytes >= max(SIZE_MIN, GROWTH_MAX * self._live_size):
+            self.rewrite()
+
+    def rewrite(self) -> None:
+        """Write all that is known to a new segment, durably; the others go."""
         self.log.roll(self._clock.now_ms())
         start = self.log.segments[-1].base_log
         self._append([Record(_STARTED, b"")])

@@ -10,13 +10,12 @@ sealed, is done off the loop: `recover_off_loop` gives what opening.load then on
 Not here: which log, and what becomes of one that cannot be opened (data_directory.py).
 """
 
-import asyncio
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 
 from quipu.model.errors import QuipuError
 from quipu.runtime.disk import Disk, NotFound
+from quipu.runtime.disk_work import off_loop
 from quipu.storage.config import LogConfig
 from quipu.storage.opening import recover_or_tell
 from quipu.storage.place import Memory, Place
@@ -64,15 +63,3 @@ async def recover_off_loop(
 async def rewrite_off_loop(disk: Disk, directory: str) -> None:
     """`rewrite_unsealed`, while the loop turns; raises what it raises."""
     await off_loop(disk, partial(rewrite_unsealed, disk, directory))
-
-
-async def off_loop(disk: Disk, work: Callable[[], None]) -> None:
-    """Return when `work` has been done by a thread of the disk, or raise what it raised."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def done(error: QuipuError | None) -> None:
-        if not future.done():
-            future.set_result(None) if error is None else future.set_exception(error)
-
-    disk.submit(work, done)
-    await future

@@ -144,9 +144,13 @@ class Cluster:
                         directory.identify(net.identity.incarnation))
         log = directory.open_log(LOG_NAME, LOG_CONFIG, topic_id=LOG_ID)
         config = QuorumConfig.of(settings)
-        return cls(settings, clock, rng, lambda machine: Quorum(
-            machine, config, log=log, clock=clock, rng=rng, peers=net), net=net,
-            directory_id=directory_id)
+
+        def make_quorum(machine: StateMachine) -> Quorum:
+            quorum = Quorum(machine, config, log=log, clock=clock, rng=rng, peers=net)
+            directory.rewrites[log] = quorum.rewrite
+            return quorum
+
+        return cls(settings, clock, rng, make_quorum, net=net, directory_id=directory_id)
 
     # -- this node's life in the cluster
 

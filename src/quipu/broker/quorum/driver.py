@@ -91,6 +91,7 @@ class Quorum:
         self.refused_count = 0  # messages of other nodes that were not taken (R6)
         self._refusals = LimitedLog(_log, clock.monotonic)
         self._image_size = 0  # bytes of the last image
+        self._is_rewrite_due = False
         self._promises: deque[tuple[int, list[Send]]] = deque()  # Q1
         self._pushed_number = 0  # of the last `ready` that is written
         self._durable_number = 0  # of the last `ready` that is durable
@@ -427,12 +428,20 @@ class Quorum:
         return Image(self.applied, term, log.configuration_at(self.applied),
                      tuple(self._machine.snapshot()))
 
+    def rewrite(self) -> None:
+        """Write everything anew: the disk has changed what was written, and memory has it all."""
+        self._is_rewrite_due = True
+        self._compact_if_due()
+
     def _compact_if_due(self) -> None:
         """Keep the log bounded: by the state's own size or `image_due_size`, whichever is more."""
         log = self._raft.log
-        is_due = self._wal.commands_size >= max(self._config.image_due_size, self._image_size)
-        if not is_due or not self._wal.is_written or self.applied <= log.image_index:
+        is_due = self._is_rewrite_due or (
+            self.applied > log.image_index and self._wal.commands_size >= max(
+                self._config.image_due_size, self._image_size))
+        if not is_due or not self._wal.is_written or self.applied == 0 or self.failure is not None:
             return
+        self._is_rewrite_due = False
         image = self._image()
         try:
             self._wal.compact(image, log.slice(self.applied + 1, log.written + 1))

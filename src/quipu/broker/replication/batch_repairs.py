@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quipu.broker.health import Health
 from quipu.broker.partition import Partition
-from quipu.broker.scrubbing import off_loop
 from quipu.broker.stats import Stats
 from quipu.model.errors import Code, MalformedBytes, QuipuError, RequestError
 from quipu.model.ids import LogOffset, NodeId
 from quipu.runtime.clock import Clock
+from quipu.runtime.disk_work import off_loop
 from quipu.runtime.peer_net import PeerNet
 from quipu.storage.damage import (
     Damage,
