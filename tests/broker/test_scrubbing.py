@@ -56,7 +56,9 @@ async def test_damage_in_any_complete_segment_is_found(monkeypatch: pytest.Monke
              for number, segment in enumerate(log.segments) if segment.damage}
     assert found == flipped
     assert set(directory.opened.damaged) == {log.segments[number] for log, number in flipped}
-    size = sum(segment.size for log in logs[:2] for segment in log.segments[:-1])
+    (own,) = directory.rewrites  # of which all is looked at
+    size = own.size_bytes + sum(
+        segment.size for log in logs[:2] for segment in log.segments[:-1])
     assert stats.scrubbed_bytes == size
     assert sum(slept) == pytest.approx(size / RATE)  # as slow as it was told to be
 
@@ -92,3 +94,27 @@ async def test_a_rate_of_zero_is_none() -> None:
     stats = Stats()
     await asyncio.wait_for(scrubber(directory, stats, rate=0).run(), 5)
     assert stats.scrubbed_bytes == 0
+
+
+@looped
+async def test_the_nodes_own_memory_is_written_anew_wherever_it_is_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T12: also in the segment that is active; the next start knows all that this one knew."""
+    monkeypatch.setattr(asyncio, "sleep", lambda _: _note([], 0))
+    directory, disk, logs = filled()
+    directory.remember()
+    (own,) = directory.rewrites
+    known = dict(directory._node_log.logs)
+    assert len(known) == len(logs)
+    stats = Stats()
+    for position in range(0, own.segments[-1].size, 7):
+        path = own.segments[-1].path
+        disk.flip(path, position)
+        await scrubber(directory, stats).scrub()
+        assert not disk.exists(path)
+        await scrubber(directory, stats).scrub()
+    assert stats.damaged_batches == stats.repaired_batches > 20
+    disk.kill()
+    again = DataDirectory.open(disk, "data", ManualClock())
+    assert again._node_log.logs == known
