@@ -274,7 +274,7 @@ MUTATIONS = [
     Mutation("readers see what is not committed", "replication", "node", reads_past_committed),
     Mutation("records are given before their epoch is committed", "broker", "node",
              gives_too_early, 1),
-    Mutation("a batch behind a refused one is out of order", "broker", "node", gaps_refused, 12),
+    Mutation("a batch behind a refused one is out of order", "broker", "node", gaps_refused, 35),
     Mutation("a producer's second batch is taken first", "broker", "node", strangers_skip, 74),
     Mutation("the end is what the head has heard", "broker", "node", ends_as_heard, 3),
 ]
