@@ -37,8 +37,11 @@ class Flow:
         self.inbound: Inbound | None = None  # from the node before
         self.link: Outbound | None = None  # to the node after
 
-    def connect(self) -> None:
-        """Find the neighbours; whoever is syncing may be in a new life, so begins anew."""
+    def connect(self, *, same_version: bool = False) -> None:
+        """Find the neighbours; whoever is syncing may be in a new life, so begins anew.
+
+        In the same version it is not, and may have been reported: it counts as before (C5).
+        """
         standing = self._standing
         members = standing.members
         before = members.predecessor(standing.node_id)
@@ -49,7 +52,7 @@ class Flow:
             self.link = None
             return
         is_serving = members.state_of(after) is MemberState.SERVING
-        if self.link is None or self.link.to != after or not is_serving:
+        if self.link is None or self.link.to != after or not (is_serving or same_version):
             self.link = Outbound(standing, after, is_serving=is_serving)
 
     def start(self) -> list[Effect]:

@@ -256,7 +256,7 @@ class Replica:
         if self._begun != members.epoch:
             return self._take_part(members)
         inbound = self._flow.inbound
-        self._flow.connect()
+        self._flow.connect(same_version=True)
         effects = [] if self._flow.inbound is inbound else self._greet(members)
         effects += self._refresh()
         for link in (self._flow.link, self._pull):
