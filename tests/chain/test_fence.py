@@ -150,3 +150,25 @@ def test_a_greeting_that_comes_late_does_not_cut_what_was_committed_since() -> N
     assert "restart" not in stage.script()
     assert stage[2].replica.is_serving
     assert stage[2].replica.committed == stage[1].log.end
+
+
+def test_who_was_reported_counts_on_when_a_wrong_claim_is_taken_back() -> None:
+    """V7, V15: the report may still be on its way, and then it serves with all that is committed.
+    """
+    stage = Stage(2)
+    stage[1].fill(1, 1, 1)
+    stage.configure(members("1", "2", epoch=2))
+    stage.run()
+    assert "1 reports 2 in version 2" in stage.script()
+    committed = stage[1].replica.committed
+    stage[1].happens(Received(TWO, Fenced(Epoch(3))))
+    stage[1].happens(EpochConfirmed(Epoch(2), stage[1].replica.fence.claim_count))
+
+    stage.produce(1)
+
+    assert stage[1].replica.is_leading
+    assert stage[1].replica.committed == committed  # 2 does not have it
+    stage.run()
+    stage.tick()
+    stage.run()
+    assert stage[1].replica.committed == stage[1].log.end == stage[2].log.end

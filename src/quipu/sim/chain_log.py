@@ -107,7 +107,8 @@ class ModelLog:
             last = self.batches[-1]
             self.log_end, self.end_offset = last.next_log, last.next_offset
             self.last_epoch = Epoch(last.epoch)
-        else:
+        else:  # also if retention had taken what came before the batches that were lost
+            self._epochs = []
             self.log_end, self.end_offset, self.last_epoch = LogOffset(0), Offset(0), NO_EPOCH
 
     def cut(self, log_end: int) -> None:
