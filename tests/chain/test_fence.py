@@ -153,8 +153,7 @@ def test_a_greeting_that_comes_late_does_not_cut_what_was_committed_since() -> N
 
 
 def test_who_was_reported_counts_on_when_a_wrong_claim_is_taken_back() -> None:
-    """V7, V15: the report may still be on its way, and then it serves with all that is committed.
-    """
+    """V7, V15: the report may still be on its way; who serves then has all that is committed."""
     stage = Stage(2)
     stage[1].fill(1, 1, 1)
     stage.configure(members("1", "2", epoch=2))
