@@ -106,7 +106,7 @@ async def test_few_large_requests_are_worked_on_at_a_time() -> None:
 
     async def request(*, is_member: bool = False) -> None:
         nonlocal begun
-        async with queue.turn(size, is_member=is_member):
+        async with queue.turn(size, is_large=not is_member):
             begun += 1
             await end.wait()
 

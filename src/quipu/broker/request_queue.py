@@ -34,17 +34,16 @@ class RequestQueue:
         return size <= SMALL_SIZE or self.waiting_size + size <= self._waiting_size_max
 
     @asynccontextmanager
-    async def turn(self, size: int, *, is_member: bool) -> AsyncIterator[None]:
-        """Wait for one's turn; a large request is worked on for as long as the block lasts.
+    async def turn(self, size: int, *, is_large: bool) -> AsyncIterator[None]:
+        """Wait for one's turn, as `size` bytes.
 
-        `is_member`: the request waits for others like it, so it must not keep them out.
+        A large request has one of LARGE_MAX places for as long as the block lasts.
         """
-        is_counted = size > LARGE_SIZE and not is_member
         self.waiting_size += size
         try:
-            if is_counted:
+            if is_large:
                 await self._large.acquire()
-            release = self._releasing() if is_counted else None
+            release = self._releasing() if is_large else None
             await self.turns.begin()
         finally:
             self.waiting_size -= size

@@ -4,7 +4,8 @@ Made for throughput: a raw non-blocking socket on the loop's readers and writers
 that all connections share, and no copy of a frame that arrives whole.
 
 Invariants
-    N1  a frame handed over is valid, and writable, only until the handler returns
+    N1  a frame handed over is valid, and writable, only until the handler returns; what `keep`
+        gives of it is for as long as the connection is paused
     N2  no memory is taken for bytes that have not arrived: a claimed length is only a claim
     N3  the bytes kept for frames that have arrived in part stay within `partial_size_max` over
         all connections; when they would not, the connection that fills its frame slowest is closed
@@ -142,6 +143,12 @@ class Connection:
         """
         self._paused = True  # the reader goes when the peer sends more: most pauses end before
         self._read_rest = read_rest
+
+    def keep(self, frame: memoryview) -> memoryview:
+        """The bytes of `frame`, from `pause` to `resume` (N1): what is larger than a read lies in
+        a buffer of this connection that nobody fills meanwhile, the rest is copied.
+        """
+        return frame if len(frame) > RECEIVE_SIZE else memoryview(bytearray(frame))
 
     def resume(self) -> None:
         """Go on after `pause`."""

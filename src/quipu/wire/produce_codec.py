@@ -4,7 +4,7 @@ The definition of the message is messages/k00_produce.py; a test holds the two t
 Produce request is `fast.parse_produce`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 the library's own name is too short to read
 from typing import Final, NamedTuple
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from quipu.model.errors import MalformedBytes
 from quipu.wire.leader_codec import NO_LEADERS, Endpoint, Leaders, tagged_endpoints, tagged_leader
 from quipu.wire.primitives import UVARINTS, skip_header_tags
+from quipu.wire.steps import STEP_PARTS, last
 
 HEADER_START: Final = 8  # after api key, api version and correlation id
 VERSION_FLEXIBLE: Final = 9
@@ -88,6 +89,19 @@ def encode_produce_response(
 
     `leaders` are those of the partitions that should have been asked elsewhere, from v10 on.
     """
+    return last(produce_response_steps(
+        correlation_id, version, topics, leaders=leaders, endpoints=endpoints))
+
+
+def produce_response_steps(
+    correlation_id: int,
+    version: int,
+    topics: list[tuple[str | bytes, list[ProducedPart]]],
+    *,
+    leaders: Leaders = NO_LEADERS,
+    endpoints: Sequence[Endpoint] = (),
+) -> Generator[None, None, bytes]:
+    """The same in steps of one topic, or STEP_PARTS partitions."""
     assert version >= VERSION_LEADERS or not leaders, version
     flexible = version >= VERSION_FLEXIBLE
     out = bytearray(9 if flexible else 8)
@@ -100,10 +114,13 @@ def encode_produce_response(
             out += UVARINTS[len(name) + 1] if flexible else _string_size.pack(len(name))
             out += name
         out += UVARINTS[len(parts) + 1] if flexible else _count.pack(len(parts))
-        for part in parts:
+        for number, part in enumerate(parts, start=1):
             _encode_part(out, version, part, leaders.get((topic, part.partition)))
+            if number % STEP_PARTS == 0:
+                yield
         if flexible:
             out.append(0)
+        yield
     if version >= 1:
         out += _throttle.pack(0)
     if flexible:
