@@ -314,7 +314,8 @@ class Node:
 
     async def _flush_due(self) -> None:
         assert self._directory is not None
-        self._directory.flush_due(self._clock.now_ms())
+        for _ in self._directory.flush_due(self._clock.now_ms()):
+            await self.broker.queue.turns.pause()
         self.stats.disk_refusals = self._directory.refusals
         while self._sync_seconds:
             self.stats.flushes.observe(self._sync_seconds.popleft())

@@ -25,6 +25,7 @@ from quipu.storage.log import LogConfig
 _DEFAULTS: Final = LogConfig()
 _log = logging.getLogger(__name__)
 
+READY_TURN_MAX: Final = 128  # fetches answered in one turn of the loop; then others have theirs
 RECOVERY_TURN_SECONDS: Final = 0.01  # of opening logs before others get their turn
 
 
@@ -114,7 +115,9 @@ class Partitions:
         self._ready.append(waiter)
 
     def _finish_ready(self) -> None:
-        ready, self._ready = self._ready, []
+        ready, self._ready = self._ready[:READY_TURN_MAX], self._ready[READY_TURN_MAX:]
+        if self._ready:
+            asyncio.get_running_loop().call_soon(self._finish_ready)
         for waiter in ready:
             waiter.finish()
 

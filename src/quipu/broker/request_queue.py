@@ -40,14 +40,15 @@ class RequestQueue:
         A large request has one of LARGE_MAX places for as long as the block lasts.
         """
         self.waiting_size += size
+        release: Callable[[], None] | None = None
         try:
-            if is_large:
-                await self._large.acquire()
-            release = self._releasing() if is_large else None
-            await self.turns.begin()
-        finally:
-            self.waiting_size -= size
-        try:
+            try:
+                if is_large:
+                    await self._large.acquire()
+                    release = self._releasing()
+                await self.turns.begin()
+            finally:
+                self.waiting_size -= size
             yield
         finally:
             if release is not None:

@@ -215,6 +215,9 @@ class Session:
         """Send `reply`, whose memory counts with all answers that have not left."""
         if self._connection.closed:
             return
+        if size < LARGE_ANSWER_SIZE:
+            reply.send(buffers)
+            return
         answer = self._leaving or self._answer(reply.api_key, version=0)
         try:
             answer.spend(size)

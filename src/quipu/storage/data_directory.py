@@ -20,7 +20,7 @@ Invariants
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -57,6 +57,7 @@ from quipu.storage.segment import OpenSegments
 LOCK_NAME: Final = ".lock"
 RESERVE_NAME: Final = ".reserve"
 RESERVE_SIZE: Final = 1 << 20  # bytes: for the few that a start must write
+STEP_LOGS: Final = 32  # looked at before others get their turn
 RESERVE_ROOM_MIN: Final = 16 * RESERVE_SIZE  # bytes that must be free before it is made
 
 _log = logging.getLogger(__name__)
@@ -390,10 +391,13 @@ class DataDirectory:
 
     # --- in the background, and at the end --------------------------------------------------
 
-    def flush_due(self, now_ms: int) -> None:
-        """Start the flushes that flush.ms asks for."""
-        for log in list(self._dirty):
-            log.flush_due(now_ms)
+    def flush_due(self, now_ms: int) -> Iterator[None]:
+        """Start the flushes that flush.ms asks for, in steps of a few logs."""
+        for number, log in enumerate(list(self._dirty), start=1):
+            if log in self._dirty:  # else it is flushed, or deleted, since the first step
+                log.flush_due(now_ms)
+            if number % STEP_LOGS == 0:
+                yield
 
     def retry_failed(self, now_ms: int) -> list[Log]:
         """Open the logs anew that could not be opened for a reason that passes; gives those."""
