@@ -16,11 +16,14 @@ Invariants
         here, and then nothing is missing
     N6  to open or to delete a log raises nothing: a log that cannot be opened has a `failure`, and
         one that cannot be removed is left where it is
+    N7  that all logs of a topic are to be removed is durable before the first of many is: a start
+        that finds some of them removes them, and no others
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -37,6 +40,7 @@ from quipu.runtime.disk import (
     Space,
     TransientDiskError,
 )
+from quipu.storage import removal
 from quipu.storage.config import LogConfig
 from quipu.storage.directory_names import (
     DAMAGED_SUFFIX,
@@ -78,14 +82,16 @@ class DataDirectory:
         self._logs: dict[str, Log] = {}  # by the name of their directory
         self._dirty: dict[Log, None] = {}  # have something to flush
         self._flushed: dict[Log, None] = {}  # have been flushed since the last `remember`
-        self._deleted: dict[str, None] = {}  # directories of logs that are still to be removed
+        # Directories of logs that are still to be removed, and whose they were.
+        self._deleted: dict[str, UUID] = {}
         self._renamed = 0
         self.refusals = 0  # writes that the disk has refused
         self.refusal: DiskError | None = None  # the last one
         entries = self.disk.list(self.path)
-        self._remove_deleted(entries)
-        self._older = {name for name in entries if is_older(name)}
+        removal.remove_marked(disk, path, entries)
         self._node_log = self._open_node_log()
+        removed = removal.finish(disk, path, self._node_log, entries)
+        self._older = {name for name in entries if is_older(name)} - removed
         self._was_stopped = self._node_log.was_stopped
         try:
             self._node_log.started()
@@ -316,7 +322,7 @@ class DataDirectory:
             if self._logs.get(log.entry) is log:
                 del self._logs[log.entry]
             self._older.discard(log.entry)
-            self._deleted[log.entry] = None
+            self._deleted[log.entry] = log.topic_id
         self._remove_logs()
 
     def _remove_logs(self) -> None:
@@ -327,14 +333,16 @@ class DataDirectory:
         """
         entries = list(self._deleted)
         known = dict.fromkeys(entry for entry in entries if entry in self._node_log.logs)
+        removing = self._node_log.removing
+        durable = any(self._deleted[entry] not in removing for entry in known)  # else N7 is enough
         try:
             try:
                 if known:
-                    self._node_log.remember(known, durable=True)
+                    self._node_log.remember(known, durable=durable)
             except DiskFull:
                 if not self._give_up_reserve():
                     raise
-                self._node_log.remember(known, durable=True)
+                self._node_log.remember(known, durable=durable)
         except TransientDiskError:
             return
         except QuipuError as error:
@@ -348,7 +356,21 @@ class DataDirectory:
                 except QuipuError as error:
                     _log.error("a deleted log stays in %s: %s", self.path, error)
                     continue
-                self.disk.submit(partial(self.disk.remove_tree, away), _tell)
+                self.disk.submit(partial(self.disk.remove_tree, away), removal.tell)
+
+    def begin_removal(self, topic_id: UUID) -> None:
+        """The many logs of a deleted topic are about to be deleted (N7)."""
+        try:
+            self._node_log.begin_removal(topic_id)
+        except QuipuError as error:
+            _log.warning("topic id %s: if the node ends before all of its logs are removed, some "
+                         "stay in %s: %s", topic_id, self.path, error)
+
+    def end_removal(self, topic_id: UUID) -> None:
+        """They all were; those that the disk did not let go are left to the next start."""
+        if topic_id not in self._deleted.values():
+            with suppress(QuipuError):  # then the next start finds nothing to remove
+                self._node_log.end_removal(topic_id)
 
     def _rename_away(self, name: str, suffix: str) -> str:
         away = ""
@@ -358,14 +380,6 @@ class DataDirectory:
             away = f"{self.path}/{marked(name, number, suffix)}"
         self.disk.rename(f"{self.path}/{name}", away)
         return away
-
-    def _remove_deleted(self, entries: Sequence[str]) -> None:
-        for name in entries:
-            if name.endswith(DELETED_SUFFIX):
-                try:
-                    self.disk.remove_tree(f"{self.path}/{name}")
-                except QuipuError as error:
-                    _tell(error)
 
     # --- what the logs report -----------------------------------------------------------------
 
@@ -459,8 +473,3 @@ class DataDirectory:
 def _remembered(log: Log, log_end: int) -> Remembered:
     flushed = min(log_end, log.flushed_end)
     return Remembered(log.topic_id, Memory(flushed, committed=min(log.committed_mark, flushed)))
-
-
-def _tell(error: QuipuError | None) -> None:
-    if error is not None:
-        _log.warning("a deleted log could not be removed, the next start tries again: %s", error)

@@ -145,9 +145,10 @@ class Groups:
     def on_brokers_changed(self) -> None:
         """Coordinators are looked up when somebody asks."""
 
-    def on_topic_deleted(self, topic: "Topic") -> None:
-        for led in self._led.values():
-            led.shard.registry.forget_topic(topic.topic_id)
+    def on_topic_deleted(self, topic: "Topic") -> Iterator[None]:
+        """Its offsets go, in steps of some groups."""
+        for led in list(self._led.values()):
+            yield from led.shard.registry.forget_topic(topic.topic_id)
 
     # -- whose group it is
 

@@ -32,6 +32,7 @@ from quipu.broker.groups.states import State
 from quipu.model.ids import NO_TIMESTAMP, TimestampMs
 
 OFFSETS_PER_RECORD: Final = 500  # of a snapshot (E4)
+STEP_OFFSETS: Final = 20_000  # looked at in one step, for those of a topic that is gone
 
 OffsetKey: TypeAlias = tuple[UUID, int]  # topic id, partition
 
@@ -137,10 +138,15 @@ class Registry:
         dropped = [entry.offsets.pop(key) for key in keys if key in entry.offsets]
         self.usage.kept(-len(dropped), -offsets_size(dropped))
 
-    def forget_topic(self, topic_id: UUID) -> None:
-        """The topic is gone, and ids are never used again."""
-        for entry in self.entries.values():
+    def forget_topic(self, topic_id: UUID) -> Iterator[None]:
+        """The topic is gone, and ids are never used again; in steps, of some groups each."""
+        looked_at = 0
+        for entry in list(self.entries.values()):
             self.drop_offsets(entry, [key for key in entry.offsets if key[0] == topic_id])
+            looked_at += 1 + len(entry.offsets)
+            if looked_at >= STEP_OFFSETS:
+                looked_at = 0
+                yield
 
     # -- the log
 
