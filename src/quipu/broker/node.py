@@ -57,6 +57,7 @@ from quipu.storage.data_directory import DataDirectory
 _log = logging.getLogger(__name__)
 
 REMEMBER_SECONDS: Final = 5.0  # between two notes of how far logs are flushed
+REMEMBER_STEP: Final = 256  # logs that are noted in one go
 RETRY_SECONDS: Final = 1.0  # after which a log is opened again that could not be
 FLUSH_TICK_SECONDS: Final = 0.1  # how exactly flush.ms is kept
 STOP_SECONDS_MAX: Final = 10.0  # for answers to leave
@@ -326,7 +327,8 @@ class Node:
         directory = self._directory
         trouble = self._take_refusal()
         try:
-            directory.remember()
+            while directory.remember(count_max=REMEMBER_STEP):
+                await self.broker.queue.turns.pause()
             directory.keep_reserve()
             if trouble is None and directory.space().usable > 0:
                 if self.health.has_failed("disk"):

@@ -25,6 +25,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -418,14 +419,19 @@ class DataDirectory:
         return [log for log in list(self._logs.values())
                 if log.failure is not None and log.retry(now_ms)]
 
-    def remember(self) -> None:
-        """Write down how far the logs are flushed and committed, of those that were (N3, N4)."""
+    def remember(self, *, count_max: int | None = None) -> bool:
+        """Write down how far the logs are flushed and committed, of those that were (N3, N4).
+
+        Of `count_max` logs at most; gives whether there are more.
+        """
         if self._deleted:
             self._remove_logs()
         if self._flushed:
-            self._node_log.remember({
-                log.entry: _remembered(log, log.log_end) for log in self._flushed})
-            self._flushed.clear()
+            logs = list(islice(self._flushed, count_max))
+            self._node_log.remember({log.entry: _remembered(log, log.log_end) for log in logs})
+            for log in logs:
+                self._flushed.pop(log, None)
+        return bool(self._flushed)
 
     async def flush(self) -> None:
         """Return when everything in every log is durable, as far as it can be."""
