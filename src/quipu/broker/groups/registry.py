@@ -56,6 +56,7 @@ class Entry:
     offsets: dict[OffsetKey, Committed] = field(default_factory=dict)
     commits_under_way: int = 0  # that are not durable yet
     size: int = 0  # of the group, as it was last counted (E2)
+    made_by: str = ""  # the address that made it; not known of what was read from the log
 
     @property
     def is_blank(self) -> bool:
@@ -97,18 +98,24 @@ class Registry:
         self.entries: dict[str, Entry] = {}
         self._topic_ids: dict[UUID, UUID] = {}  # one object for each, however many offsets name it
 
-    def create(self, group_id: str, now_ms: TimestampMs) -> Entry | None:
-        """A new group; None if there are too many."""
+    def create(self, group_id: str, now_ms: TimestampMs, *, made_by: str = "") -> Entry | None:
+        """A new group of an address; None if there are too many, or too many of its making."""
         assert group_id not in self.entries
-        if self.usage.is_full:
+        if not self.usage.may_make(made_by):
             self.usage.refused(GROUP_MAX_COUNT, group_id)
             return None
-        return self._entry(group_id, now_ms)
+        entry = self._entry(group_id, now_ms)
+        entry.made_by = made_by
+        if made_by:
+            self.usage.made(made_by, 1)
+        return entry
 
     def forget(self, entry: Entry) -> None:
         """The group is gone, and its offsets with it."""
         del self.entries[entry.group.group_id]
         self.usage.group_count -= 1
+        if entry.made_by:
+            self.usage.made(entry.made_by, -1)
         self.usage.grown(-entry.size)
         self.drop_offsets(entry, list(entry.offsets))
 
