@@ -147,6 +147,7 @@ class Node:
         self._peers = self._open_peers()
         self._cluster = cluster = Cluster.of(
             directory, settings, clock, self._rng, net=self._peers)
+        cluster.changes.refusals = self.stats.refusals  # shown with those of other limits
         peer_address = await self._start_peers()
         await cluster.start(Endpoints(advertised_host, advertised_port, *peer_address))
         self._replication = replication = Replication(

@@ -83,7 +83,7 @@ class GroupUsage:
         return GroupLimits(
             initial_delay_ms=settings.group_initial_rebalance_delay_ms,
             member_count_max=settings.group_max_size,
-            member_size_max=min(1 << 20, settings.group_max_bytes),
+            member_size_max=member_size_max(settings),
             group_size_max=settings.group_max_bytes,
             has_room=self.has_room, refused=self.refused)
 
@@ -147,6 +147,11 @@ class GroupUsage:
         """So many more offsets are kept, or fewer."""
         self._stats.offsets += count
         self._stats.offset_bytes += size
+
+
+def member_size_max(settings: BrokerSettings) -> int:
+    """What one member may take up, with its metadata."""
+    return min(1 << 20, settings.group_max_bytes)
 
 
 def protocols_size(protocols: Iterable[Protocol]) -> int:
