@@ -59,7 +59,7 @@ class _Probe:
 
 async def _start(self: broker_node.Node) -> tuple[str, int]:
     address = await _unmeasured_start(self)
-    _Probe(Path(os.environ[VARIABLE]).open("a", buffering=1)).tick()  # noqa: SIM115, ASYNC230 for good
+    _Probe(Path(os.environ[VARIABLE]).open("a", buffering=1)).tick()  # noqa: SIM115 for good
     return address
 
 

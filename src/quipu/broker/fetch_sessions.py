@@ -180,8 +180,9 @@ class FetchSessions:
 
     def release(self, client: FetchClient, session: FetchSession) -> None:
         """The wait that `hold` allowed has ended."""
-        self._hold(client.host, -session.held)
-        session.held = 0
+        if session.held:
+            self._hold(client.host, -session.held)
+            session.held = 0
 
     def close(self, client: FetchClient) -> None:
         """The connection is gone, and its sessions with it (F3)."""

@@ -110,8 +110,7 @@ class _LargeFetch:
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
-        """Have a request that fails answered, or its connection closed; in the end, wait no more.
-        """
+        """Have a request that fails answered, or its connection closed; then wait no more."""
         try:
             yield
         except MalformedBytes as error:

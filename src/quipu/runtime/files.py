@@ -64,8 +64,9 @@ class OpenFiles:
         gives up its descriptor; if none is, one is synced here and now (F4).
 
         No more than LOOKS_MAX are looked at: with thousands of logs that are being written to, all
-        may be in use.  Then there is one too many until the next comes, which looks at others.
+        may be in use.  Then one of those gives up its own.
         """
+        used: RealFile | None = None
         unsynced: RealFile | None = None
         for _ in range(min(LOOKS_MAX, 2 * len(self._files))):
             file = next(iter(self._files))
@@ -74,14 +75,16 @@ class OpenFiles:
                 continue
             if file.was_used:
                 file.was_used = False
+                used = used or file
             elif file.is_synced:
                 if file.set_aside():
                     return
             elif unsynced is None:
                 unsynced = file
-        if unsynced is not None:
-            unsynced.sync_aside()
-            unsynced.set_aside()
+        last = unsynced or used
+        if last is not None and not last.set_aside():
+            last.sync_aside()
+            last.set_aside()
 
 
 class RealFile:

@@ -39,6 +39,7 @@ def finish(disk: Disk, path: str, node_log: NodeLog, entries: Sequence[str]) -> 
             for name in left:
                 disk.remove_tree(f"{path}/{name}")
                 removed.add(name)
+            disk.sync_directory(path)  # what is forgotten must not come back
             node_log.remember(dict.fromkeys(
                 name for name, known in node_log.logs.items() if known.topic_id == topic_id))
             node_log.end_removal(topic_id)
