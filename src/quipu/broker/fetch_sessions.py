@@ -128,7 +128,8 @@ class FetchSessions:
             if session_id != NO_SESSION and (old := client.sessions.get(session_id)) is not None:
                 self._end(old)
             if epoch == EPOCH_FINAL or not self._has_slot(client):
-                return FetchSession(NO_SESSION, targets={each.key: each for each in changed})
+                return FetchSession(NO_SESSION, targets={
+                    (each.topic, each.partition): each for each in changed})
             session = self._new(client, by_id=by_id)
         else:
             session = self._known(client, session_id, epoch, by_id=by_id)

@@ -89,7 +89,7 @@ def news(session: FetchSession, parts: list[Answered]) -> list[Answered]:
     for target, part in parts:
         told = (part.high_watermark, part.log_start_offset)
         if part.size:
-            session.served(target.key)
+            session.served((target.topic, target.partition))
         elif (
             session.incremental
             and part.error_code == 0

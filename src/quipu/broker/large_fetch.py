@@ -44,7 +44,7 @@ from quipu.model.errors import MalformedBytes, QuipuError
 from quipu.runtime.spawn import spawn
 from quipu.wire.fast import parse_fetch
 from quipu.wire.fetch_codec import FetchCall, encode_fetch_response, fetch_response_steps
-from quipu.wire.steps import STEP_PARTS
+from quipu.wire.produce_codec import STEP_PARTS
 
 READ_STEP: Final = 8  # partitions read in one step: each may give a megabyte that is checked
 NAMED_STEP: Final = 256  # partitions taken over from a request in one step

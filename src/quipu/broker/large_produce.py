@@ -36,8 +36,7 @@ from quipu.broker.routing import Key, Leader, endpoints, find_leader
 from quipu.model.errors import MalformedBytes
 from quipu.runtime.spawn import spawn
 from quipu.wire.fast import parse_produce
-from quipu.wire.produce_codec import ProducedPart, produce_response_steps
-from quipu.wire.steps import STEP_PARTS
+from quipu.wire.produce_codec import STEP_PARTS, ProducedPart, produce_response_steps
 
 
 def begin(

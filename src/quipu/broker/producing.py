@@ -135,7 +135,9 @@ class Call:
         for place, result in enumerate(self._results):
             if result.waits is not None:
                 self._wait(place, result.waits)
-        self._done()
+        self._waiting -= 1
+        if self._waiting == 0:
+            self._answer()
 
     def _done(self) -> None:
         self._waiting -= 1

@@ -6,7 +6,6 @@
     frame          a request or response with its header, as it goes over a connection
     duplicates     requests that name an element several times
     encoded        arrays of an answer that are encoded while they are built
-    steps          encoders that let others have their turn
     record_batch   the batches that producers send and consumers fetch
     stored_batch   the same with what a log needs to know of them
     compression    what a batch may be compressed with

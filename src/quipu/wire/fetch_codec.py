@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from quipu.wire.leader_codec import NO_LEADERS, Endpoint, Leaders, tagged_endpoints, tagged_leader
 from quipu.wire.primitives import UVARINTS
-from quipu.wire.steps import STEP_PARTS, last
+from quipu.wire.produce_codec import STEP_PARTS
 
 Buffer = bytes | bytearray | memoryview
 
@@ -103,9 +103,15 @@ def encode_fetch_response(
     `leaders` are those of the partitions that should have been asked elsewhere: told from v12 on,
     and how to reach them from v16 on.
     """
-    return last(fetch_response_steps(
+    steps = fetch_response_steps(
         correlation_id, version, error_code=error_code, session_id=session_id,
-        committed_only=committed_only, topics=topics, leaders=leaders, endpoints=endpoints))
+        committed_only=committed_only, topics=topics, leaders=leaders, endpoints=endpoints)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            buffers: list[Buffer] = stop.value
+            return buffers
 
 
 def fetch_response_steps(
@@ -119,13 +125,13 @@ def fetch_response_steps(
     leaders: Leaders = NO_LEADERS,
     endpoints: Sequence[Endpoint] = (),
 ) -> Generator[None, None, list[Buffer]]:
-    """The same in steps of one topic, or STEP_PARTS partitions."""
+    """The same in steps of STEP_PARTS partitions."""
     flexible = version >= VERSION_FLEXIBLE
     out = bytearray(9 if flexible else 8)
     out += _session.pack(0, error_code, session_id) if version >= 7 else _throttle.pack(0)
     out += UVARINTS[len(topics) + 1] if flexible else _count.pack(len(topics))
     buffers: list[Buffer] = [out]
-    size = 0
+    size = number = 0
     for topic, parts in topics:
         if isinstance(topic, bytes):
             out += topic
@@ -134,7 +140,7 @@ def fetch_response_steps(
             out += UVARINTS[len(name) + 1] if flexible else _string_size.pack(len(name))
             out += name
         out += UVARINTS[len(parts) + 1] if flexible else _count.pack(len(parts))
-        for number, part in enumerate(parts, start=1):
+        for part in parts:
             _encode_part(out, version, part, committed_only=committed_only)
             if part.size:
                 buffers += part.records
@@ -144,11 +150,11 @@ def fetch_response_steps(
                 buffers.append(out)
             if flexible:
                 _encode_part_tags(out, part, leaders.get((topic, part.partition)))
+            number += 1
             if number % STEP_PARTS == 0:
                 yield
         if flexible:
             out.append(0)
-        yield
     if flexible:
         out += tagged_endpoints(endpoints if version >= VERSION_ENDPOINTS else ())
     size += len(out)

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from quipu.model.errors import MalformedBytes
 from quipu.wire.leader_codec import NO_LEADERS, Endpoint, Leaders, tagged_endpoints, tagged_leader
 from quipu.wire.primitives import UVARINTS, skip_header_tags
-from quipu.wire.steps import STEP_PARTS, last
 
 HEADER_START: Final = 8  # after api key, api version and correlation id
+STEP_PARTS: Final = 64  # partitions that are encoded in one step, of a large answer
 VERSION_FLEXIBLE: Final = 9
 VERSION_LEADERS: Final = 10
 VERSION_TOPIC_IDS: Final = 13
@@ -89,8 +89,14 @@ def encode_produce_response(
 
     `leaders` are those of the partitions that should have been asked elsewhere, from v10 on.
     """
-    return last(produce_response_steps(
-        correlation_id, version, topics, leaders=leaders, endpoints=endpoints))
+    steps = produce_response_steps(
+        correlation_id, version, topics, leaders=leaders, endpoints=endpoints)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            frame: bytes = stop.value
+            return frame
 
 
 def produce_response_steps(
@@ -101,11 +107,12 @@ def produce_response_steps(
     leaders: Leaders = NO_LEADERS,
     endpoints: Sequence[Endpoint] = (),
 ) -> Generator[None, None, bytes]:
-    """The same in steps of one topic, or STEP_PARTS partitions."""
+    """The same in steps of STEP_PARTS partitions."""
     assert version >= VERSION_LEADERS or not leaders, version
     flexible = version >= VERSION_FLEXIBLE
     out = bytearray(9 if flexible else 8)
     out += UVARINTS[len(topics) + 1] if flexible else _count.pack(len(topics))
+    number = 0
     for topic, parts in topics:
         if isinstance(topic, bytes):
             out += topic
@@ -114,13 +121,13 @@ def produce_response_steps(
             out += UVARINTS[len(name) + 1] if flexible else _string_size.pack(len(name))
             out += name
         out += UVARINTS[len(parts) + 1] if flexible else _count.pack(len(parts))
-        for number, part in enumerate(parts, start=1):
+        for part in parts:
             _encode_part(out, version, part, leaders.get((topic, part.partition)))
+            number += 1
             if number % STEP_PARTS == 0:
                 yield
         if flexible:
             out.append(0)
-        yield
     if version >= 1:
         out += _throttle.pack(0)
     if flexible:
