@@ -50,49 +50,6 @@ def test_a_directory_belongs_to_one_process(tmp_path: Path) -> None:
     DataDirectory.open(disk, path, ManualClock()).close()
 
 
-def test_a_crash_while_a_topic_is_removed_leaves_nothing_of_it() -> None:
-    """K5, T12: the next start removes the rest, whether or not the node could write it down, and
-    touches nothing else; one crash more while it does so changes nothing.
-    """
-    disk = SimDisk()
-    directory = open_directory(disk)
-    gone = open_logs(directory, 6)
-    kept = directory.open_log("t-0", CONFIG, topic_id=OTHER_ID)
-    for log in (*gone, kept):
-        append(log, [b"x"])
-        log.flush_now()
-    directory.remember()
-    directory.begin_removal(ID)
-    directory.delete_logs(gone[:2])
-    disk.crash(SeededRng(1))
-
-    for _ in range(2):
-        directory = open_directory(disk)
-        assert directory.names() == [kept.entry]
-        assert directory._node_log.removing == {}
-        disk.crash(SeededRng(2))
-    again = open_directory(disk).open_log("t-0", CONFIG, topic_id=OTHER_ID)
-    assert (again.failure, again.end_offset) == (None, 1)
-
-
-def test_a_removal_that_is_over_is_forgotten() -> None:
-    """K5: also by the account that is written when the memory has grown."""
-    disk = SimDisk()
-    directory = open_directory(disk)
-    for topic_id in (ID, OTHER_ID):
-        directory.open_log("t-0", CONFIG, topic_id=topic_id)
-        directory.begin_removal(topic_id)
-    directory._node_log._live_size = 0
-    directory._node_log.log.roll(NOW_MS)
-    directory.delete_logs([log for log in directory._logs.values() if log.topic_id == ID])
-    directory.end_removal(ID)
-    assert list(directory._node_log.removing) == [OTHER_ID]
-    directory.close()
-    directory = open_directory(disk)
-    assert directory._node_log.removing == {}
-    assert directory.names() == []
-
-
 def test_a_clean_stop_is_remembered() -> None:
     """T12, V13: offsets and state are there without a look at any segment."""
     disk = SimDisk()
