@@ -93,7 +93,7 @@ class _LargeFetch:
     async def run(self, frame: bytes) -> None:
         """Serve the request in `frame`."""
         with self._answered():
-            async with self._broker.queue.turn(len(frame), is_large=True):
+            async with self._broker.queue.turn(len(frame), is_large=True, may_wait=False):
                 call = parse_fetch(memoryview(frame), -1, self._version)
                 session = await self._turns.run(self._open(call))
                 if await self._answer_at_once(call, session):
@@ -103,7 +103,7 @@ class _LargeFetch:
     async def run_in_session(self, call: FetchCall, session: FetchSession) -> None:
         """Serve a request that has been read, and whose session is open."""
         with self._answered():
-            async with self._broker.queue.turn(0, is_large=True):
+            async with self._broker.queue.turn(0, is_large=True, may_wait=False):
                 if await self._answer_at_once(call, session):
                     return
             await self._answer_later()
@@ -155,7 +155,7 @@ class _LargeFetch:
         """Answer when enough has come, or when the client's patience is over."""
         try:
             await self._wait()
-            async with self._broker.queue.turn(0, is_large=True):
+            async with self._broker.queue.turn(0, is_large=True, may_wait=False):
                 await self._answer(await self._turns.run(self._read(waits=False)))
         finally:
             self._broker.fetch_sessions.release(self._client, self._session)

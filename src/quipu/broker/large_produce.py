@@ -81,7 +81,8 @@ class _LargeProduce:
     async def _append_all(self) -> None:
         size = len(self._frame)
         try:
-            async with self._broker.queue.turn(0, is_large=True):  # L4 counts the bytes
+            # Its bytes are counted by themselves (L4).
+            async with self._broker.queue.turn(0, is_large=True, may_wait=False):
                 await self._append_each()
         finally:
             self._frame = memoryview(b"")
