@@ -106,7 +106,7 @@ async def test_few_large_requests_are_worked_on_at_a_time() -> None:
 
     async def request(*, is_member: bool = False) -> None:
         nonlocal begun
-        async with queue.turn(size, is_member=is_member):
+        async with queue.turn(size, is_large=not is_member):
             begun += 1
             await end.wait()
 
@@ -123,6 +123,29 @@ async def test_few_large_requests_are_worked_on_at_a_time() -> None:
     end.set()
     await asyncio.gather(*tasks, member)
     assert (begun, queue.waiting_size) == (LARGE_MAX + 4, 0)
+
+
+@looped
+async def test_a_place_is_given_back_by_who_is_cancelled_while_it_waits() -> None:
+    """K8: clients that come and go take no places from others."""
+    queue = RequestQueue(Turns(lambda: 0.0), waiting_size_max=1 << 20)
+    begun = 0
+
+    async def request() -> None:
+        nonlocal begun
+        async with queue.turn(100, is_large=True, may_wait=False):
+            begun += 1
+
+    for _ in range(5):
+        tasks = [asyncio.create_task(request()) for _ in range(3 * LARGE_MAX)]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert queue.waiting_size == 0
+    begun = 0
+    await asyncio.wait_for(asyncio.gather(*(request() for _ in range(3 * LARGE_MAX))), 20)
+    assert begun == 3 * LARGE_MAX
 
 
 @pytest.mark.parametrize("version", [1, 9])

@@ -54,6 +54,30 @@ def offsets(session: FetchSession) -> list[tuple[int, int]]:
     return [(each.partition, each.offset) for each in session]
 
 
+def test_a_large_request_is_taken_over_piece_by_piece() -> None:
+    """K2, K8: the same as in one go; where there is no room it goes on without a session."""
+    rig = Rig(partitions_max=100)
+    session = rig.open(0, EPOCH_FIRST)
+    for first in (0, 20):
+        rig.sessions.update(
+            rig.client, session, [target(index) for index in range(first, first + 20)], [])
+    assert (len(session.targets), rig.stats.fetch_partitions) == (40, 40)
+    assert rig.sessions.hold(rig.client, session)
+    rig.sessions.update(rig.client, session, [target(index) for index in range(40, 60)], [])
+    assert (session.id, session.incremental, len(session.targets)) == (NO_SESSION, False, 60)
+    rig.sessions.update(rig.client, session, [target(index) for index in range(60, 80)], [])
+    assert (len(session.targets), rig.stats.fetch_partitions) == (80, 0)
+    rig.sessions.release(rig.client, session)  # the wait began while it was a session
+    assert rig.stats.fetch_partitions == 0
+    assert len(rig.sessions) == 0
+
+    known = rig.begin(30)
+    with pytest.raises(RequestError, match="grown too large"):
+        rig.sessions.update(rig.client, rig.open(known.id, 1), [
+            target(index) for index in range(30, 90)], [])
+    assert (known.id, rig.stats.fetch_partitions) == (NO_SESSION, 0)
+
+
 @pytest.mark.parametrize("by_id", [False, True])
 def test_a_session_names_topics_in_one_way(by_id: bool) -> None:
     """K2: a client that changes the version in a session starts anew."""

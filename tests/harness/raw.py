@@ -15,8 +15,11 @@ TIMEOUT_SECONDS = 10.0
 class RawConnection:
     """One socket; requests are answered in order, so one at a time needs no bookkeeping."""
 
-    def __init__(self, host: str, port: int, *, timeout: float = TIMEOUT_SECONDS) -> None:
-        self.socket = socket.create_connection((host, port), timeout)
+    def __init__(
+        self, host: str, port: int, *, timeout: float = TIMEOUT_SECONDS, source: str = ""
+    ) -> None:
+        """`source` is the address to come from, where there are several."""
+        self.socket = socket.create_connection((host, port), timeout, (source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
 

@@ -27,6 +27,8 @@ PAUSE_SECONDS = 0.005
 SLOWEST_SECONDS_MAX = 5.0  # one answer; generous, for the attacker has the processor too
 MEDIAN_SECONDS_MAX = 0.5  # far from the milliseconds it takes: test machines are busy
 P99_SECONDS_MAX = 0.05
+ANSWERS_MIN = 150  # of which 99 of 100 are looked at; on a busy machine they take time
+WAIT_SECONDS = 30.0
 PRODUCE_VERSION = 9
 
 
@@ -49,6 +51,10 @@ def anonymous_size(node: RunningNode) -> int:
 def _loop_seconds(pid: int) -> float:
     """For how long the thread of a node's loop has run on a processor."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def _p99(seconds: list[float]) -> float:
+    return sorted(seconds)[-1 - len(seconds) // 100]
 
 
 class Bystander:
@@ -82,7 +88,12 @@ class Bystander:
         """
         assert self._failure is None, self._failure
         assert self.busy_seconds, "it was never served"
-        return sorted(self.busy_seconds)[-1 - len(self.busy_seconds) // 100]
+        return _p99(self.busy_seconds)
+
+    def wall_p99(self) -> float:
+        """The same by the clock, with the time for which the node waited for a processor."""
+        assert self._failure is None, self._failure
+        return _p99(self.seconds)
 
     def verdict(self) -> str:
         """Raise if it was not served well; describe how it was."""
@@ -127,10 +138,12 @@ def undisturbed(
     with Bystander(node) as bystander:
         count = 0
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        while time.monotonic() < until or (
+                len(bystander.seconds) < ANSWERS_MIN and time.monotonic() < until + WAIT_SECONDS):
             attack()
             count += 1
-    text = f"{count} attacks; p99 {bystander.p99() * 1e3:.1f} ms; {bystander.verdict()}"
+    text = (f"{count} attacks; p99 {bystander.p99() * 1e3:.1f} ms of the loop, "
+            f"{bystander.wall_p99() * 1e3:.1f} ms by the clock; {bystander.verdict()}")
     text += f", {bystander.anonymous_max >> 20} MiB at most"
     assert bystander.p99() < P99_SECONDS_MAX, text
     assert bystander.anonymous_max < anonymous_max, text

@@ -37,6 +37,11 @@ from quipu.wire.messages.k32_describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from quipu.wire.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from quipu.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -47,6 +52,7 @@ from tests.harness.node import RunningNode
 from tests.harness.raw import RawConnection
 from tests.hostile.bystander import TOPIC, Bystander, undisturbed
 from tests.hostile.conftest import MIB, anonymous_size
+from tests.hostile.scrape import await_metric
 from tests.hostile.well_formed import (
     EachAnother,
     Extremes,
@@ -259,6 +265,13 @@ def test_partitions_are_counted(attacked: RunningNode) -> None:
     assert isinstance(answer, CreateTopicsResponse)
     (topic,) = answer.topics
     assert (topic.error_code, "max.partitions" in (topic.error_message or "")) == (44, True)
+    refusals = 'quipu_limit_refusals_total{limit="max.partitions"}'
+    await_metric(attacked, refusals, lambda count: count == 1)
+    more = ask(attacked, CreatePartitionsRequest(timeout=10_000, topics=[
+        CreatePartitionsTopic(name=WIDE, count=PARTITIONS + 2_000, assignments=None)]), 3)
+    assert isinstance(more, CreatePartitionsResponse)
+    assert [topic.error_code for topic in more.results] == [44]
+    await_metric(attacked, refusals, lambda count: count == 2)
 
 
 # -- every API

@@ -10,6 +10,7 @@ from quipu.model.errors import QuipuError
 from quipu.runtime.descriptors import LIMIT_MAX, LIMIT_MIN, RESERVE, shares
 from quipu.runtime.disk import DiskBusy, DiskError, DiskFull, RealDisk, TransientDiskError
 from quipu.runtime.disk_errors import mapped
+from quipu.runtime.files import LOOKS_MAX
 from quipu.runtime.mapping import COMPILED
 
 
@@ -43,6 +44,23 @@ def test_many_files_take_turns_with_few_descriptors(tmp_path: Path) -> None:
             file.append((b"x",), 1)
     assert open_count() == before
     assert len(disk.files) == 0
+
+
+def test_one_of_many_files_in_use_gives_up_its_descriptor(tmp_path: Path) -> None:
+    """K8: however many there are, few are looked at, and there is never one too many."""
+    disk = disk_of(3 * LOOKS_MAX)
+    files = [disk.open(str(tmp_path / str(number)), create=True)
+             for number in range(3 * LOOKS_MAX + 50)]
+    assert len(disk.files) == 3 * LOOKS_MAX
+    for file in files[-3 * LOOKS_MAX:]:
+        file.append((b"x",), 1)  # all are in use, and none is synced
+    for number, file in enumerate(files[:20]):
+        for other in files[-3 * LOOKS_MAX:]:
+            other.was_used = True
+        file.append((b"%d" % number,), len(b"%d" % number))
+        assert len(disk.files) == 3 * LOOKS_MAX
+    for file in files:
+        file.close()
 
 
 def test_a_file_gives_up_its_descriptor_only_when_it_is_synced(

@@ -166,10 +166,10 @@ def test_flush_due_looks_only_at_what_is_dirty() -> None:
         log.flush_now()
     append(logs[0], [b"x"], now_ms=NOW_MS)
     append(logs[1], [b"x"], now_ms=NOW_MS + 500)
-    directory.flush_due(NOW_MS + 1000)
+    list(directory.flush_due(NOW_MS + 1000))
     assert [log.is_dirty for log in logs] == [False, True, False]
     assert list(directory._dirty) == [logs[1]]
-    directory.flush_due(NOW_MS + 1500)
+    list(directory.flush_due(NOW_MS + 1500))
     assert not directory._dirty
 
 

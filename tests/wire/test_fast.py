@@ -148,6 +148,20 @@ def test_a_produce_request_cannot_unfold_without_bound(parse: Callable[..., Any]
 
 
 @pytest.mark.parametrize("parse", [fast.parse_produce, _fast_pure.parse_produce])
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_more_parts_than_wanted_are_not_looked_at(parse: Callable[..., Any], version: int) -> None:
+    """K8: who asks for few parts learns at little cost that there are more; rubbish behind them is
+    found when all are asked for.
+    """
+    body = produce_request(version, [("t", [(index, b"ab") for index in range(9)])])
+    assert len(parse(memoryview(body), 0, version, 9)[3]) == 9
+    assert parse(memoryview(body), 0, version, 8) == (None, 1, 30_000, [])
+    assert parse(memoryview(body + b"rubbish"), 0, version, 8) == (None, 1, 30_000, [])
+    with pytest.raises(MalformedBytes):
+        parse(memoryview(body + b"rubbish"), 0, version)
+
+
+@pytest.mark.parametrize("parse", [fast.parse_produce, _fast_pure.parse_produce])
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
 def test_a_topic_name_that_is_not_text_is_refused(parse: Callable[..., Any], version: int) -> None:
     """K8: bytes that are not UTF-8 are the client's fault, and no crash of ours."""

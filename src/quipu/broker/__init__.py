@@ -2,6 +2,7 @@
 
     server      connections in, frames to handlers, answers out in order
     request_queue, answers   requests that wait for their turn; how large answers may be
+    large_produce, large_fetch   requests of many partitions, which take turns
     handlers/   one module per API key; the listing is the supported protocol
     partition   one partition: append, read, who waits for what
     settling    where a partition ends, when that must not be said too low

@@ -14,7 +14,8 @@ from quipu.broker import handlers
 from quipu.broker.answers import Answer
 from quipu.broker.cluster.requests import Envelope, EnvelopeAnswer
 from quipu.broker.context import Broker, Context
-from quipu.model.errors import Code, QuipuError, RequestError
+from quipu.broker.groups.limits import PROTOCOL_COUNT_MAX, member_size_max
+from quipu.model.errors import Code, QuipuError, RequestError, TooManyElements
 from quipu.model.ids import NodeId
 from quipu.wire.duplicates import merge_duplicates
 from quipu.wire.messages import REQUESTS, RESPONSES
@@ -24,6 +25,10 @@ TIMEOUT_SECONDS: Final = 20.0  # where the client does not say; it may wait 30
 # CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, IncrementalAlterConfigs and
 # AlterPartitionReassignments refuse what is named twice, as Kafka does; JoinGroup, LeaveGroup and
 # SyncGroup speak of members one by one.
+JOIN_GROUP: Final = 11
+# What no member can be is not decoded; what is a little more is told so by the group.
+JOIN_ELEMENTS_MAX: Final = 2 * PROTOCOL_COUNT_MAX
+JOIN_REST_SIZE: Final = 64 * 1024  # of a request to join, besides the metadata
 _DUPLICATES_STAY: Final = frozenset({11, 13, 14, 19, 20, 33, 37, 44, 45})
 
 
@@ -49,8 +54,15 @@ def understood(
     Bytes after the request are ignored, as Kafka does: librdkafka sends three of them when it asks
     for the metadata of all topics in a flexible version.
     """
-    request, _ = REQUESTS[api_key].decode_prefix(
-        body, version, elements_max=broker.settings.max_request_elements)
+    elements_max = broker.settings.max_request_elements
+    if api_key == JOIN_GROUP:
+        elements_max = min(elements_max, JOIN_ELEMENTS_MAX)
+        size_max = member_size_max(broker.settings) + JOIN_REST_SIZE
+        if len(body) > size_max:
+            raise TooManyElements(f"a request to join of {len(body)} bytes; at most {size_max} are "
+                                  "taken, for the metadata of a member is bounded "
+                                  "(group.max.bytes)")
+    request, _ = REQUESTS[api_key].decode_prefix(body, version, elements_max=elements_max)
     if api_key not in _DUPLICATES_STAY:
         merge_duplicates(request)
     return request

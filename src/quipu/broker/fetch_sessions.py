@@ -59,12 +59,16 @@ class FetchTarget:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """What one client fetches; partitions that had records go to the end, so all get their turn."""
+    """What one client fetches; partitions that had records go to the end, so all get their turn.
+
+    One that has ended is no session any more: its id is NO_SESSION.
+    """
 
     id: int
     epoch: int = EPOCH_FIRST
     last_used: float = 0.0
     size: int = 0  # what its partitions count for (F4)
+    held: int = 0  # the same of a wait without a session
     by_id: bool = False  # how its topics are named (F6)
     targets: dict[Key, FetchTarget] = field(default_factory=dict)
 
@@ -72,21 +76,6 @@ class FetchSession:
     def incremental(self) -> bool:
         """May this answer leave out partitions with nothing new?"""
         return self.id != NO_SESSION and self.epoch != EPOCH_FIRST
-
-    def update(self, changed: Iterable[FetchTarget], forgotten: Iterable[Key]) -> None:
-        """Take over what a request says; new and changed partitions go to the end."""
-        targets = self.targets
-        for key in forgotten:
-            if targets.pop(key, None) is not None:
-                self.size -= _size_of(key)
-        for target in changed:
-            key = target.topic, target.partition
-            old = targets.pop(key, None)
-            if old is not None:
-                target.told = old.told
-            else:
-                self.size += _size_of(key)
-            targets[key] = target
 
     def served(self, key: Key) -> None:
         """The partition had records: others come first next time."""
@@ -139,27 +128,51 @@ class FetchSessions:
             if session_id != NO_SESSION and (old := client.sessions.get(session_id)) is not None:
                 self._end(old)
             if epoch == EPOCH_FINAL or not self._has_slot(client):
-                return FetchSession(NO_SESSION, targets={each.key: each for each in changed})
+                return FetchSession(NO_SESSION, targets={
+                    (each.topic, each.partition): each for each in changed})
             session = self._new(client, by_id=by_id)
         else:
             session = self._known(client, session_id, epoch, by_id=by_id)
-        before = session.size
-        session.update(changed, forgotten)
+        self.update(client, session, changed, forgotten)
+        return session
+
+    def update(
+        self, client: FetchClient, session: FetchSession,
+        changed: Iterable[FetchTarget], forgotten: Iterable[Key],
+    ) -> None:
+        """Take over what a request says; new and changed partitions go to the end.
+
+        May be called for one piece of it after the other.  A new session for which there is no room
+        ends, and its request is served without one; a known one raises.
+        """
+        session_id, before, targets = session.id, session.size, session.targets
+        for key in forgotten:
+            if targets.pop(key, None) is not None:
+                session.size -= _size_of(key)
+        for target in changed:
+            key = target.topic, target.partition
+            old = targets.pop(key, None)
+            if old is not None:
+                target.told = old.told
+            else:
+                session.size += _size_of(key)
+            targets[key] = target
+        if session_id == NO_SESSION:
+            return
         self._hold(client.host, session.size - before)
         if session.size > before and not self._has_room(client.host):
             self._stats.refusals[PARTITIONS] += 1
             self._end(session)
-            if epoch != EPOCH_FIRST:  # it starts anew, and is given none then
+            if session.epoch != EPOCH_FIRST:  # it starts anew, and is given none then
                 raise RequestError(f"fetch session {session_id} has grown too large ({PARTITIONS})",
                                    code=Code.FETCH_SESSION_ID_NOT_FOUND)
-            session.id = NO_SESSION
-        return session
 
     def hold(self, client: FetchClient, session: FetchSession) -> bool:
         """Let a fetch wait that has no session of its own; False if there is no room (F4)."""
         if session.id != NO_SESSION:
             return True  # it is counted
-        self._hold(client.host, len(session.targets))
+        session.held = len(session.targets)
+        self._hold(client.host, session.held)
         if self._has_room(client.host):
             return True
         self._stats.refusals[PARTITIONS] += 1
@@ -168,8 +181,9 @@ class FetchSessions:
 
     def release(self, client: FetchClient, session: FetchSession) -> None:
         """The wait that `hold` allowed has ended."""
-        if session.id == NO_SESSION:
-            self._hold(client.host, -len(session.targets))
+        if session.held:
+            self._hold(client.host, -session.held)
+            session.held = 0
 
     def close(self, client: FetchClient) -> None:
         """The connection is gone, and its sessions with it (F3)."""
@@ -228,6 +242,7 @@ class FetchSessions:
         client = self._owners.pop(session)
         del client.sessions[session.id]
         self._shares[client.host].sessions -= 1
+        session.id = NO_SESSION
         self._hold(client.host, -session.size)
         self._stats.fetch_sessions = len(self._owners)
 

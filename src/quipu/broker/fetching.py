@@ -17,6 +17,7 @@ Which node reads what
 Not here: waiting and answering (handlers/k01_fetch.py), what is fetched (fetch_sessions.py).
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from quipu.broker.context import Broker
@@ -31,6 +32,10 @@ from quipu.wire.fetch_codec import FetchedPart
 DIRTY_READER: Final = -2  # replica id of one who wants to see what is not committed yet
 VERSION_PREFERRED: Final = 11  # from here on a consumer can be sent to another node
 REFER_SECONDS: Final = 30.0  # that who was sent to a node is not sent there again
+VERSION_LEADERS: Final = 12  # answers name the leader from here on
+VERSION_IDS: Final = 13  # topics have ids instead of names from here on
+READ_COMMITTED: Final = 1  # isolation level
+MOVED: Final = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 NO_OFFSET: Final = Offset(-1)
 
 Answered = tuple[FetchTarget, FetchedPart]
@@ -46,16 +51,18 @@ class Found(NamedTuple):
     failed: bool  # something the client should hear of now
 
 
-def read(broker: Broker, session: FetchSession, reader: Reader) -> Found:
-    """Read every target of the session once."""
+def read(
+    broker: Broker, session: FetchSession, reader: Reader,
+    targets: Iterable[FetchTarget] | None = None, size: int = 0,
+) -> Found:
+    """Read every target of the session once; or `targets`, after others that gave `size` bytes."""
     size_max, _, dirty, _ = reader
     size_max = min(size_max, broker.settings.fetch_max_bytes)
     find = broker.partitions.find_for_wire
     parts: list[Answered] = []
-    size = 0
     failed = False
     incremental = session.incremental
-    for target in session.targets.values():
+    for target in session.targets.values() if targets is None else targets:
         partition = find(target.topic, target.partition)
         if partition is None:
             part = FetchedPart(
@@ -82,7 +89,7 @@ def news(session: FetchSession, parts: list[Answered]) -> list[Answered]:
     for target, part in parts:
         told = (part.high_watermark, part.log_start_offset)
         if part.size:
-            session.served(target.key)
+            session.served((target.topic, target.partition))
         elif (
             session.incremental
             and part.error_code == 0
@@ -94,6 +101,14 @@ def news(session: FetchSession, parts: list[Answered]) -> list[Answered]:
         target.told = told if part.error_code == 0 else None
         told_now.append((target, part))
     return told_now
+
+
+def by_topic(parts: Iterable[Answered]) -> list[tuple[str | bytes, list[FetchedPart]]]:
+    """Group answers by topic, in the order in which topics come first."""
+    topics: dict[str | bytes, list[FetchedPart]] = {}
+    for target, part in parts:
+        topics.setdefault(target.topic, []).append(part)
+    return list(topics.items())
 
 
 def _is_quiet(target: FetchTarget, partition: Partition) -> bool:

@@ -57,6 +57,7 @@ from quipu.storage.data_directory import DataDirectory
 _log = logging.getLogger(__name__)
 
 REMEMBER_SECONDS: Final = 5.0  # between two notes of how far logs are flushed
+REMEMBER_STEP: Final = 256  # logs that are noted in one go
 RETRY_SECONDS: Final = 1.0  # after which a log is opened again that could not be
 FLUSH_TICK_SECONDS: Final = 0.1  # how exactly flush.ms is kept
 STOP_SECONDS_MAX: Final = 10.0  # for answers to leave
@@ -146,6 +147,7 @@ class Node:
         self._peers = self._open_peers()
         self._cluster = cluster = Cluster.of(
             directory, settings, clock, self._rng, net=self._peers)
+        cluster.changes.refusals = self.stats.refusals  # shown with those of other limits
         peer_address = await self._start_peers()
         await cluster.start(Endpoints(advertised_host, advertised_port, *peer_address))
         self._replication = replication = Replication(
@@ -314,7 +316,8 @@ class Node:
 
     async def _flush_due(self) -> None:
         assert self._directory is not None
-        self._directory.flush_due(self._clock.now_ms())
+        for _ in self._directory.flush_due(self._clock.now_ms()):
+            await self.broker.queue.turns.pause()
         self.stats.disk_refusals = self._directory.refusals
         while self._sync_seconds:
             self.stats.flushes.observe(self._sync_seconds.popleft())
@@ -325,7 +328,8 @@ class Node:
         directory = self._directory
         trouble = self._take_refusal()
         try:
-            directory.remember()
+            while directory.remember(count_max=REMEMBER_STEP):
+                await self.broker.queue.turns.pause()
             directory.keep_reserve()
             if trouble is None and directory.space().usable > 0:
                 if self.health.has_failed("disk"):

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
+from uuid import UUID
 
 from quipu.broker.lease import ALWAYS, Lease
 from quipu.broker.partition import Partition
@@ -25,6 +26,8 @@ from quipu.storage.log import LogConfig
 _DEFAULTS: Final = LogConfig()
 _log = logging.getLogger(__name__)
 
+READY_TURN_MAX: Final = 128  # fetches answered in one turn of the loop; then others have theirs
+STEP_PARTITIONS: Final = 16  # of a deleted topic, removed in one step
 RECOVERY_TURN_SECONDS: Final = 0.01  # of opening logs before others get their turn
 
 
@@ -114,7 +117,9 @@ class Partitions:
         self._ready.append(waiter)
 
     def _finish_ready(self) -> None:
-        ready, self._ready = self._ready, []
+        ready, self._ready = self._ready[:READY_TURN_MAX], self._ready[READY_TURN_MAX:]
+        if self._ready:
+            asyncio.get_running_loop().call_soon(self._finish_ready)
         for waiter in ready:
             waiter.finish()
 
@@ -156,9 +161,22 @@ class Partitions:
             if partition is not None:
                 partition.configure(config, rules)
 
-    def on_topic_deleted(self, topic: Topic) -> None:
+    def on_topic_deleted(self, topic: Topic) -> Iterator[None]:
+        """Nothing of it is found any more; its logs go in steps, which the caller takes.
+
+        That they go is durable before the first does: a crash in between leaves nothing behind.
+        """
         self._ids.discard(topic.topic_id.bytes)
-        self._drop(topic, range(len(topic.partitions)))
+        dropped = self._taken_out(topic, range(len(topic.partitions)))
+        if len(dropped) > STEP_PARTITIONS:
+            self._directory.begin_removal(topic.topic_id)
+        return self._remove_all(topic.topic_id, dropped)
+
+    def _remove_all(self, topic_id: UUID, dropped: list[Partition]) -> Iterator[None]:
+        for start in range(0, len(dropped), STEP_PARTITIONS):
+            self._remove(dropped[start:start + STEP_PARTITIONS])
+            yield
+        self._directory.end_removal(topic_id)
 
     def _follow(self, topic: Topic, first: int) -> None:
         """Have, of the partitions from `first` on, those that this node is a replica of."""
@@ -181,18 +199,26 @@ class Partitions:
         self._drop(topic, gone)
 
     def _drop(self, topic: Topic, indexes: Iterable[int]) -> None:
-        """Let go of partitions, and of their logs: the topic is gone, or is elsewhere now."""
-        dropped = []
+        """Let go of partitions, and of their logs: they are elsewhere now."""
+        dropped = self._taken_out(topic, indexes)
+        if dropped:
+            self._remove(dropped)
+
+    def _taken_out(self, topic: Topic, indexes: Iterable[int]) -> list[Partition]:
+        """The partitions of `topic` that were here; nobody finds them any more."""
+        taken_out = []
         for index in indexes:
             partition = self._by_id.pop((topic.topic_id.bytes, index), None)
-            if partition is None:
-                continue
-            if self._by_name.get((topic.name, index)) is partition:
-                del self._by_name[topic.name, index]
+            if partition is not None:
+                if self._by_name.get((topic.name, index)) is partition:
+                    del self._by_name[topic.name, index]
+                taken_out.append(partition)
+        return taken_out
+
+    def _remove(self, dropped: list[Partition]) -> None:
+        for partition in dropped:
             self._chains.forget(partition)
-            dropped.append(partition)
-        if dropped:
-            self._directory.delete_logs(partition.log for partition in dropped)
+        self._directory.delete_logs(partition.log for partition in dropped)
         for partition in dropped:
             partition.wake()
 

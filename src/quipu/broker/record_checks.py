@@ -36,14 +36,23 @@ Seen = dict[int, RecordsSeen | QuipuError]  # by number of the part
 def heavy_parts(broker: Broker, frame: memoryview, parts: list[Part]) -> list[int]:
     """Numbers of the parts whose batches are to be looked at in a thread; mostly none (W1)."""
     return [
-        number for number, (topic, index, start, end) in enumerate(parts)
-        if end - start > HEADER_SIZE and start >= 0
-        and frame[start + CODEC_POSITION] & COMPRESSION_MASK
-        and _is_heavy(broker, topic, index, frame[start:end])
+        number for number, part in enumerate(parts)
+        if part[3] - part[2] > HEADER_SIZE and part[2] >= 0  # as in `is_compressed`
+        and frame[part[2] + CODEC_POSITION] & COMPRESSION_MASK
+        and _is_heavy(broker, frame, part)
     ]
 
 
-def _is_heavy(broker: Broker, topic: str | bytes, index: int, batch: memoryview) -> bool:
+def is_compressed(frame: memoryview, part: Part) -> bool:
+    """Do the records of a part have to be decompressed?"""
+    _, _, start, end = part
+    return (end - start > HEADER_SIZE and start >= 0
+            and frame[start + CODEC_POSITION] & COMPRESSION_MASK != 0)
+
+
+def _is_heavy(broker: Broker, frame: memoryview, part: Part) -> bool:
+    topic, index, start, end = part
+    batch = frame[start:end]
     partition = broker.partitions.find_for_wire(topic, index)
     if (partition is None or not partition.is_leading
             or not partition.rules.checks_compressed
@@ -98,21 +107,40 @@ async def look(broker: Broker, frame: memoryview, parts: list[Part], heavy: list
     """What the records of the `heavy` parts are like, by number; `frame` stays as it is."""
     seen: Seen = {}
     for number in heavy:
-        topic, index, start, end = parts[number]
-        partition = broker.partitions.find_for_wire(topic, index)
-        if partition is None:
-            continue
-        batch, rules = frame[start:end], partition.rules
+        found = await _look(broker, frame, parts[number])
+        if found is not None:
+            seen[number] = found
+    return seen
 
-        def work() -> RecordsSeen | QuipuError:
-            try:
-                header = check_batch(batch, size_max=rules.batch_size_max)  # noqa: B023 run below
-                return check_records(
-                    batch, header, keyed=rules.keyed,  # noqa: B023
-                    size_max=rules.decompressed_size_max, threaded=True)  # noqa: B023
-            except QuipuError as error:
-                return error
 
-        seen[number] = await broker.workers.run(work)
-        broker.stats.batches_checked_in_threads += 1
+async def look_at(
+    broker: Broker, frame: memoryview, part: Part
+) -> RecordsSeen | QuipuError | None:
+    """What the records of one part are like, if that has to be found out in a thread."""
+    if is_compressed(frame, part) and _is_heavy(broker, frame, part):
+        return await _look(broker, frame, part)
+    return None
+
+
+async def _look(
+    broker: Broker, frame: memoryview, part: Part
+) -> RecordsSeen | QuipuError | None:
+    """The same, in a thread; None if the partition is not here."""
+    topic, index, start, end = part
+    partition = broker.partitions.find_for_wire(topic, index)
+    if partition is None:
+        return None
+    batch, rules = frame[start:end], partition.rules
+
+    def work() -> RecordsSeen | QuipuError:
+        try:
+            header = check_batch(batch, size_max=rules.batch_size_max)
+            return check_records(
+                batch, header, keyed=rules.keyed, size_max=rules.decompressed_size_max,
+                threaded=True)
+        except QuipuError as error:
+            return error
+
+    seen = await broker.workers.run(work)
+    broker.stats.batches_checked_in_threads += 1
     return seen

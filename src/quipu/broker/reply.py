@@ -37,8 +37,18 @@ class Reply(Protocol):
         """Answer; an empty list is for requests that want no answer."""
         ...
 
-    def hold(self) -> None:
-        """Let the requests behind this one wait, which is not the answer but its work."""
+    def send_large(self, buffers: list[Buffer], size: int) -> None:
+        """The same for an answer of which `size` bytes are memory until it has left.
+
+        If there is no room for them the connection is closed instead.
+        """
+        ...
+
+    def hold(self, frame: memoryview) -> memoryview:
+        """Let the requests behind this one wait for its work, which is not its answer.
+
+        Gives the bytes of the request, which stay as they are until `go_on`.
+        """
         ...
 
     def go_on(self) -> None:

@@ -17,7 +17,7 @@ from quipu.runtime.turns import Turns
 SMALL_SIZE: Final = 16 * 1024  # a connection may always have so many bytes waiting
 LARGE_SIZE: Final = 16 * 1024  # a larger request is large
 LARGE_MAX: Final = 8  # large requests that are worked on at a time
-HELD_SECONDS_MAX: Final = 5.0  # one that still waits then, for a disk or another node, is not one
+HELD_SECONDS_MAX: Final = 5.0  # one that may wait for a disk or another node is not one after that
 
 
 class RequestQueue:
@@ -34,21 +34,24 @@ class RequestQueue:
         return size <= SMALL_SIZE or self.waiting_size + size <= self._waiting_size_max
 
     @asynccontextmanager
-    async def turn(self, size: int, *, is_member: bool) -> AsyncIterator[None]:
-        """Wait for one's turn; a large request is worked on for as long as the block lasts.
+    async def turn(
+        self, size: int, *, is_large: bool, may_wait: bool = True
+    ) -> AsyncIterator[None]:
+        """Wait for one's turn, as `size` bytes.
 
-        `is_member`: the request waits for others like it, so it must not keep them out.
+        A large request has one of LARGE_MAX places for as long as the block lasts; if it `may_wait`
+        there for a disk or another node, for HELD_SECONDS_MAX at most.
         """
-        is_counted = size > LARGE_SIZE and not is_member
         self.waiting_size += size
+        release: Callable[[], None] | None = None
         try:
-            if is_counted:
-                await self._large.acquire()
-            release = self._releasing() if is_counted else None
-            await self.turns.begin()
-        finally:
-            self.waiting_size -= size
-        try:
+            try:
+                if is_large:
+                    await self._large.acquire()
+                    release = self._releasing() if may_wait else self._large.release
+                await self.turns.begin()
+            finally:
+                self.waiting_size -= size
             yield
         finally:
             if release is not None:

@@ -14,9 +14,9 @@ Invariants
         connection: a client that has no other would ask here again and again for who leads
     Q5  a client that goes while its request waits for something (records, other members of a
         group) ends that wait at once; what it asked to be changed is changed all the same
-    Q6  requests other than Produce and Fetch take turns (runtime/turns.py): together they have the
-        loop for a few milliseconds at a time; of large ones LARGE_MAX are worked on at a time, and
-        the bytes of those that wait are bounded
+    Q6  requests take turns (runtime/turns.py): together they have the loop for a few milliseconds
+        at a time; of large ones LARGE_MAX are worked on at a time, and the bytes of those that
+        wait are bounded.  Only Produce and Fetch of few partitions are served as they come
 
 A request that cannot be decoded closes its connection, with a line in the log; it harms no other.
 One that asks for too much is told so, where its answer has a place for that.
@@ -95,9 +95,13 @@ class TurnReply:
         self.buffers = buffers
         self._session.answered(self)
 
-    def hold(self) -> None:
-        """Look at no request behind this one until `go_on` (Q2)."""
-        self._session.wait_for(self)
+    def send_large(self, buffers: list[Buffer], size: int) -> None:
+        """The same for an answer of which `size` bytes are memory until it has left."""
+        self._session.send_large(self, buffers, size)
+
+    def hold(self, frame: memoryview) -> memoryview:
+        """Look at no request behind this one until `go_on` (Q2); gives its bytes until then."""
+        return self._session.wait_with(self, frame)
 
     def go_on(self) -> None:
         """The effects of this request are there: look at those behind it."""
@@ -174,9 +178,6 @@ class Session:
             self._hold()
 
     def drained(self) -> None:
-        if self._leaving is not None and not self._replies:
-            self._leaving.release()
-            self._leaving = None
         self._go_on()
 
     def connection_lost(self) -> None:
@@ -210,10 +211,39 @@ class Session:
         if self._held:
             self._go_on()
 
+    def send_large(self, reply: TurnReply, buffers: list[Buffer], size: int) -> None:
+        """Send `reply`, whose memory counts with all answers that have not left."""
+        if self._connection.closed:
+            return
+        if size < LARGE_ANSWER_SIZE:
+            reply.send(buffers)
+            return
+        answer = self._leaving or self._answer(reply.api_key, version=0)
+        try:
+            answer.spend(size)
+        except QuipuError as error:
+            answer.release()
+            self._leaving = None
+            self._broker.limited.warning(
+                "request failed", "closing connection of %s: api %d: %s", self.peer, reply.api_key,
+                error)
+            self._connection.close()
+            return
+        if self._leaving is None:
+            answer.leaving(size)
+            self._leaving = answer
+            self._hold()
+        reply.send(buffers)
+
     def wait_for(self, reply: TurnReply) -> None:
         """Hold back what is behind `reply`."""
         self._waits = reply
         self._hold()
+
+    def wait_with(self, reply: TurnReply, frame: memoryview) -> memoryview:
+        """The same; gives the request's bytes, which stay as they are meanwhile."""
+        self.wait_for(reply)
+        return self._connection.keep(frame)
 
     def done_waiting(self, reply: TurnReply) -> None:
         """What was held back for `reply` may go on."""
@@ -233,6 +263,9 @@ class Session:
                 read_rest=waits is not None and waits.api_key not in LONG_WAITS)
 
     def _go_on(self) -> None:
+        if self._leaving is not None and not self._replies and not self._connection.backlog:
+            self._leaving.release()
+            self._leaving = None
         if (
             self._held
             and self._waits is None
@@ -308,7 +341,9 @@ class Session:
 
     async def _serve_later(self, reply: TurnReply, frame: bytes) -> None:
         """The same when it is this request's turn (Q6)."""
-        async with self._broker.queue.turn(len(frame), is_member=reply.api_key in MEMBER_KEYS):
+        # Those of members wait for others like them, whom they must not keep out.
+        is_large = len(frame) > LARGE_SIZE and reply.api_key not in MEMBER_KEYS
+        async with self._broker.queue.turn(len(frame), is_large=is_large):
             if self._connection.closed:
                 return
             try:
@@ -329,10 +364,8 @@ class Session:
         api_key = reply.api_key
         header, position = decode_request_header(frame)
         version, broker = header.api_version, self._broker
-        answer = Answer(broker.answers, RESPONSES[api_key], version,
-                        is_closed=lambda: self._connection.closed, close=self._connection.close)
         context = Context(version, header.correlation_id, header.client_id,
-                          self._connection.peer_host, answer)
+                          self._connection.peer_host, self._answer(api_key, version))
         body = frame[position:]
         try:
             request = envelopes.understood(broker, api_key, body, version)
@@ -342,6 +375,10 @@ class Session:
             return None
         kept = bytes(body) if handlers.is_on_controller(api_key) else b""  # the frame is borrowed
         return envelopes.Asked(request, kept, context)
+
+    def _answer(self, api_key: int, version: int) -> Answer:
+        return Answer(self._broker.answers, RESPONSES[api_key], version,
+                      is_closed=lambda: self._connection.closed, close=self._connection.close)
 
     def _handled(self, asked: envelopes.Asked) -> Message | Awaitable[Message]:
         key = asked.request.KEY

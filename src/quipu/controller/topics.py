@@ -36,6 +36,7 @@ from quipu.model.settings import TOPIC, BrokerSettings, check
 from quipu.model.topics import PARTITION_COUNT_MAX, check_topic_name, clash_key, is_internal
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+MAX_PARTITIONS: Final = "max.partitions"
 USE_DEFAULT: Final = -1
 
 Assignment = Sequence[int]  # the brokers of one partition
@@ -67,6 +68,7 @@ class TopicAnswer(NamedTuple):
     code: Code = Code.NONE
     message: str | None = None
     topic: Topic | None = None
+    limit: str = ""  # the setting that forbids it, if one of the limits does
 
 
 class Whole:
@@ -122,7 +124,7 @@ def create_topics(
             whole.take(count)
             room.take(count)
         except QuipuError as error:
-            answers.append(TopicAnswer(topic.name, code=error.code, message=str(error)))
+            answers.append(_refused(topic.name, error))
         else:
             record.topic_id = new_id()
             _stamp(record.runs, version)
@@ -221,12 +223,23 @@ def create_partitions(
             whole.take(count)
             room.take(count)
         except QuipuError as error:
-            answers.append(TopicAnswer(request.name, code=error.code, message=str(error)))
+            answers.append(_refused(request.name, error))
         else:
             _stamp(record.runs, version)
             records.append(record)
             answers.append(TopicAnswer(request.name, record.topic_id))
     return Decision(records, answers)
+
+
+class TooManyPartitions(RequestError):
+    """There would be more partitions than `max.partitions` allows."""
+
+    code = Code.POLICY_VIOLATION
+
+
+def _refused(name: str, error: QuipuError) -> TopicAnswer:
+    return TopicAnswer(name, code=error.code, message=str(error),
+                       limit=MAX_PARTITIONS if isinstance(error, TooManyPartitions) else "")
 
 
 class _Room:
@@ -238,10 +251,10 @@ class _Room:
 
     def check(self, count: int) -> None:
         if self._count + count > self._count_max:
-            raise RequestError(
+            raise TooManyPartitions(
                 f"the cluster has {self._count} partitions, and {self._count_max} is the most "
-                f"(max.partitions): there is no room for {count} more; delete topics, or raise it",
-                code=Code.POLICY_VIOLATION)
+                f"({MAX_PARTITIONS}): there is no room for {count} more; delete topics, or raise "
+                "it")
 
     def take(self, count: int) -> None:
         self._count += count

@@ -4,7 +4,8 @@ Made for throughput: a raw non-blocking socket on the loop's readers and writers
 that all connections share, and no copy of a frame that arrives whole.
 
 Invariants
-    N1  a frame handed over is valid, and writable, only until the handler returns
+    N1  a frame handed over is valid, and writable, only until the handler returns; what `keep`
+        gives of it is for as long as the connection is paused
     N2  no memory is taken for bytes that have not arrived: a claimed length is only a claim
     N3  the bytes kept for frames that have arrived in part stay within `partial_size_max` over
         all connections; when they would not, the connection that fills its frame slowest is closed
@@ -43,6 +44,7 @@ __all__ = ["Buffer", "Connection", "FrameHandler", "NetLimits"]
 RECEIVE_SIZE: Final = 512 * 1024  # one read: a smaller one costs rate, a larger one misses cache
 BEGIN_SIZE: Final = 64 * 1024  # a read where a larger frame may begin: it is copied
 GROWTH_MIN: Final = 64 * 1024  # first buffer for a frame that has arrived in part
+GROWTH_MAX: Final = 8 * 1024 * 1024  # bytes that a buffer grows by at once
 KEPT_BUFFER_MAX: Final = 4 * 1024 * 1024  # a larger one is given back after its frame
 SWEEP_SECONDS: Final = 1.0
 FRAME_GRACE_SECONDS: Final = 30.0  # for a frame to arrive, and on top of it ...
@@ -143,6 +145,12 @@ class Connection:
         self._paused = True  # the reader goes when the peer sends more: most pauses end before
         self._read_rest = read_rest
 
+    def keep(self, frame: memoryview) -> memoryview:
+        """The bytes of `frame`, from `pause` to `resume` (N1): what is larger than a read lies in
+        a buffer of this connection that nobody fills meanwhile, the rest is copied.
+        """
+        return frame if len(frame) > RECEIVE_SIZE else memoryview(bytearray(frame))
+
     def resume(self) -> None:
         """Go on after `pause`."""
         if self._paused and not self._closed:
@@ -234,6 +242,7 @@ class Connection:
         if view is None:
             self._consume(server.view, size)
             return False
+        del view  # a buffer grows only while nobody looks at it
         self._continue_partial(size)
         return self._partial is None and not self._closed
 
@@ -319,19 +328,18 @@ class Connection:
         return True
 
     def _grow(self, wanted: int) -> bool:
-        """Twice the room for a frame whose bytes do arrive; never more than it needs."""
+        """Twice the room for a frame whose bytes do arrive; never more than it needs, nor more
+        than GROWTH_MAX at once: large buffers grow where they are, and new pages take time.
+        """
         partial = self._partial
         assert partial is not None
-        room = min(wanted, 2 * len(partial.data))
-        if not self._server.take(room):
+        more = min(wanted - len(partial.data), len(partial.data), GROWTH_MAX)
+        if not self._server.take(more):
             return False
         if self._closed:  # it was itself the slowest: room was made by closing it
-            self._server.give_back(room)
+            self._server.give_back(more)
             return False
-        data = bytearray(room)
-        data[: partial.size] = memoryview(partial.data)[: partial.size]
-        self._server.give_back(len(partial.data))
-        partial.data = data
+        partial.data += bytes(more)
         return True
 
     def _continue_partial(self, size: int) -> None:

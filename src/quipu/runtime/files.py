@@ -18,7 +18,7 @@ Invariants
 import os
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -30,6 +30,7 @@ Buffer = bytes | bytearray | memoryview
 
 SYNCS_KEPT_MAX: Final = 4096  # times of syncs that nobody has asked for yet
 FILES_MAX: Final = 1 << 20  # with a descriptor, where no limit is known
+LOOKS_MAX: Final = 512  # files that are looked at for one that gives up its descriptor
 _ASIDE: Final = -1  # in the place of a descriptor: given up for now
 _CLOSED: Final = -2
 
@@ -43,7 +44,8 @@ class OpenFiles:
         self.sync_seconds: deque[float] = deque(maxlen=SYNCS_KEPT_MAX)
         self.lock = threading.Lock()  # of who has a descriptor, and which are being synced
         self._owner = threading.get_ident()
-        self._files: dict[RealFile, None] = {}  # with a descriptor; the next to be looked at first
+        # With a descriptor; the next to be looked at first.  A dict would be slow to take that.
+        self._files: OrderedDict[RealFile, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._files)
@@ -60,24 +62,29 @@ class OpenFiles:
     def _make_room(self, newcomer: "RealFile") -> None:
         """Of those that were not used since they were last looked at, the first that is synced
         gives up its descriptor; if none is, one is synced here and now (F4).
+
+        No more than LOOKS_MAX are looked at: with thousands of logs that are being written to, all
+        may be in use.  Then one of those gives up its own.
         """
+        used: RealFile | None = None
         unsynced: RealFile | None = None
-        for _ in range(2 * len(self._files)):
+        for _ in range(min(LOOKS_MAX, 2 * len(self._files))):
             file = next(iter(self._files))
-            del self._files[file]
-            self._files[file] = None
+            self._files.move_to_end(file)
             if file is newcomer:
                 continue
             if file.was_used:
                 file.was_used = False
+                used = used or file
             elif file.is_synced:
                 if file.set_aside():
                     return
             elif unsynced is None:
                 unsynced = file
-        if unsynced is not None:
-            unsynced.sync_aside()
-            unsynced.set_aside()
+        last = unsynced or used
+        if last is not None and not last.set_aside():
+            last.sync_aside()
+            last.set_aside()
 
 
 class RealFile:

@@ -5,15 +5,18 @@ together; what is left continues in later turns, one piece in each, first come, 
 Work that has not begun yet and work that goes on alternate, so neither waits for all of the other.
 
 Work that is about to begin asks `has_time`, and if there is none, waits for `begin`.  Work that
-goes on for long calls `pause` after every small step.
+goes on for long calls `pause` after every small step, or is a generator that yields there, for
+`run`.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Generator
+from typing import Final, TypeVar
 
 TURN_SECONDS: Final = 0.005
+
+T = TypeVar("T")
 
 
 class Turns:
@@ -45,6 +48,16 @@ class Turns:
         """Let others have their turn if this one's time is used up."""
         if self._monotonic() >= self._ends:
             await self._next(self._going_on)
+
+    async def run(self, steps: Generator[None, None, T]) -> T:
+        """Do all steps, and let others have their turns in between; gives what they return."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            await self.pause()
 
     async def _next(self, queue: deque[asyncio.Future[None]]) -> None:
         turn = asyncio.get_running_loop().create_future()

@@ -17,6 +17,7 @@ Start with `log`: what a log promises, and its parts in the order of a batch's l
     retention       which segments may go
     damage          batches that a disk has changed: found, passed by, replaced
     data_directory  the logs of one node, their lock, and what is remembered of them (node_log)
+    removal         logs that a start finds on their way out
     directory_names what the directories of logs are called, and which are logs
     reopening       a log that has failed, made ready to be opened again
 

@@ -17,12 +17,16 @@ Invariants
         here, and then nothing is missing
     N6  to open or to delete a log raises nothing: a log that cannot be opened has a `failure`, and
         one that cannot be removed is left where it is
+    N7  that all logs of a topic are to be removed is durable before the first of many is: a start
+        that finds some of them removes them, and no others
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -38,6 +42,7 @@ from quipu.runtime.disk import (
     Space,
     TransientDiskError,
 )
+from quipu.storage import removal
 from quipu.storage.config import LogConfig
 from quipu.storage.directory_id import identify
 from quipu.storage.directory_names import (
@@ -59,6 +64,7 @@ from quipu.storage.segment import OpenSegments
 LOCK_NAME: Final = ".lock"
 RESERVE_NAME: Final = ".reserve"
 RESERVE_SIZE: Final = 1 << 20  # bytes: for the few that a start must write
+STEP_LOGS: Final = 32  # looked at before others get their turn
 RESERVE_ROOM_MIN: Final = 16 * RESERVE_SIZE  # bytes that must be free before it is made
 
 _log = logging.getLogger(__name__)
@@ -91,14 +97,16 @@ class DataDirectory:
         self._logs: dict[str, Log] = {}  # by the name of their directory
         self._dirty: dict[Log, None] = {}  # have something to flush
         self._flushed: dict[Log, None] = {}  # have been flushed since the last `remember`
-        self._deleted: dict[str, None] = {}  # directories of logs that are still to be removed
+        # Directories of logs that are still to be removed, and whose they were.
+        self._deleted: dict[str, UUID] = {}
         self._renamed = 0
         self.refusals = 0  # writes that the disk has refused
         self.refusal: DiskError | None = None  # the last one
         entries = self.disk.list(self.path)
-        self._remove_deleted(entries)
-        self._older = {name for name in entries if is_older(name)}
+        removal.remove_marked(disk, path, entries)
         self._node_log = self._open_node_log()
+        removed = removal.finish(disk, path, self._node_log, entries)
+        self._older = {name for name in entries if is_older(name)} - removed
         self._was_stopped = self._node_log.was_stopped
         # Logs all of which somebody has in memory, and how to have them written anew from there.
         self.rewrites: dict[Log, Callable[[], None]] = {
@@ -335,7 +343,7 @@ class DataDirectory:
             if self._logs.get(log.entry) is log:
                 del self._logs[log.entry]
             self._older.discard(log.entry)
-            self._deleted[log.entry] = None
+            self._deleted[log.entry] = log.topic_id
         self._remove_logs()
 
     def _remove_logs(self) -> None:
@@ -346,14 +354,16 @@ class DataDirectory:
         """
         entries = list(self._deleted)
         known = dict.fromkeys(entry for entry in entries if entry in self._node_log.logs)
+        removing = self._node_log.removing
+        durable = any(self._deleted[entry] not in removing for entry in known)  # else N7 is enough
         try:
             try:
                 if known:
-                    self._node_log.remember(known, durable=True)
+                    self._node_log.remember(known, durable=durable)
             except DiskFull:
                 if not self._give_up_reserve():
                     raise
-                self._node_log.remember(known, durable=True)
+                self._node_log.remember(known, durable=durable)
         except TransientDiskError:
             return
         except QuipuError as error:
@@ -367,7 +377,21 @@ class DataDirectory:
                 except QuipuError as error:
                     _log.error("a deleted log stays in %s: %s", self.path, error)
                     continue
-                self.disk.submit(partial(self.disk.remove_tree, away), _tell)
+                self.disk.submit(partial(self.disk.remove_tree, away), removal.tell)
+
+    def begin_removal(self, topic_id: UUID) -> None:
+        """The many logs of a deleted topic are about to be deleted (N7)."""
+        try:
+            self._node_log.begin_removal(topic_id)
+        except QuipuError as error:
+            _log.warning("topic id %s: if the node ends before all of its logs are removed, some "
+                         "stay in %s: %s", topic_id, self.path, error)
+
+    def end_removal(self, topic_id: UUID) -> None:
+        """They all were; those that the disk did not let go are left to the next start."""
+        if topic_id not in self._deleted.values():
+            with suppress(QuipuError):  # then the next start finds nothing to remove
+                self._node_log.end_removal(topic_id)
 
     def _rename_away(self, name: str, suffix: str) -> str:
         away = ""
@@ -377,14 +401,6 @@ class DataDirectory:
             away = f"{self.path}/{marked(name, number, suffix)}"
         self.disk.rename(f"{self.path}/{name}", away)
         return away
-
-    def _remove_deleted(self, entries: Sequence[str]) -> None:
-        for name in entries:
-            if name.endswith(DELETED_SUFFIX):
-                try:
-                    self.disk.remove_tree(f"{self.path}/{name}")
-                except QuipuError as error:
-                    _tell(error)
 
     # --- what the logs report -----------------------------------------------------------------
 
@@ -410,10 +426,13 @@ class DataDirectory:
 
     # --- in the background, and at the end --------------------------------------------------
 
-    def flush_due(self, now_ms: int) -> None:
-        """Start the flushes that flush.ms asks for."""
-        for log in list(self._dirty):
-            log.flush_due(now_ms)
+    def flush_due(self, now_ms: int) -> Iterator[None]:
+        """Start the flushes that flush.ms asks for, in steps of a few logs."""
+        for number, log in enumerate(list(self._dirty), start=1):
+            if log in self._dirty:  # else it is flushed, or deleted, since the first step
+                log.flush_due(now_ms)
+            if number % STEP_LOGS == 0:
+                yield
 
     async def retry_failed(self) -> list[Log]:
         """Open the logs anew that could not be opened for a reason that passes; gives those."""
@@ -428,14 +447,19 @@ class DataDirectory:
                 found.release()
         return opened
 
-    def remember(self) -> None:
-        """Write down how far the logs are flushed and committed, of those that were (N3, N4)."""
+    def remember(self, *, count_max: int | None = None) -> bool:
+        """Write down how far the logs are flushed and committed, of those that were (N3, N4).
+
+        Of `count_max` logs at most; gives whether there are more.
+        """
         if self._deleted:
             self._remove_logs()
         if self._flushed:
-            self._node_log.remember({
-                log.entry: _remembered(log, log.log_end) for log in self._flushed})
-            self._flushed.clear()
+            logs = list(islice(self._flushed, count_max))
+            self._node_log.remember({log.entry: _remembered(log, log.log_end) for log in logs})
+            for log in logs:
+                self._flushed.pop(log, None)
+        return bool(self._flushed)
 
     async def flush(self) -> None:
         """Return when everything in every log is durable, as far as it can be."""
@@ -483,8 +507,3 @@ class DataDirectory:
 def _remembered(log: Log, log_end: int) -> Remembered:
     flushed = min(log_end, log.flushed_end)
     return Remembered(log.topic_id, Memory(flushed, committed=min(log.committed_mark, flushed)))
-
-
-def _tell(error: QuipuError | None) -> None:
-    if error is not None:
-        _log.warning("a deleted log could not be removed, the next start tries again: %s", error)

@@ -72,6 +72,11 @@ def is_older(name: str) -> bool:
     return is_log(name) and _BY_ID.fullmatch(name) is None
 
 
+def topic_of(name: str) -> UUID | None:
+    """The id of the topic that a log's directory is of; None if its name does not tell."""
+    return UUID(hex=name[-32:]) if _BY_ID.fullmatch(name) is not None else None
+
+
 def is_marked(name: str) -> bool:
     """Is it no longer used, whatever it was?"""
     return name.endswith(_MARKED)

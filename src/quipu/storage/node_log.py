@@ -9,6 +9,8 @@
         header "starts", "producers"   then also: its state, as in a checkpoint; "epochs" in
                            place of "starts" before there were replicas
         header "committed" i64: log offsets below were on every serving replica; none: 0
+    key "removing:" topic id in hex   a topic was deleted, and its logs are being removed: value
+                           empty; null when all are
 All big endian; the last record of a name counts.
 
 Losing this log loses no data: without it every log is checked at the start, and a torn tail can
@@ -47,6 +49,7 @@ _COMMITTED: Final = Struct(">q")
 _STARTED: Final = b"started"
 _STOPPED: Final = b"stopped"
 _LOG_PREFIX: Final = b"log:"
+_REMOVING_PREFIX: Final = b"removing:"
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +66,7 @@ class NodeLog:
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self.logs: dict[str, Remembered] = {}
+        self.removing: dict[UUID, None] = {}  # topics whose logs are being removed
         self.was_stopped = False  # did the node stop in order?
         self.log = log
         self._clock = clock
@@ -79,6 +83,9 @@ class NodeLog:
     def _apply(self, record: Record) -> None:
         key = record.key or b""
         self.was_stopped = key == _STOPPED
+        if key.startswith(_REMOVING_PREFIX):
+            self._apply_removing(key, is_over=record.value is None)
+            return
         if not key.startswith(_LOG_PREFIX):
             return
         name = key.removeprefix(_LOG_PREFIX).decode(errors="replace")
@@ -90,6 +97,17 @@ class NodeLog:
         except (MalformedBytes, ValueError) as error:
             _log.warning("what is remembered of %s cannot be read: %s", name, error)
             self.logs.pop(name, None)
+
+    def _apply_removing(self, key: bytes, *, is_over: bool) -> None:
+        try:
+            topic_id = UUID(hex=key.removeprefix(_REMOVING_PREFIX).decode())
+        except ValueError:
+            _log.warning("a topic whose logs are being removed cannot be read: %r", key)
+            return
+        if is_over:
+            self.removing.pop(topic_id, None)
+        else:
+            self.removing[topic_id] = None
 
     @property
     def failure(self) -> QuipuError | None:
@@ -118,6 +136,18 @@ class NodeLog:
         if durable:
             self.log.flush_now()
 
+    def begin_removal(self, topic_id: UUID) -> None:
+        """All logs of a topic are to be removed; durable on return."""
+        self._append([_removing(topic_id, b"")])
+        self.log.flush_now()
+        self.removing[topic_id] = None
+
+    def end_removal(self, topic_id: UUID) -> None:
+        """They are."""
+        if topic_id in self.removing:
+            self._append([_removing(topic_id, None)])
+            del self.removing[topic_id]
+
     def _append(self, records: Iterable[Record]) -> None:
         now_ms = self._clock.now_ms()
         pending: list[Record] = []
@@ -138,6 +168,7 @@ class NodeLog:
         self.log.roll(self._clock.now_ms())
         start = self.log.segments[-1].base_log
         self._append([Record(_STARTED, b"")])
+        self._append(_removing(topic_id, b"") for topic_id in self.removing)
         self._append(_encode(name, known) for name, known in sorted(self.logs.items()))
         self.log.flush_now()
         self.log.drop_segments_before(LogOffset(start))
@@ -148,6 +179,10 @@ class NodeLog:
 
     def discard(self) -> None:
         self.log.discard()
+
+
+def _removing(topic_id: UUID, value: bytes | None) -> Record:
+    return Record(_REMOVING_PREFIX + topic_id.hex.encode(), value)
 
 
 def _encode(name: str, known: Remembered | None) -> Record:

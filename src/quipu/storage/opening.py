@@ -108,7 +108,9 @@ def close(log: "Log") -> CleanStop | None:
     """Make everything durable and let go of the files; gives what to remember, if sound."""
     active = log.active
     if active is None:
-        return None if log.failure or log.is_closed else log.memory.clean
+        clean = None if log.failure or log.is_closed else log.memory.clean
+        log.is_closed = True  # else an append that comes late would open it again
+        return clean
     if log.is_dirty or len(log.unsynced) > 1:
         log.flush_now()
     active.complete(log.end_offset, log.log_end)

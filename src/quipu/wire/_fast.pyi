@@ -4,7 +4,7 @@ from quipu.wire.produce_codec import ProducedPart
 from quipu.wire.record_batch import BatchHeader
 
 def parse_produce(
-    frame: memoryview, position: int, version: int
+    frame: memoryview, position: int, version: int, parts_max: int = ...
 ) -> tuple[str | None, int, int, list[Part]]: ...
 def encode_one_part(
     correlation_id: int, version: int, topic: str | bytes, part: ProducedPart

@@ -27,6 +27,7 @@ if _pure != NULL and _pure[0] != 0 and _pure[0] != b"0":
 
 from crc32c import crc32c as _crc32c_of_package
 
+from quipu.model.errors import MalformedBytes
 from quipu.wire import _fast_pure, record_batch
 from quipu.wire.fetch_codec import FetchCall, FetchedFrom
 from quipu.wire.record_batch import BatchHeader
@@ -77,6 +78,7 @@ cdef int64_t OFFSET_MAX = (<int64_t>1 << 62)
 cdef int _has_crc = quipu_has_crc()
 cdef Py_ssize_t _partitions_max = _fast_pure.PRODUCE_PARTITIONS_MAX
 cdef Py_ssize_t _fetch_size_max = _fast_pure.FETCH_SIZE_MAX
+cdef Py_ssize_t _fetch_odd_size_max = _fast_pure.FETCH_ODD_SIZE_MAX
 
 
 # ---------------------------------------------------------------- bytes of requests
@@ -179,7 +181,7 @@ cdef object take_topic(Cursor *cursor, bint flexible, bint with_id):
 
 # ---------------------------------------------------------------- Produce
 
-cdef object parse(Cursor *cursor, int version):
+cdef object parse(Cursor *cursor, int version, Py_ssize_t parts_max):
     """The whole request, or None if anything about it is not plainly right."""
     cdef bint flexible = version >= 9
     cdef int64_t topic_count, partition_count, size
@@ -205,8 +207,12 @@ cdef object parse(Cursor *cursor, int version):
             start = -1 if size == -1 else take(cursor, <Py_ssize_t>size)
             if flexible:
                 skip_tags(cursor)
-            if cursor.bad or len(parts) == _partitions_max:
+            if cursor.bad:
                 return None
+            if len(parts) == parts_max:
+                if parts_max == _partitions_max:
+                    return None
+                return transactional_id, acks, timeout_ms, []
             parts.append((topic, partition, start, -1 if start == -1 else start + size))
         if flexible:
             skip_tags(cursor)
@@ -230,7 +236,8 @@ cdef inline void skip_header(Cursor *cursor, bint flexible) noexcept:
         skip_tags(cursor)
 
 
-def parse_produce(object frame, Py_ssize_t position, int version):
+def parse_produce(object frame, Py_ssize_t position, int version,
+                  Py_ssize_t parts_max=_partitions_max):
     """See `_fast_pure.parse_produce`."""
     cdef Py_buffer buffer
     cdef Cursor cursor
@@ -246,13 +253,13 @@ def parse_produce(object frame, Py_ssize_t position, int version):
         if position == -1:
             skip_header(&cursor, version >= 9)
         try:
-            result = parse(&cursor, version)
+            result = parse(&cursor, version, parts_max)
         except UnicodeDecodeError:
             result = None
     finally:
         PyBuffer_Release(&buffer)
     if result is None:
-        return _fast_pure.parse_produce(frame, position, version)
+        return _fast_pure.parse_produce(frame, position, version, parts_max)
     return result
 
 
@@ -416,6 +423,10 @@ def parse_fetch(object frame, Py_ssize_t position, int version):
     finally:
         PyBuffer_Release(&buffer)
     if result is None:
+        if buffer.len > _fetch_odd_size_max:
+            raise MalformedBytes(
+                f"a fetch request of {buffer.len} bytes that is not plain: it is malformed, or has "
+                f"tagged fields, of which {_fetch_odd_size_max} bytes are taken")
         return _fast_pure.parse_fetch(frame, position, version)
     return result
 

@@ -30,6 +30,7 @@ Part = tuple[str | bytes, int, int, int]  # topic name or id, partition, start, 
 
 PRODUCE_PARTITIONS_MAX: Final = 10_000  # in one request: a bound on what a frame may unfold to
 FETCH_SIZE_MAX: Final = 2 << 20  # of a request: some 60,000 partitions, and a bound likewise
+FETCH_ODD_SIZE_MAX: Final = 256 << 10  # of one that is not plain, and left to the plain twin
 GATHER_SIZE_MAX: Final = 4_096  # batches smaller than this on average are copied into one buffer
 UVARINT_SIZE_MAX: Final = 5
 VERSION_MIN: Final = 3
@@ -49,28 +50,30 @@ _walk = Struct(">4xB11xqi11xi")  # type, baseOffset, batchLength, lastOffsetDelt
 
 
 def parse_produce(
-    frame: memoryview, position: int, version: int
+    frame: memoryview, position: int, version: int, parts_max: int = PRODUCE_PARTITIONS_MAX
 ) -> tuple[str | None, int, int, list[Part]]:
     """Read a Produce request, v3 to v13, whose body starts at `position` and ends with `frame`.
 
     Position -1 stands for the one after the request's header, which `frame` then begins with.
     Gives (transactional_id, acks, timeout_ms, parts); a part is (topic, partition, start, end):
     the topic's name, or its id as 16 bytes from v13 on, and where in `frame` its records lie
-    (start = end = -1 for null).  Nothing is copied.
+    (start = end = -1 for null).  Nothing is copied.  If there are more than `parts_max` parts, none
+    are given, and what comes behind them is not looked at: to ask costs little, whatever came.
     """
     assert VERSION_MIN <= version <= VERSION_TOPIC_IDS, version
     if position == -1:
         position = body_position(frame, flexible=version >= VERSION_FLEXIBLE)
     try:
         if version < VERSION_FLEXIBLE:
-            return _parse_legacy(frame, position)
-        return _parse_flexible(frame, position, with_ids=version >= VERSION_TOPIC_IDS)
+            return _parse_legacy(frame, position, parts_max)
+        return _parse_flexible(
+            frame, position, parts_max, with_ids=version >= VERSION_TOPIC_IDS)
     except (StructError, IndexError):
         raise MalformedBytes(f"a produce request ends early, at byte {len(frame)}") from None
 
 
 def _parse_legacy(
-    frame: memoryview, position: int
+    frame: memoryview, position: int, parts_max: int
 ) -> tuple[str | None, int, int, list[Part]]:
     parts: list[Part] = []
     transactional_id, position = _string(frame, position)
@@ -86,12 +89,14 @@ def _parse_legacy(
             (size,) = _int32.unpack_from(frame, position + 4)
             start, end = _span(frame, position + 8, size)
             position += 8 if size < 0 else 8 + size
+            if len(parts) == parts_max < PRODUCE_PARTITIONS_MAX:
+                return transactional_id, acks, timeout_ms, []
             _add(parts, (topic, partition, start, end))
     return transactional_id, acks, timeout_ms, _finished(frame, position, parts)
 
 
 def _parse_flexible(
-    frame: memoryview, position: int, *, with_ids: bool
+    frame: memoryview, position: int, parts_max: int, *, with_ids: bool
 ) -> tuple[str | None, int, int, list[Part]]:
     parts: list[Part] = []
     topic: str | bytes | None
@@ -112,6 +117,8 @@ def _parse_flexible(
             size, position = _uvarint(frame, position + 4)
             start, end = _span(frame, position, size - 1)
             position = _skip_tags(frame, position if size == 0 else end)
+            if len(parts) == parts_max < PRODUCE_PARTITIONS_MAX:
+                return transactional_id, acks, timeout_ms, []
             _add(parts, (topic, partition, start, end))
         position = _skip_tags(frame, position)
     position = _skip_tags(frame, position)

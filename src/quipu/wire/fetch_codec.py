@@ -4,12 +4,13 @@ The definition of the message is messages/k01_fetch.py; a test holds the two tog
 Fetch request is `fast.parse_fetch`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
 from quipu.wire.leader_codec import NO_LEADERS, Endpoint, Leaders, tagged_endpoints, tagged_leader
 from quipu.wire.primitives import UVARINTS
+from quipu.wire.produce_codec import STEP_PARTS
 
 Buffer = bytes | bytearray | memoryview
 
@@ -102,12 +103,35 @@ def encode_fetch_response(
     `leaders` are those of the partitions that should have been asked elsewhere: told from v12 on,
     and how to reach them from v16 on.
     """
+    steps = fetch_response_steps(
+        correlation_id, version, error_code=error_code, session_id=session_id,
+        committed_only=committed_only, topics=topics, leaders=leaders, endpoints=endpoints)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            buffers: list[Buffer] = stop.value
+            return buffers
+
+
+def fetch_response_steps(
+    correlation_id: int,
+    version: int,
+    *,
+    error_code: int = 0,
+    session_id: int = 0,
+    committed_only: bool = False,
+    topics: list[tuple[str | bytes, list[FetchedPart]]],
+    leaders: Leaders = NO_LEADERS,
+    endpoints: Sequence[Endpoint] = (),
+) -> Generator[None, None, list[Buffer]]:
+    """The same in steps of STEP_PARTS partitions."""
     flexible = version >= VERSION_FLEXIBLE
     out = bytearray(9 if flexible else 8)
     out += _session.pack(0, error_code, session_id) if version >= 7 else _throttle.pack(0)
     out += UVARINTS[len(topics) + 1] if flexible else _count.pack(len(topics))
     buffers: list[Buffer] = [out]
-    size = 0
+    size = number = 0
     for topic, parts in topics:
         if isinstance(topic, bytes):
             out += topic
@@ -126,6 +150,9 @@ def encode_fetch_response(
                 buffers.append(out)
             if flexible:
                 _encode_part_tags(out, part, leaders.get((topic, part.partition)))
+            number += 1
+            if number % STEP_PARTS == 0:
+                yield
         if flexible:
             out.append(0)
     if flexible:

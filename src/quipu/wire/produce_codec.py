@@ -4,7 +4,7 @@ The definition of the message is messages/k00_produce.py; a test holds the two t
 Produce request is `fast.parse_produce`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 the library's own name is too short to read
 from typing import Final, NamedTuple
@@ -14,6 +14,7 @@ from quipu.wire.leader_codec import NO_LEADERS, Endpoint, Leaders, tagged_endpoi
 from quipu.wire.primitives import UVARINTS, skip_header_tags
 
 HEADER_START: Final = 8  # after api key, api version and correlation id
+STEP_PARTS: Final = 64  # partitions that are encoded in one step, of a large answer
 VERSION_FLEXIBLE: Final = 9
 VERSION_LEADERS: Final = 10
 VERSION_TOPIC_IDS: Final = 13
@@ -88,10 +89,30 @@ def encode_produce_response(
 
     `leaders` are those of the partitions that should have been asked elsewhere, from v10 on.
     """
+    steps = produce_response_steps(
+        correlation_id, version, topics, leaders=leaders, endpoints=endpoints)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            frame: bytes = stop.value
+            return frame
+
+
+def produce_response_steps(
+    correlation_id: int,
+    version: int,
+    topics: list[tuple[str | bytes, list[ProducedPart]]],
+    *,
+    leaders: Leaders = NO_LEADERS,
+    endpoints: Sequence[Endpoint] = (),
+) -> Generator[None, None, bytes]:
+    """The same in steps of STEP_PARTS partitions."""
     assert version >= VERSION_LEADERS or not leaders, version
     flexible = version >= VERSION_FLEXIBLE
     out = bytearray(9 if flexible else 8)
     out += UVARINTS[len(topics) + 1] if flexible else _count.pack(len(topics))
+    number = 0
     for topic, parts in topics:
         if isinstance(topic, bytes):
             out += topic
@@ -102,6 +123,9 @@ def encode_produce_response(
         out += UVARINTS[len(parts) + 1] if flexible else _count.pack(len(parts))
         for part in parts:
             _encode_part(out, version, part, leaders.get((topic, part.partition)))
+            number += 1
+            if number % STEP_PARTS == 0:
+                yield
         if flexible:
             out.append(0)
     if version >= 1:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from quipu.controller.decision import Decision
 from quipu.controller.records import encode_record
 from quipu.controller.state import ClusterState, Topic
 from quipu.controller.topics import NewPartitions, NewTopic
+from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId, RaftIndex
 from quipu.model.settings import BrokerSettings
 from quipu.model.topics import check_topic_name
@@ -143,6 +145,45 @@ def test_an_image_tells_what_its_history_would_have(seed: int) -> None:
             assert behind.machine.settings == ahead.machine.settings
 
     run()
+
+
+class SlowToForget(FollowedPartitions):
+    """A listener that has much to do about a topic that is deleted."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        super().__init__()
+        self._fails = fails
+
+    def on_topic_deleted(self, topic: Topic) -> Iterator[None]:  # type: ignore[override]
+        self.told.append(("deleted", topic.name))
+        return self._rest(topic.name)
+
+    def _rest(self, name: str) -> Iterator[None]:
+        for number in range(5 * TURN_MAX):
+            self.told.append(("step", name, number))
+            if self._fails and number == 3:
+                raise QuipuError("a disk, say")
+            yield
+
+
+@looped
+async def test_what_is_left_to_do_about_a_deleted_topic_comes_before_the_next_change() -> None:
+    """K5: in turns with other work; one listener that fails on the way stops no other."""
+    history, slow, fails = History(1), SlowToForget(), SlowToForget(fails=True)
+    telling = history.machine.telling
+    history.carry_out(topics.create_topics(
+        history.state, [NewTopic("old")], SETTINGS, history._uuid))
+    await telling.settled()
+    telling.add(fails)
+    telling.add(slow)
+    history.carry_out(topics.delete_topics(history.state, [("old", UUID(int=0))], SETTINGS))
+    history.carry_out(topics.create_topics(
+        history.state, [NewTopic("old")], SETTINGS, history._uuid))
+    assert len(slow.told) < 2 * TURN_MAX
+    await telling.settled()
+    steps = [("step", "old", number) for number in range(5 * TURN_MAX)]
+    assert slow.told == [("deleted", "old"), *steps, ("created", "old", 1)]
+    assert fails.told == [("deleted", "old"), *steps[:4], ("created", "old", 1)]
 
 
 @looped

@@ -5,6 +5,7 @@ on (broker/envelopes).  A call on another node raises NotController.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -75,6 +76,7 @@ class Changes:
         self._machine = machine
         self._carry_out = decisions.carry_out
         self._rng = rng
+        self.refusals: Counter[str] = Counter()  # by the limit that forbids what was asked for
 
     @property
     def _state(self) -> ClusterState:
@@ -86,7 +88,7 @@ class Changes:
         self, wanted: Sequence[topics.NewTopic], *, validate_only: bool = False
     ) -> list[topics.TopicAnswer]:
         whole = topics.Whole(topic.name for topic in wanted)
-        return await self._in_parts(
+        return self._counted(await self._in_parts(
             list({topic.name: topic for topic in wanted}.values()),
             lambda part: topics.create_topics(
                 self._state, part, self._machine.settings, self._rng.uuid,
@@ -94,7 +96,11 @@ class Changes:
             lambda topic, error: topics.TopicAnswer(
                 topic.name, code=error.code, message=str(error)),
             weigh=lambda topic: CONFIGURED_WEIGHT if topic.configs else 1,
-            validate_only=validate_only)
+            validate_only=validate_only))
+
+    def _counted(self, answers: list[topics.TopicAnswer]) -> list[topics.TopicAnswer]:
+        self.refusals.update(answer.limit for answer in answers if answer.limit)
+        return answers
 
     async def delete_topics(
         self, wanted: Sequence[tuple[str | None, UUID]]
@@ -110,13 +116,13 @@ class Changes:
         self, wanted: Sequence[topics.NewPartitions], *, validate_only: bool = False
     ) -> list[topics.TopicAnswer]:
         whole = topics.Whole(topic.name for topic in wanted)
-        return await self._in_parts(
+        return self._counted(await self._in_parts(
             list({topic.name: topic for topic in wanted}.values()),
             lambda part: topics.create_partitions(
                 self._state, part, self._machine.settings, whole=whole),
             lambda topic, error: topics.TopicAnswer(
                 topic.name, code=error.code, message=str(error)),
-            validate_only=validate_only)
+            validate_only=validate_only))
 
     async def alter_configs(
         self, alterations: Sequence[configs.Alteration], *, validate_only: bool = False

@@ -34,7 +34,13 @@ class ClusterListener(Protocol):
 
     def on_topic_created(self, topic: Topic) -> None: ...
     def on_partitions_added(self, topic: Topic, first_new: int) -> None: ...
-    def on_topic_deleted(self, topic: Topic) -> None: ...
+
+    def on_topic_deleted(self, topic: Topic) -> Iterator[None] | None:
+        """May give the rest of what is to be done, in steps that are done in turns (N3), before
+        anything else is told.
+        """
+        ...
+
     def on_config_changed(self, topic: Topic) -> None: ...
 
     def on_replicas_changed(self, topic: Topic) -> None:
@@ -126,7 +132,7 @@ class Telling:
 
     def __init__(self) -> None:
         self._listeners: list[ClusterListener] = []
-        self._waiting: deque[Change | Callable[[], None]] = deque()
+        self._waiting: deque[Change | Iterator[None] | Callable[[], None]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def add(self, listener: ClusterListener) -> None:
@@ -157,19 +163,42 @@ class Telling:
     def _tell_some(self) -> None:
         time = asyncio.get_running_loop().time
         ends = time() + TURN_SECONDS
-        for _ in range(min(TURN_MAX, len(self._waiting))):
-            if time() >= ends:
+        for _ in range(TURN_MAX):
+            if not self._waiting or time() >= ends:
                 return
-            change = self._waiting.popleft()
+            change = self._waiting[0]
+            if isinstance(change, Iterator):
+                if not _step(change):
+                    self._waiting.popleft()
+                continue
+            self._waiting.popleft()
             if isinstance(change, Change):
-                self._tell_all(change)
+                self._waiting.extendleft(reversed(self._tell_all(change)))
             else:
                 change()
 
-    def _tell_all(self, change: Change) -> None:
+    def _tell_all(self, change: Change) -> list[Iterator[None]]:
+        """Tell everybody; gives what they have left to do."""
+        rest = []
         for listener in self._listeners:
             try:
-                getattr(listener, change.what)(*change.arguments)
+                steps = getattr(listener, change.what)(*change.arguments)
             except Exception:  # noqa: BLE001 state and log agree; others must hear of it too
                 _log.exception("a listener failed: %s%s", change.what,
                                tuple(getattr(item, "name", item) for item in change.arguments))
+            else:
+                if steps is not None:
+                    rest.append(steps)
+        return rest
+
+
+def _step(steps: Iterator[None]) -> bool:
+    """Do the next step of a listener; False if there is none."""
+    try:
+        next(steps)
+    except StopIteration:
+        return False
+    except Exception:  # noqa: BLE001 as above
+        _log.exception("a listener failed")
+        return False
+    return True

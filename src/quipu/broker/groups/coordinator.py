@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # it holds the groups too
 _log = logging.getLogger(__name__)
 
 RECLAIM_SECONDS: Final = 10.0  # between two searches for groups that can go
+RECLAIM_SHARE: Final = 16  # or one of so many of the groups that there may be is new since
 LOAD_SECONDS_MAX: Final = 1.0  # that someone who looks for a coordinator, or joins, is kept waiting
 # Nothing of the group log is deleted by age or size: snapshots keep it bounded.  It is written for
 # as long as anybody serves: who reads what is left of a chain needs a group for that.
@@ -81,6 +82,7 @@ class Groups:
         self._broker = broker
         self.usage = GroupUsage(broker.settings, broker.stats, broker.limited)
         self._reclaimed_at = -RECLAIM_SECONDS
+        self._reclaimed_after = 0  # groups that had been created by then
         self._open_log = open_log or (lambda partition: ShardLog(partition, broker.clock))
         self._led: dict[int, _Led] = {}  # by partition
         self._tickets = count(1)
@@ -145,9 +147,10 @@ class Groups:
     def on_brokers_changed(self) -> None:
         """Coordinators are looked up when somebody asks."""
 
-    def on_topic_deleted(self, topic: "Topic") -> None:
-        for led in self._led.values():
-            led.shard.registry.forget_topic(topic.topic_id)
+    def on_topic_deleted(self, topic: "Topic") -> Iterator[None]:
+        """Its offsets go, in steps of some groups."""
+        for led in list(self._led.values()):
+            yield from led.shard.registry.forget_topic(topic.topic_id)
 
     # -- whose group it is
 
@@ -264,9 +267,11 @@ class Groups:
 
     def reclaim(self) -> None:
         """Forget groups that nothing is known of; not again and again, for it looks at all."""
-        now = self._broker.clock.monotonic()
-        if now - self._reclaimed_at >= RECLAIM_SECONDS:
-            self._reclaimed_at = now
+        now, created = self._broker.clock.monotonic(), self.usage.created_count
+        many = self._broker.settings.group_max_count // RECLAIM_SHARE
+        if (now - self._reclaimed_at >= RECLAIM_SECONDS
+                or created - self._reclaimed_after >= max(many, 1)):
+            self._reclaimed_at, self._reclaimed_after = now, created
             for shard in self.shards():
                 shard.forget_blank()
 

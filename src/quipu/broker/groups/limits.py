@@ -10,10 +10,16 @@ Invariants
         is never refused because of what other groups hold; so all members together take at
         most twice `group.max.total.bytes`
     B3  offsets that are on their way to the log count as if they were there
+    B4  an address has at most as many groups of its making as there may still be made: so the first
+        new group of an address is never refused because of what others made up, before or after.
+        Groups that were read from the log are nobody's
+    B5  a group with no more than its share of the offsets, `offsets.max.count` and
+        `offsets.max.bytes` over `group.max.count`, is never refused because of others'
 
 Not here: what is counted (members.py, registry.py).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -68,6 +74,8 @@ class GroupUsage:
         self._reserved_count = 0  # offsets on their way to the log (B3)
         self._reserved_size = 0
         self.group_count = 0
+        self.created_count = 0  # ever
+        self._made_by: Counter[str] = Counter()  # groups by the address that made them (B4)
 
     def limits(self) -> GroupLimits:
         """Of every group of this node."""
@@ -75,7 +83,7 @@ class GroupUsage:
         return GroupLimits(
             initial_delay_ms=settings.group_initial_rebalance_delay_ms,
             member_count_max=settings.group_max_size,
-            member_size_max=min(1 << 20, settings.group_max_bytes),
+            member_size_max=member_size_max(settings),
             group_size_max=settings.group_max_bytes,
             has_room=self.has_room, refused=self.refused)
 
@@ -86,10 +94,16 @@ class GroupUsage:
 
     # -- members
 
-    @property
-    def is_full(self) -> bool:
-        """Are there as many groups as there may be?"""
-        return self.group_count >= self._settings.group_max_count
+    def may_make(self, address: str) -> bool:
+        """May this address make one more group (B4)?"""
+        return self._made_by[address] < self._settings.group_max_count - self.group_count
+
+    def made(self, address: str, count: int) -> None:
+        """It did, or one of its making is gone."""
+        self.created_count += max(count, 0)
+        self._made_by[address] += count
+        if not self._made_by[address]:
+            del self._made_by[address]
 
     def has_room(self, size: int, growth: int) -> bool:
         """Whether a group may grow by `growth`, to `size` (B1, B2)."""
@@ -113,10 +127,16 @@ class GroupUsage:
             old[key] for key in new if key in old)
         if added and len(old) + added > settings.group_max_offsets:
             return GROUP_MAX_OFFSETS
-        if added and stats.offsets + self._reserved_count + added > settings.offsets_max_count:
+        groups_max = settings.group_max_count
+        total = stats.offsets + self._reserved_count + added
+        if (added and total > settings.offsets_max_count
+                and len(old) + added > settings.offsets_max_count // groups_max):  # B5
             return OFFSETS_MAX_COUNT
         size = stats.offset_bytes + self._reserved_size + growth
-        return OFFSETS_MAX_BYTES if growth > 0 and size > settings.offsets_max_bytes else ""
+        if (growth > 0 and size > settings.offsets_max_bytes
+                and offsets_size(old.values()) + growth > settings.offsets_max_bytes // groups_max):
+            return OFFSETS_MAX_BYTES
+        return ""
 
     def reserve(self, count: int, size: int) -> None:
         """Count offsets that are on their way to the log; negative when they have arrived (B3)."""
@@ -127,6 +147,11 @@ class GroupUsage:
         """So many more offsets are kept, or fewer."""
         self._stats.offsets += count
         self._stats.offset_bytes += size
+
+
+def member_size_max(settings: BrokerSettings) -> int:
+    """What one member may take up, with its metadata."""
+    return min(1 << 20, settings.group_max_bytes)
 
 
 def protocols_size(protocols: Iterable[Protocol]) -> int:

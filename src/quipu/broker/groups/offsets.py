@@ -36,6 +36,7 @@ class Sender(NamedTuple):
     member_id: str
     instance_id: str | None
     generation: int
+    client_host: str = ""
 
 
 async def commit(
@@ -48,7 +49,7 @@ async def commit(
     if len(sender.group_id) > GROUP_ID_SIZE_MAX:
         return Code.INVALID_GROUP_ID
     if entry is None and offsets:
-        entry = shard.create(sender.group_id)
+        entry = shard.create(sender.group_id, sender.client_host)
         if entry is None:
             return Code.POLICY_VIOLATION
     if entry is None:

@@ -32,6 +32,7 @@ from quipu.broker.groups.states import State
 from quipu.model.ids import NO_TIMESTAMP, TimestampMs
 
 OFFSETS_PER_RECORD: Final = 500  # of a snapshot (E4)
+STEP_OFFSETS: Final = 20_000  # looked at in one step, for those of a topic that is gone
 
 OffsetKey: TypeAlias = tuple[UUID, int]  # topic id, partition
 
@@ -55,6 +56,7 @@ class Entry:
     offsets: dict[OffsetKey, Committed] = field(default_factory=dict)
     commits_under_way: int = 0  # that are not durable yet
     size: int = 0  # of the group, as it was last counted (E2)
+    made_by: str = ""  # the address that made it; not known of what was read from the log
 
     @property
     def is_blank(self) -> bool:
@@ -96,18 +98,24 @@ class Registry:
         self.entries: dict[str, Entry] = {}
         self._topic_ids: dict[UUID, UUID] = {}  # one object for each, however many offsets name it
 
-    def create(self, group_id: str, now_ms: TimestampMs) -> Entry | None:
-        """A new group; None if there are too many."""
+    def create(self, group_id: str, now_ms: TimestampMs, *, made_by: str = "") -> Entry | None:
+        """A new group of an address; None if there are too many, or too many of its making."""
         assert group_id not in self.entries
-        if self.usage.is_full:
+        if not self.usage.may_make(made_by):
             self.usage.refused(GROUP_MAX_COUNT, group_id)
             return None
-        return self._entry(group_id, now_ms)
+        entry = self._entry(group_id, now_ms)
+        entry.made_by = made_by
+        if made_by:
+            self.usage.made(made_by, 1)
+        return entry
 
     def forget(self, entry: Entry) -> None:
         """The group is gone, and its offsets with it."""
         del self.entries[entry.group.group_id]
         self.usage.group_count -= 1
+        if entry.made_by:
+            self.usage.made(entry.made_by, -1)
         self.usage.grown(-entry.size)
         self.drop_offsets(entry, list(entry.offsets))
 
@@ -137,10 +145,15 @@ class Registry:
         dropped = [entry.offsets.pop(key) for key in keys if key in entry.offsets]
         self.usage.kept(-len(dropped), -offsets_size(dropped))
 
-    def forget_topic(self, topic_id: UUID) -> None:
-        """The topic is gone, and ids are never used again."""
-        for entry in self.entries.values():
+    def forget_topic(self, topic_id: UUID) -> Iterator[None]:
+        """The topic is gone, and ids are never used again; in steps, of some groups each."""
+        looked_at = 0
+        for entry in list(self.entries.values()):
             self.drop_offsets(entry, [key for key in entry.offsets if key[0] == topic_id])
+            looked_at += 1 + len(entry.offsets)
+            if looked_at >= STEP_OFFSETS:
+                looked_at = 0
+                yield
 
     # -- the log
 

@@ -58,6 +58,7 @@ from quipu.broker.groups.registry import Entry, Registry
 from quipu.broker.groups.restore import welcome
 from quipu.broker.groups.states import State
 from quipu.model.errors import Code, QuipuError
+from quipu.runtime.admission import address_key
 from quipu.runtime.spawn import spawn
 
 if TYPE_CHECKING:  # it holds the groups too
@@ -172,7 +173,7 @@ class Shard:
         if entry is None and join.member_id:
             return Joined(Code.UNKNOWN_MEMBER_ID, join.member_id)
         if entry is None:
-            entry = self.create(group_id)
+            entry = self.create(group_id, join.client_host.removeprefix("/"))
         if entry is None:
             return Joined(Code.POLICY_VIOLATION, join.member_id)
         join = join._replace(new_member_id=self._member_id(join))
@@ -231,11 +232,12 @@ class Shard:
         entry = self.registry.entries.get(group_id)
         return entry.group if entry is not None else None
 
-    def create(self, group_id: str) -> Entry | None:
+    def create(self, group_id: str, client_host: str) -> Entry | None:
         """A new group, or None, with a line in the log, if there are too many."""
-        if self.registry.usage.is_full:
+        made_by = address_key(client_host)
+        if not self.registry.usage.may_make(made_by):
             self._node.reclaim()
-        return self.registry.create(group_id, self._broker.clock.now_ms())
+        return self.registry.create(group_id, self._broker.clock.now_ms(), made_by=made_by)
 
     def forget(self, entry: Entry) -> None:
         """Let go of a group that has no members."""

@@ -5,6 +5,7 @@ Behaviour
     * a batch whose records are not what its header says is refused, and the answer names them;
       large compressed ones are looked at in a thread, and what comes behind them waits
     * one bad partition does not fail the others
+    * a request of many batches, or of many bytes, takes turns with others: large_produce.py
     * acks=0 wants no answer: where a batch is refused, the connection is closed instead, so that
       the client notices
     * with flush.messages=1 the answer waits until the batch is on disk, together with all others
@@ -19,27 +20,32 @@ Versions
     v10   who leads, where this node does not     v13  topics by id
 """
 
-from functools import partial
 from struct import Struct
 from typing import Final
 
+from quipu.broker import large_produce
 from quipu.broker.context import Broker
-from quipu.broker.partition import ACKS_ALL
-from quipu.broker.producing import NOT_LEADER, Call, OneCall, Result, by_topic
+from quipu.broker.producing import (
+    NOT_LEADER,
+    Call,
+    OneCall,
+    Result,
+    append,
+    by_topic,
+    why_refused,
+)
 from quipu.broker.record_checks import Seen, heavy_parts, look, no_room, reserve
 from quipu.broker.reply import Reply
-from quipu.broker.routing import why_absent
-from quipu.model.errors import Code, MalformedBytes, QuipuError
-from quipu.model.ids import TimestampMs
+from quipu.model.errors import Code, MalformedBytes
 from quipu.runtime.spawn import spawn
 from quipu.wire.fast import Part, encode_one_part, parse_produce
 from quipu.wire.produce_codec import ProducedPart, body_position, encode_produce_response
 from quipu.wire.record_batch import CODEC_POSITION, COMPRESSION_MASK, HEADER_SIZE
-from quipu.wire.record_check import InvalidRecords
-from quipu.wire.records import RecordsSeen
 
 VERSION_MIN: Final = 3
 VERSION_MAX: Final = 13
+PARTS_MAX: Final = 128  # batches of a request that is served as it comes, in one go ...
+SIZE_MAX: Final = 4 << 20  # ... and their bytes, if they are several
 
 _Call = tuple[int, int, int, int]  # version, correlation id, acks, timeout
 
@@ -53,10 +59,12 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if not VERSION_MIN <= version <= VERSION_MAX:
         _refuse_version(reply, frame, version, correlation_id)
         return
-    transactional_id, acks, timeout_ms, parts = parse_produce(frame, -1, version)
+    transactional_id, acks, timeout_ms, parts = parse_produce(frame, -1, version, PARTS_MAX)
+    if not parts or (len(frame) > SIZE_MAX and len(parts) > 1):
+        large_produce.begin(broker, reply, frame, version=version, correlation_id=correlation_id)
+        return
     if not -1 <= acks <= 1 or transactional_id is not None:
-        code = (Code.INVALID_REQUIRED_ACKS if transactional_id is None
-                else Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        code = why_refused(transactional_id, acks)
         results = [Result(part[0], ProducedPart(part[1], code)) for part in parts]
         Call(broker, reply, (version, correlation_id, acks), results).start()
         return
@@ -84,13 +92,12 @@ def _look_first(
         _carry_out(broker, reply, frame, parts, call,
                    seen=dict.fromkeys(heavy, no_room(broker)))
         return
-    reply.hold()
-    copy = memoryview(bytearray(frame))  # the frame is borrowed
+    kept = reply.hold(frame)  # it is borrowed
 
     async def look_and_go_on() -> None:
         try:
-            seen = await look(broker, copy, parts, heavy)
-            _carry_out(broker, reply, copy, parts, call, seen=seen)
+            seen = await look(broker, kept, parts, heavy)
+            _carry_out(broker, reply, kept, parts, call, seen=seen)
         except Exception as error:
             reply.close(f"produce failed: {error!r}")
             raise
@@ -110,8 +117,8 @@ def _carry_out(
     stamps = broker.clock.now_ms(), acks, timeout_ms
     if len(parts) == 1 and acks != 0:  # by far the most common, and the short way for it
         topic, index, start, end = parts[0]
-        result = _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps,
-                         seen=None if seen is None else seen.get(0))
+        result = append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps,
+                        seen=None if seen is None else seen.get(0))
         if result.waits is not None:
             result.waits(OneCall(broker, reply, (version, correlation_id, acks), result))
             return
@@ -121,56 +128,11 @@ def _carry_out(
         results = [result]
     else:
         results = [
-            _append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps,
-                    seen=None if seen is None else seen.get(number))
+            append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps,
+                   seen=None if seen is None else seen.get(number))
             for number, (topic, index, start, end) in enumerate(parts)
         ]
     Call(broker, reply, (version, correlation_id, acks), results).start()
-
-
-def _append(
-    broker: Broker,
-    topic: str | bytes,
-    index: int,
-    batch: memoryview | None,
-    stamps: tuple[TimestampMs, int, int],
-    *,
-    seen: RecordsSeen | QuipuError | None,
-) -> Result:
-    """Append a batch that came at a time with acks and timeout; final unless it `waits`.
-
-    `seen` is what its records are like, if someone has looked at them already.
-    """
-    partition = broker.partitions.find_for_wire(topic, index)
-    if partition is None:
-        return Result(topic, ProducedPart(index, why_absent(broker, topic, index)))
-    if batch is None:
-        return Result(topic, ProducedPart(
-            index, Code.INVALID_RECORD, error_message="no records: send one batch"))
-    now_ms, acks, timeout_ms = stamps
-    try:
-        if isinstance(seen, QuipuError):
-            raise seen
-        appended = partition.append(batch, now_ms, acks, seen)
-    except QuipuError as error:
-        broker.stats.request_errors[0, error.code] += 1
-        return Result(topic, ProducedPart(
-            index, error.code, error_message=str(error),
-            record_errors=error.record_errors if isinstance(error, InvalidRecords) else ()))
-    stats = broker.stats
-    if appended.duplicate:
-        stats.duplicate_batches += 1
-    else:
-        stats.produced_batches += 1
-        stats.produced_records += appended.last_offset - appended.base_offset + 1
-        stats.produced_bytes += len(batch)
-    part = ProducedPart(
-        index, 0, appended.base_offset, now_ms if partition.rules.append_time else -1,
-        partition.log.log_start_offset)
-    if not partition.acks_wait or (acks != ACKS_ALL and not partition.log.is_durable):
-        return Result(topic, part)
-    return Result(topic, part, partial(
-        partition.when_kept, appended, len(batch), acks=acks, timeout_ms=timeout_ms))
 
 
 def _refuse_version(reply: Reply, frame: memoryview, version: int, correlation_id: int) -> None:

@@ -6,6 +6,7 @@ Behaviour
       the client is there; an error anywhere is answered at once
     * the first batch is sent even if it exceeds every limit, so that a client always gets on
     * incremental sessions: see fetch_sessions.py
+    * one of many partitions, named or in a session, takes turns with others: large_fetch.py
     * nothing is read twice by a slow client: its next request is read when this answer has left
     * the head of a chain sends consumers to its tail; other nodes that serve answer, and the rest
       say who leads: see fetching.py
@@ -21,25 +22,35 @@ import asyncio
 from struct import Struct
 from typing import Final
 
+from quipu.broker import large_fetch
 from quipu.broker.context import Broker
 from quipu.broker.fetch_sessions import NO_SESSION, FetchSession, FetchTarget
-from quipu.broker.fetching import DIRTY_READER, Answered, Found, Reader, news, read
+from quipu.broker.fetching import (
+    DIRTY_READER,
+    MOVED,
+    READ_COMMITTED,
+    VERSION_IDS,
+    VERSION_LEADERS,
+    Found,
+    Reader,
+    by_topic,
+    news,
+    read,
+)
 from quipu.broker.partition import Partition
 from quipu.broker.reply import Reply
+from quipu.broker.request_queue import LARGE_SIZE
 from quipu.broker.routing import endpoints, find_leaders
-from quipu.model.errors import Code, MalformedBytes, QuipuError
+from quipu.model.errors import MalformedBytes, QuipuError
 from quipu.wire.fast import encode_one_fetched, parse_fetch
-from quipu.wire.fetch_codec import FetchCall, FetchedPart, encode_fetch_response
+from quipu.wire.fetch_codec import FetchCall, encode_fetch_response
 
 VERSION_MIN: Final = 4
 VERSION_MAX: Final = 18
-VERSION_LEADERS: Final = 12  # answers name the leader from here on
-VERSION_IDS: Final = 13  # topics have ids instead of names from here on
 REQUEST_SIZE_MAX: Final = 2 << 20  # some 60,000 partitions; each costs far more than its bytes
-READ_COMMITTED: Final = 1
+TARGETS_MAX: Final = 512  # partitions of a fetch that is served as it comes, in one go
 
 _HEAD: Final = Struct(">hhi")
-_MOVED: Final = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 
 
 def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
@@ -48,8 +59,12 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if not VERSION_MIN <= version <= VERSION_MAX:
         raise MalformedBytes(f"Fetch v{version} is not served; v{VERSION_MIN} to "
                              f"v{VERSION_MAX} are")
-    if len(frame) > REQUEST_SIZE_MAX:
-        raise MalformedBytes(f"a fetch of {len(frame)} bytes; at most {REQUEST_SIZE_MAX} are taken")
+    if len(frame) > LARGE_SIZE:
+        if len(frame) > REQUEST_SIZE_MAX:
+            raise MalformedBytes(
+                f"a fetch of {len(frame)} bytes; at most {REQUEST_SIZE_MAX} are taken")
+        large_fetch.begin(broker, reply, frame, (correlation_id, version))
+        return
     call = parse_fetch(frame, -1, version)
     client = reply.fetch_client
     try:
@@ -60,6 +75,9 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
     except QuipuError as error:
         reply.send(encode_fetch_response(
             correlation_id, version, error_code=error.code, topics=[]))
+        return
+    if len(session.targets) > TARGETS_MAX:
+        large_fetch.go_on(broker, reply, (correlation_id, version), call, session)
         return
     reader = call.max_bytes, version, call.replica_id == DIRTY_READER, reply.referrals
     found = read(broker, session, reader)
@@ -145,10 +163,10 @@ class _Answer:
         if found.failed and version >= VERSION_LEADERS:
             leaders = find_leaders(self._broker, (
                 (target.topic, target.partition) for target, part in parts
-                if part.error_code in _MOVED))
+                if part.error_code in MOVED))
             self._reply.send(encode_fetch_response(
                 correlation_id, version, session_id=session.id, committed_only=committed_only,
-                topics=_by_topic(parts), leaders=leaders,
+                topics=by_topic(parts), leaders=leaders,
                 endpoints=endpoints(self._broker, leaders.values())))
         elif len(parts) == 1:
             target, part = parts[0]
@@ -158,11 +176,4 @@ class _Answer:
         else:
             self._reply.send(encode_fetch_response(
                 correlation_id, version, session_id=session.id, committed_only=committed_only,
-                topics=_by_topic(parts)))
-
-
-def _by_topic(parts: list[Answered]) -> list[tuple[str | bytes, list[FetchedPart]]]:
-    topics: dict[str | bytes, list[FetchedPart]] = {}
-    for target, part in parts:
-        topics.setdefault(target.topic, []).append(part)
-    return list(topics.items())
+                topics=by_topic(parts)))

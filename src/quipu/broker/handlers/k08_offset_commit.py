@@ -62,7 +62,7 @@ async def handle(
                 partition_index=partition.partition_index, error_code=code))
     sender = offsets.Sender(
         request.group_id, request.member_id, request.group_instance_id,
-        request.generation_id_or_member_epoch)
+        request.generation_id_or_member_epoch, context.client_host)
     has_code = context.api_version >= NO_GROUP_SINCE
     no_group = Code.GROUP_ID_NOT_FOUND if has_code else Code.ILLEGAL_GENERATION
     code = await broker.groups.commit(sender, wanted, no_group=no_group)
