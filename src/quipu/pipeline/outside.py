@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import UUID
 
 from quipu.client.cluster import Cluster
 from quipu.client.errors import ClientError, UnknownTopic
@@ -19,6 +20,7 @@ from quipu.pipeline.formats.protobuf import ProtobufSchemaError
 from quipu.pipeline.formats.protobuf_text import descriptors_of
 from quipu.pipeline.formats.specs import Registry
 from quipu.pipeline.plan.world import Schema, Unreachable
+from quipu.pipeline.reading.positions import known_ids
 from quipu.pipeline.registry.client import (
     RegistryError,
     SchemaNotFound,
@@ -38,6 +40,11 @@ class Outside:
         with _reached(), _cluster(place) as cluster:
             names = place.topics or cluster.topics(place.pattern)
             return {name: count for name in names if (count := _count(cluster, name))}
+
+    def topic_ids(self, place: Place) -> Mapping[str, UUID]:
+        """The ids of the place's topics; those that no broker tells are missing."""
+        with _reached(), _cluster(place) as cluster:
+            return known_ids(cluster.topic_ids(place.topics or cluster.topics(place.pattern)))
 
     def offsets_at(self, place: Place, timestamp_ms: int) -> Mapping[str, Mapping[int, int]]:
         """By topic and partition: the first offset at or after a time, else the end."""

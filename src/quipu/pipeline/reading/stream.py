@@ -22,6 +22,7 @@ Invariants
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 from uuid import UUID
@@ -109,11 +110,26 @@ def ids_of(log: Log, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
     return known_ids(log.topic_ids(dict.fromkeys(each.topic for each in partitions)))
 
 
-def beginning(log: Log, options: ReadOptions) -> Reached:
+def beginning(log: Log, options: ReadOptions, warn: Warn) -> Reached:
     """Where a reader begins that has not run before."""
-    partitions = selected(log, options.selection)
-    ids = ids_of(log, partitions)
-    return Reached(resolved(log, options.start, partitions), ids)
+    return begun(log, options, selected(log, options.selection), warn)
+
+
+def begun(
+    log: Log, options: ReadOptions, partitions: Iterable[TopicPartition], warn: Warn,
+) -> Reached:
+    """Where a reader of some partitions begins.
+
+    Offsets that are known to be of topics which are gone by now are left aside.
+    """
+    there = list(partitions)
+    ids = ids_of(log, there)
+    start = options.start
+    given = Reached(dict(start.offsets), dict(start.topic_ids))
+    gone = tell_recreated(given, ids, options, warn) | (
+        given.topic_ids.keys() - {each.topic for each in there})
+    offsets = {each: offset for each, offset in start.offsets.items() if each.topic not in gone}
+    return Reached(resolved(log, replace(start, offsets=offsets), there), ids)
 
 
 def ends_of(log: Log, options: ReadOptions) -> Reached:
@@ -123,13 +139,27 @@ def ends_of(log: Log, options: ReadOptions) -> Reached:
     return Reached(log.latest(partitions), ids)
 
 
-def snapshot(log: Log, options: ReadOptions, cores: int) -> list[Task]:
+def snapshot(log: Log, options: ReadOptions, cores: int, warn: Warn) -> list[Task]:
     """What a batch read reads."""
     partitions = selected(log, options.selection)
-    ids = ids_of(log, partitions)
-    start = resolved(log, options.start, partitions)
+    start = begun(log, options, partitions, warn)
     end = resolved(log, options.end, partitions)
-    return tasks_between(Reached(start, ids), Reached(end, ids), options, cores)
+    return tasks_between(start, Reached(end, start.topic_ids), options, cores)
+
+
+def tell_recreated(
+    before: Reached, topic_ids: Mapping[str, UUID], options: ReadOptions, warn: Warn,
+) -> set[str]:
+    """The topics that are other ones now than `before` is about: an error, or warned of (P5)."""
+    anew = recreated_topics(before, topic_ids)
+    for name in sorted(anew):
+        first = min((each for each in before.positions if each.topic == name),
+                    default=TopicPartition(name, 0))
+        offset = before.positions.get(first, 0)
+        on_loss(options, warn)(TopicRecreated(
+            first, offset, offset, f"{recreated(before.topic_ids[name], topic_ids[name])}; "
+            f"positions in the old one say nothing about the new one: {options.recreated_hint}"))
+    return anew
 
 
 def on_loss(options: ReadOptions, warn: Warn) -> OnLoss:
@@ -170,9 +200,7 @@ class Stream:
 
     def initial(self) -> Reached:
         """Where a stream begins that has not run before."""
-        there = self._partitions()
-        ids = ids_of(self._log, there)
-        return Reached(resolved(self._log, self._options.start, there), ids)
+        return begun(self._log, self._options, self._partitions(), self._warn)
 
     def prepare(self) -> None:
         """Read what there is now, and no more (P3)."""
@@ -187,8 +215,7 @@ class Stream:
         start = reached.positions
         there = self._partitions()
         ids = ids_of(self._log, there)
-        anew = recreated_topics(reached, ids)
-        self._check_recreated(reached, ids, anew)
+        anew = tell_recreated(reached, ids, self._options, self._warn)
         self._newest = self._log.latest(there)
         ends = dict(self._newest)
         if self._target is not None:
@@ -223,20 +250,6 @@ class Stream:
         there = self._log.partitions(name for name in _topics(selection) if name in known)
         wanted = selection.assigned
         return [each for each in there if not wanted or each in wanted]
-
-    def _check_recreated(
-        self, reached: Reached, ids: Mapping[str, UUID], anew: Iterable[str]
-    ) -> None:
-        """P5."""
-        for name in sorted(anew):
-            first = min((each for each in reached.positions if each.topic == name),
-                        default=TopicPartition(name, 0))
-            offset = reached.positions.get(first, 0)
-            loss = TopicRecreated(
-                first, offset, offset, f"{recreated(reached.topic_ids[name], ids[name])}; "
-                f"positions in the old one say nothing about the new one: "
-                f"{self._options.recreated_hint}")
-            on_loss(self._options, self._warn)(loss)
 
     def _entered(
         self, start: Positions, ends: Positions, anew: Iterable[str],
