@@ -3,10 +3,11 @@
 Planning asks a `World` (plan/world.py) and does no I/O of its own; this is the real one.
 """
 
+import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from uuid import UUID
 
 from quipu.client.cluster import Cluster
@@ -72,12 +73,15 @@ class Outside:
             raise Unreachable(str(error)) from error
 
     def file(self, path: str) -> bytes:
-        """What a file holds."""
+        """What a file holds; it is a regular one, for a pipe could be waited for without end."""
         try:
-            with Path(path).open("rb") as file:
+            with open(path, "rb", opener=_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise Unreachable(f"{path} is no file: schemas are not read from pipes, "
+                                      "devices or directories")
                 data = file.read(FILE_SIZE_MAX + 1)
-        except OSError as error:
-            raise Unreachable(f"{path}: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"{path}: {getattr(error, 'strerror', error)}") from error
         if len(data) > FILE_SIZE_MAX:
             raise Unreachable(f"{path} has more than {FILE_SIZE_MAX} bytes")
         return data
@@ -85,6 +89,11 @@ class Outside:
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000  # noqa: TID251 the clock itself
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting for whoever may write into a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 @contextmanager

@@ -60,6 +60,17 @@ def test_a_forgotten_fact_is_said() -> None:
         plan_source(statement, STATEMENTS[0], Remembered({"partitions": {"t": 1}}), {})
 
 
+@pytest.mark.parametrize("content", [
+    b"hunter2", b'"hunter2"', b'{"type": "hunter2"}', b'{"hunter2": 1}', b"[hunter2", b"hunter2:\n",
+    b'{"type": "record", "name": "hunter2", "fields": 5}', b"hunter2\xff"])
+def test_what_is_in_a_file_that_is_no_schema_is_not_told(content: bytes) -> None:
+    """K8: SCHEMA FILE may name any file of the machine."""
+    for kind in ("AVRO", "PROTOBUF MESSAGE 'M'"):
+        with pytest.raises(SqlError) as raised:
+            planned(f"{HEAD} FORMAT {kind} USING SCHEMA FILE 'x'", FakeWorld(files={"x": content}))
+        assert "hunter2" not in str(raised.value)
+
+
 def test_protobuf_schemas_are_remembered() -> None:
     world = Remembering(FakeWorld(schemas={"t-value": Schema("PROTOBUF", descriptors=b"\0\xff")}))
     answer = world.schema(planned_registry(), "t-value", None)
@@ -114,6 +125,7 @@ BAD_CONNECTIONS = [
     ("KAFKA (BROKER 'b:1', BROKERS 'c:1')", "one BROKER or BROKERS"),
     ("KAFKA (CLIENT ID 'x')", "one BROKER or BROKERS"),
     ("KAFKA (BROKER 'nowhere')", "must be HOST:PORT"),
+    ("KAFKA (BROKER 'me:secret@b:1')", "without an @; who logs in is told by sasl.username"),
     ("KAFKA (BROKER 'b:1', SECURITY PROTOCOL SASL_SSL)", "needs sasl.username"),
     ("KAFKA (BROKER 'b:1', SECURITY PROTOCOL none)", "security.protocol"),
     ("KAFKA (BROKER 'b:1', CLIENT ID 'x', client_id 'y')", "CLIENT ID is given twice"),
