@@ -11,9 +11,9 @@ views within views make a difference:
     before the query is analyzed    it is parsed, and must be no command: those are carried out at
                                     once, by whoever analyzes them
     while it is analyzed            files are no tables, nothing is put in for ${…}, and functions
-                                    that call code are not known
+                                    that call code or read files are not known
     afterwards                      its leaves are our relations, or rows that it makes itself, and
-                                    no expression is one of `_CALLS`
+                                    no expression is one of `_CALLS`, or names a file
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,14 @@ _WRITERS: Final = frozenset({"InsertIntoDir", "CompoundBody", "SingleStatement"}
 _LEAVES: Final = frozenset({
     "LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "UnionLoopRef"})
 _SCRIPTS: Final = frozenset({"ScriptTransformation", "ScriptInputOutputSchema"})
-_FORGOTTEN: Final = ("java_method", "reflect", "try_reflect")
+_FORGOTTEN: Final = (
+    "java_method", "reflect", "try_reflect",
+    # Those of Avro and Protobuf read a schema from an address.  They need a jar that Spark does not
+    # bring, so few have them at all.
+    "from_avro", "schema_of_avro", "from_protobuf", "to_protobuf",
+    "schema_of_xml",  # computed while a query is analyzed, with the same option as from_xml
+)
+_XSD_OPTION: Final = "rowvalidationxsdpath"  # of from_xml: a file to read
 _CALLS: Final = {
     "CallMethodViaReflection": "java_method and reflect", "TryReflect": "try_reflect",
     "InputFileName": "input_file_name", "InputFileBlockStart": "input_file_block_start",
@@ -48,7 +55,8 @@ _CALLS: Final = {
 def close_off(spark: SparkSession) -> None:
     """Let a session of ours take no file for a table, and put in nothing for ${…}.
 
-    It forgets functions that call code, too: to analyze them loads the class that they name.
+    It forgets functions that do so while they are analyzed: java_method loads the class that it
+    names, and others read a file.
     """
     for name, value in _OFF.items():
         spark.conf.set(name, value)
@@ -87,7 +95,10 @@ def refuse_outside(frame: DataFrame, is_ours: Any) -> None:  # noqa: ANN401 a no
         if name in _SCRIPTS:
             raise SqlError("Rows cannot go through a script", hint=_HINT)
         for expression in _all(node.expressions()):
-            found = _CALLS.get(str(expression.getClass().getSimpleName()))
+            kind = str(expression.getClass().getSimpleName())
+            found = _CALLS.get(kind)
+            if kind == "XmlToStructs" and _XSD_OPTION in str(expression.options()).lower():
+                found = "rowValidationXSDPath"
             if found is not None:
                 raise SqlError(f"{found} is not allowed: it reaches outside of the query",
                                hint=_HINT)
