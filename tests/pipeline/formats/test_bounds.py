@@ -1,5 +1,6 @@
 """Few bytes that stand for many values: what one message, or many, can make a worker hold."""
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -13,7 +14,7 @@ from quipu.pipeline.formats import bounds, json_values, protobuf, protobuf_size
 from quipu.pipeline.formats.bounds import VALUES_MAX, blocks, width
 from quipu.pipeline.formats.make import make_format
 from quipu.pipeline.formats.protobuf_text import descriptors_of
-from quipu.pipeline.formats.specs import Json, Protobuf
+from quipu.pipeline.formats.specs import Avro, Json, Protobuf
 from quipu.pipeline.types import Column
 from tests.pipeline.formats.decoding import decoded
 
@@ -27,6 +28,11 @@ PROTO = f"""syntax = "proto3";
 V = Protobuf(descriptors_of(PROTO), "V", framed=False)
 RECORD = pa.struct([(f"f{number}", pa.int32()) for number in range(50)])
 ROWS = Json((Column("a", pa.list_(RECORD)), Column("b", pa.list_(pa.list_(pa.int32())))))
+WIDE = {"type": "record", "name": "wide", "fields": [
+    {"name": f"n{number}", "type": "int"} for number in range(300)]}
+OPTIONAL = Avro(json.dumps({"type": "record", "name": "v", "fields": [
+    {"name": "b", "type": "int"},
+    {"name": "a", "type": {"type": "array", "items": ["null", WIDE]}}]}), framed=False)
 MANY = 9_000_000  # records without a field, in one message
 
 
@@ -51,6 +57,30 @@ found = fmt.decode(pa.array([good, bomb, good]))
 errors = found.errors.to_pylist()
 assert errors[0] is errors[2] is None and "too many values" in errors[1], errors
 assert found.columns[1].to_pylist() in ([[5], None, [5]], [[[5]], None, [[5]]])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                          check=False, timeout=200)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_avro_messages_that_are_too_much_together_are_decoded_apart() -> None:
+    """K8, I15: a null of one byte has a null for each field of its record."""
+    script = """
+import resource, pyarrow as pa
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+from quipu.pipeline.formats.make import make_format
+from tests.pipeline.formats import test_bounds as given
+from tests.pipeline.formats.avro_maker import encoded
+def message(number, count):
+    return encoded("int", number) + encoded("long", count) + bytes(count) + b"\\0"
+fmt = make_format(given.OPTIONAL)
+few = [message(number, 2000) for number in range(60)]
+found = fmt.decode(pa.array([*few, message(5, 8_000_000), message(7, 1)]))
+errors = found.errors.to_pylist()
+assert errors[:60] == [None] * 60 and errors[61] is None, errors[:3]
+assert "far more values" in errors[60], errors[60]
+assert found.columns[0].to_pylist() == [*range(60), None, 7]
+assert [len(each) for each in found.columns[1][:60]] == [2000] * 60
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
                           check=False, timeout=200)
