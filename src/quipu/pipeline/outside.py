@@ -6,7 +6,7 @@ Planning asks a `World` (plan/world.py) and does no I/O of its own; this is the 
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from quipu.pipeline.formats.protobuf import ProtobufSchemaError
 from quipu.pipeline.formats.protobuf_text import descriptors_of
 from quipu.pipeline.formats.specs import Registry
 from quipu.pipeline.plan.world import Schema, Unreachable
+from quipu.pipeline.reading.patterns import matching
 from quipu.pipeline.reading.positions import known_ids
 from quipu.pipeline.registry.client import (
     RegistryError,
@@ -39,18 +40,18 @@ class Outside:
     def partitions(self, place: Place) -> Mapping[str, int]:
         """How many partitions each topic has; topics that do not exist are left out."""
         with _reached(), _cluster(place) as cluster:
-            names = place.topics or cluster.topics(place.pattern)
+            names = _topics(cluster, place)
             return {name: count for name in names if (count := _count(cluster, name))}
 
     def topic_ids(self, place: Place) -> Mapping[str, UUID]:
         """The ids of the place's topics; those that no broker tells are missing."""
         with _reached(), _cluster(place) as cluster:
-            return known_ids(cluster.topic_ids(place.topics or cluster.topics(place.pattern)))
+            return known_ids(cluster.topic_ids(_topics(cluster, place)))
 
     def offsets_at(self, place: Place, timestamp_ms: int) -> Mapping[str, Mapping[int, int]]:
         """By topic and partition: the first offset at or after a time, else the end."""
         with _reached(), _cluster(place) as cluster:
-            partitions = cluster.partitions(place.topics or cluster.topics(place.pattern))
+            partitions = cluster.partitions(_topics(cluster, place))
             found = cluster.at_times(dict.fromkeys(partitions, timestamp_ms))
             late = cluster.latest([each for each, offset in found.items() if offset is None])
         return _by_topic({each: late[each] if offset is None else offset
@@ -109,6 +110,10 @@ def _cluster(place: Place) -> Cluster:
         "default.api.timeout.ms": str(ANSWER_MS), **place.options,
         "bootstrap.servers": place.bootstrap,
     }))
+
+
+def _topics(cluster: Cluster, place: Place) -> Sequence[str]:
+    return place.topics if place.pattern is None else cluster.topics(matching(place.pattern))
 
 
 def _count(cluster: Cluster, topic: str) -> int:

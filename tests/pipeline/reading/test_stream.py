@@ -19,6 +19,7 @@ from quipu.pipeline.reading.options import (
     batch_options,
     stream_options,
 )
+from quipu.pipeline.reading.patterns import Matching
 from quipu.pipeline.reading.positions import BadPositions, Positions, Reached, ranges_between
 from quipu.pipeline.reading.stream import Pace, Stream, beginning, snapshot
 from quipu.pipeline.source import OnRecreated
@@ -44,9 +45,9 @@ class FakeLog:
     def delete(self, topic: str) -> None:
         self.parts = {part: each for part, each in self.parts.items() if part.topic != topic}
 
-    def topics(self, pattern: str | None = None) -> list[str]:
-        return sorted({part.topic for part in self.parts
-                       if pattern is None or part.topic in pattern.split("|")})
+    def topics(self, matching: Matching | None = None) -> list[str]:
+        names = sorted({part.topic for part in self.parts})
+        return names if matching is None else matching(names)
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         names = list(topics)

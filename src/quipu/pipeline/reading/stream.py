@@ -31,6 +31,7 @@ from quipu.client.errors import DataLost, TopicRecreated, UnknownTopic
 from quipu.client.fetch import OnLoss, raise_loss, recreated
 from quipu.model.ids import TopicPartition
 from quipu.pipeline.reading.options import BadOption, Bound, Edge, ReadOptions, Selection
+from quipu.pipeline.reading.patterns import Matching, matching
 from quipu.pipeline.reading.positions import (
     Positions,
     Reached,
@@ -45,7 +46,7 @@ from quipu.pipeline.source import OnRecreated
 class Log(Protocol):
     """What is asked of a cluster."""
 
-    def topics(self, pattern: str | None = None) -> list[str]: ...
+    def topics(self, matching: Matching | None = None) -> list[str]: ...
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]: ...
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]: ...
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
@@ -74,7 +75,7 @@ def selected(log: Log, selection: Selection) -> list[TopicPartition]:
                 raise UnknownTopic(f"there is no partition {each}")
         return list(selection.assigned)
     if selection.pattern is not None:
-        return log.partitions(log.topics(selection.pattern))
+        return log.partitions(log.topics(matching(selection.pattern)))
     return log.partitions(selection.topics)
 
 
