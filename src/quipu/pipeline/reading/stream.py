@@ -166,8 +166,9 @@ def tell_recreated(
 def on_loss(options: ReadOptions, warn: Warn) -> OnLoss:
     """What a stream's tasks do about records that are gone."""
     def lose(loss: DataLost) -> None:
-        is_anew = isinstance(loss, TopicRecreated)
-        if options.on_recreated is OnRecreated.FAIL if is_anew else options.fail_on_loss:
+        is_error = (options.on_recreated is OnRecreated.FAIL if isinstance(loss, TopicRecreated)
+                    else options.fail_on_loss)
+        if is_error:
             raise_loss(loss)
         warn(loss)
 

@@ -5,8 +5,8 @@
 """
 
 import pickle
-from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -62,8 +62,9 @@ class Opener:
             first = done[read.range.topic_partition]
             done[read.range.topic_partition] = read.next_offset
             whole = read.range._replace(first=first, end=read.next_offset)
+            everything = cache(partial(self._reread, whole))  # once for all blocks
             for rows in self._blocks(read.batch):
-                messages = self._messages(read, whole, rows)
+                messages = self._messages(read, rows, everything)
                 yield Found(messages, self._envelope.open(messages))
 
     def _blocks(self, batch: pa.RecordBatch) -> Iterator[slice]:
@@ -73,17 +74,19 @@ class Opener:
         return blocks([column for _, each in formats for column in each.columns],
                       [batch.column(name) for name, _ in formats])
 
-    def _messages(self, read: Read, whole: Range, rows: slice) -> Messages:
+    def _messages(
+        self, read: Read, rows: slice, everything: Callable[[], pa.RecordBatch],
+    ) -> Messages:
         records = read.batch[rows]
         key = None if self._key is None else self._key.decode(records.column("key"))
         value = self._value.decode(records.column("value"))
         if self._values is not None:
             value = Decoded([value.columns[index] for index in self._values], *value[1:])
         return Messages(read.range.topic, read.range.partition, records, value, key,
-                        partial(self._reread, whole, rows))
+                        lambda: everything()[rows])
 
-    def _reread(self, whole: Range, rows: slice) -> pa.RecordBatch:
+    def _reread(self, whole: Range) -> pa.RecordBatch:
         """The same records with all their columns: a record was bad, and is kept whole."""
         parts = [read.batch for read in read_ranges(self._client, [whole], EVERYTHING)]
         (batch,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
-        return batch[rows]
+        return batch
