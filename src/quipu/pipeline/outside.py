@@ -46,7 +46,9 @@ class Outside:
     def topic_ids(self, place: Place) -> Mapping[str, UUID]:
         """The ids of the place's topics; those that no broker tells are missing."""
         with _reached(), _cluster(place) as cluster:
-            return known_ids(cluster.topic_ids(_topics(cluster, place)))
+            names = _topics(cluster, place)
+            cluster.know(names)  # all at once
+            return known_ids(cluster.topic_ids(names))
 
     def offsets_at(self, place: Place, timestamp_ms: int) -> Mapping[str, Mapping[int, int]]:
         """By topic and partition: the first offset at or after a time, else the end."""
