@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from quipu.pipeline.formats.specs import Avro, Json, Protobuf
 from quipu.pipeline.types import Column
 from tests.pipeline.formats.decoding import decoded
 
+ROOT = Path(__file__).parents[3]
 FIELDS = " ".join(f"int32 f{number} = {number + 1};" for number in range(50))
 PROTO = f"""syntax = "proto3";
     message V {{ repeated S s = 1; repeated int32 n = 2; map<int32, S> m = 3; T t = 4;
@@ -34,6 +36,13 @@ OPTIONAL = Avro(json.dumps({"type": "record", "name": "v", "fields": [
     {"name": "b", "type": "int"},
     {"name": "a", "type": {"type": "array", "items": ["null", WIDE]}}]}), framed=False)
 MANY = 9_000_000  # records without a field, in one message
+
+
+def run_apart(script: str) -> None:
+    """In a process of its own, which ends if it takes more memory than it gave itself."""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True,
+                          check=False, timeout=200)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("shape", [
@@ -58,9 +67,7 @@ errors = found.errors.to_pylist()
 assert errors[0] is errors[2] is None and "too many values" in errors[1], errors
 assert found.columns[1].to_pylist() in ([[5], None, [5]], [[[5]], None, [[5]]])
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
-                          check=False, timeout=200)
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_apart(script)
 
 
 def test_avro_messages_that_are_too_much_together_are_decoded_apart() -> None:
@@ -82,9 +89,7 @@ assert "far more values" in errors[60], errors[60]
 assert found.columns[0].to_pylist() == [*range(60), None, 7]
 assert [len(each) for each in found.columns[1][:60]] == [2000] * 60
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
-                          check=False, timeout=200)
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_apart(script)
 
 
 @pytest.fixture
