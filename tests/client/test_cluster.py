@@ -50,8 +50,8 @@ def test_topics_and_offsets_of_a_node(broker: Broker) -> None:
         assert cluster.at_times(dict.fromkeys(parts, 1_000_150)) == {
             first: 2, second: None, third: 0}
         assert topic in cluster.topics()
-        assert topic in cluster.topics("topic-.*")
-        assert cluster.topics("topic") == []
+        assert topic in cluster.topics(lambda names: names)
+        assert cluster.topics(lambda names: names[:0]) == []
         assert cluster.topic_ids([topic])[topic].int
         broker.grow(topic, 4)
         assert len(cluster.partitions([topic])) == 4

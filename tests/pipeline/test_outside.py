@@ -1,5 +1,6 @@
 """The outside as it is: schema registries that serve, and files."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,3 +80,13 @@ def test_files_are_read_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyP
         Outside().file(str(path))
     with pytest.raises(Unreachable, match="No such file"):
         Outside().file(str(tmp_path / "other"))
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    """K8: a pipe that nobody writes into would hold up every other statement."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(Unreachable, match=r"no file|directory"):
+            Outside().file(str(path))
+    with pytest.raises(Unreachable, match="null"):
+        Outside().file("a\0b")

@@ -9,9 +9,8 @@ Whatever passes by itself (a broker restarts, a partition gets another leader) i
 default.api.timeout.ms; what is raised will not go away by waiting.  Reading is in `fetch`.
 """
 
-import re
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
@@ -119,15 +118,17 @@ class Cluster:
 
     # -- topics
 
-    def topics(self, pattern: str | None = None) -> list[str]:
-        """The names of all topics, or of those that a regular expression matches as a whole."""
+    def topics(self, matching: Callable[[list[str]], list[str]] | None = None) -> list[str]:
+        """The names of all topics, or those that `matching` picks; it is not shown internal ones.
+
+        Unless exclude.internal.topics is false.
+        """
         found = self._ask_metadata(None).topics
-        expression = None if pattern is None else re.compile(pattern)
-        hidden = self.settings.exclude_internal_topics and expression is not None
-        return sorted(
-            name for name, topic in found.items()
-            if (expression is None or expression.fullmatch(name))
-            and not (hidden and topic.is_internal))
+        if matching is None:
+            return sorted(found)
+        hidden = self.settings.exclude_internal_topics
+        return matching(sorted(
+            name for name, topic in found.items() if not (hidden and topic.is_internal)))
 
     def topic(self, name: str) -> Topic:
         """A topic, as it was told at most metadata.max.age.ms ago."""

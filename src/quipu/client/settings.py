@@ -250,6 +250,9 @@ def bootstrap(settings: ClientSettings) -> list[Address]:
     """The addresses of bootstrap.servers."""
     found = []
     for item in settings.bootstrap_servers.split(","):
+        if "@" in item:
+            raise SettingError("bootstrap.servers: an address is HOST:PORT, without an @; who logs "
+                               "in is told by sasl.username and sasl.password")
         host, colon, port = item.strip().rpartition("://")[2].rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]

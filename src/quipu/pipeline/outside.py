@@ -3,10 +3,12 @@
 Planning asks a `World` (plan/world.py) and does no I/O of its own; this is the real one.
 """
 
+import os
+import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from uuid import UUID
 
 from quipu.client.cluster import Cluster
 from quipu.client.errors import ClientError, UnknownTopic
@@ -19,6 +21,8 @@ from quipu.pipeline.formats.protobuf import ProtobufSchemaError
 from quipu.pipeline.formats.protobuf_text import descriptors_of
 from quipu.pipeline.formats.specs import Registry
 from quipu.pipeline.plan.world import Schema, Unreachable
+from quipu.pipeline.reading.patterns import matching
+from quipu.pipeline.reading.positions import known_ids
 from quipu.pipeline.registry.client import (
     RegistryError,
     SchemaNotFound,
@@ -36,13 +40,20 @@ class Outside:
     def partitions(self, place: Place) -> Mapping[str, int]:
         """How many partitions each topic has; topics that do not exist are left out."""
         with _reached(), _cluster(place) as cluster:
-            names = place.topics or cluster.topics(place.pattern)
+            names = _topics(cluster, place)
             return {name: count for name in names if (count := _count(cluster, name))}
+
+    def topic_ids(self, place: Place) -> Mapping[str, UUID]:
+        """The ids of the place's topics; those that no broker tells are missing."""
+        with _reached(), _cluster(place) as cluster:
+            names = _topics(cluster, place)
+            cluster.know(names)  # all at once
+            return known_ids(cluster.topic_ids(names))
 
     def offsets_at(self, place: Place, timestamp_ms: int) -> Mapping[str, Mapping[int, int]]:
         """By topic and partition: the first offset at or after a time, else the end."""
         with _reached(), _cluster(place) as cluster:
-            partitions = cluster.partitions(place.topics or cluster.topics(place.pattern))
+            partitions = cluster.partitions(_topics(cluster, place))
             found = cluster.at_times(dict.fromkeys(partitions, timestamp_ms))
             late = cluster.latest([each for each, offset in found.items() if offset is None])
         return _by_topic({each: late[each] if offset is None else offset
@@ -65,12 +76,15 @@ class Outside:
             raise Unreachable(str(error)) from error
 
     def file(self, path: str) -> bytes:
-        """What a file holds."""
+        """What a file holds; it is a regular one, for a pipe could be waited for without end."""
         try:
-            with Path(path).open("rb") as file:
+            with open(path, "rb", opener=_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise Unreachable(f"{path} is no file: schemas are not read from pipes, "
+                                      "devices or directories")
                 data = file.read(FILE_SIZE_MAX + 1)
-        except OSError as error:
-            raise Unreachable(f"{path}: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"{path}: {getattr(error, 'strerror', error)}") from error
         if len(data) > FILE_SIZE_MAX:
             raise Unreachable(f"{path} has more than {FILE_SIZE_MAX} bytes")
         return data
@@ -78,6 +92,11 @@ class Outside:
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000  # noqa: TID251 the clock itself
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting for whoever may write into a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 @contextmanager
@@ -93,6 +112,10 @@ def _cluster(place: Place) -> Cluster:
         "default.api.timeout.ms": str(ANSWER_MS), **place.options,
         "bootstrap.servers": place.bootstrap,
     }))
+
+
+def _topics(cluster: Cluster, place: Place) -> Sequence[str]:
+    return place.topics if place.pattern is None else cluster.topics(matching(place.pattern))
 
 
 def _count(cluster: Cluster, topic: str) -> int:

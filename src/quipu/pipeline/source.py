@@ -11,6 +11,7 @@ that the source shows.  Envelopes that wrap the row have a value of their own (`
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from uuid import UUID
 
 from quipu.pipeline.formats.specs import FormatSpec
 from quipu.pipeline.types import Column
@@ -85,9 +86,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Start:
-    """Where reading begins, by partition number; partitions not named begin at the earliest."""
+    """Where reading begins, by partition number; partitions not named begin at the earliest.
+
+    Offsets are of the topics that there were when the source was created: `topic_ids` says which.
+    Ids are missing where brokers tell none, and in catalogs of Quipu 0.3.
+    """
 
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # topic: {partition: o}
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Every text goes through alone and among others, so that both ways of casting are
 arrays by Arrow, and rows one by one.
 """
 
+import json
 import re
 import time
 from datetime import UTC, date, datetime
@@ -16,11 +17,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from quipu.pipeline.formats.avro import AvroFormat
 from quipu.pipeline.formats.casting import cast_texts
 from quipu.pipeline.formats.headers import header_column
 from quipu.pipeline.formats.json import JsonFormat
-from quipu.pipeline.formats.specs import Json
+from quipu.pipeline.formats.specs import Avro, Json
 from quipu.pipeline.types import TIMESTAMP, TIMESTAMPTZ, Column
+from tests.pipeline.formats.avro_maker import encoded
 from tests.pipeline.formats.decoding import decoded
 
 NINES = "9" * 38
@@ -236,6 +239,50 @@ def test_a_number_that_killed_the_worker_is_an_error_or_a_value_of_its_message()
     found = header_column(headers, "h", kind)
     assert found.values.to_pylist() == [0]
     assert found.errors.to_pylist() == [None]
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(38, 9), (38, 0), (38, 38), (6, 2), (1, 1)])
+def test_extremes_as_numeric_in_records_and_lists(precision: int, scale: int) -> None:
+    """I10, I15, K8: JSON's numbers, and strings that are numbers, at every depth."""
+    kind = pa.decimal128(precision, scale)
+    fmt = JsonFormat(Json((
+        Column("n", kind), Column("l", pa.list_(kind)), Column("ll", pa.list_(pa.list_(kind))),
+        Column("r", pa.struct([("x", kind), ("y", pa.list_(kind))])))))
+    numbers = [text for text in EXTREMES if re.fullmatch(
+        r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", text)]
+    assert len(numbers) > 50
+    written = [form.format(text) for text in numbers for form in ("{}", '"{}"')]
+    shapes: list[tuple[str, Any]] = [
+        ('{"n": %s}', lambda row: row[0]), ('{"l": [0, %s, 0]}', lambda row: row[1][1]),
+        ('{"ll": [[], [%s]]}', lambda row: row[2][1][0]),
+        ('{"r": {"x": %s}}', lambda row: row[3]["x"]),
+        ('{"r": {"y": [%s]}}', lambda row: row[3]["y"][0])]
+    for shape, taken in shapes:
+        found = fmt.decode(pa.array([(shape % text).encode() for text in written]))
+        rows = [*zip(*(column.to_pylist() for column in found.columns), strict=True)]
+        assert [WRONG if error else taken(row)
+                for row, error in zip(rows, found.errors.to_pylist(), strict=True)] == [
+            as_numeric(text.strip('"'), precision, scale) for text in written]
+
+
+@given(st.integers(1, 38), st.integers(0, 38), st.lists(st.one_of(
+    st.binary(max_size=40), st.builds(lambda byte, size, rest: byte * size + rest, st.sampled_from(
+        [b"\0", b"\xff"]), st.integers(0, 3000), st.binary(max_size=16))), max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_any_bytes_as_a_decimal_of_avro(precision: int, scale: int, raws: list[bytes]) -> None:
+    """I10, I15: numbers of any length; exact, or an error of their message."""
+    scale = min(scale, precision)
+    fmt = AvroFormat(Avro(json.dumps({
+        "type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}),
+        framed=False))
+    found = fmt.decode(pa.array([encoded("bytes", raw) for raw in raws], pa.binary()))
+    for raw, value, error in zip(
+            raws, found.columns[0].to_pylist(), found.errors.to_pylist(), strict=True):
+        number = int.from_bytes(raw, "big", signed=True)
+        if abs(number) >= 10**precision:
+            assert "more digits than its precision" in error
+        else:
+            assert (error, Fraction(value) * 10**scale) == (None, number)
 
 
 def test_extremes_are_cheap() -> None:

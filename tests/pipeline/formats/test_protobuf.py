@@ -186,10 +186,10 @@ def test_a_bad_message_costs_few_of_the_others(bad: bytes, monkeypatch: Any) -> 
     taken = 0
     whole = ProtobufFormat._arrays
 
-    def counted(self: ProtobufFormat, messages: Any) -> Any:
+    def counted(self: ProtobufFormat, messages: Any, *rest: Any) -> Any:
         nonlocal taken
         taken += len(messages)
-        return whole(self, messages)
+        return whole(self, messages, *rest)
 
     monkeypatch.setattr(ProtobufFormat, "_arrays", counted)
     good = Order(id=1).SerializeToString()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from quipu.pipeline.formats.protobuf_text import descriptors_of
 from quipu.pipeline.formats.specs import Registry
@@ -64,15 +65,23 @@ class FakeWorld:
 
     def partitions(self, place: Place) -> Mapping[str, int]:
         self._ask(place, "partitions")
+        return self._counted(place)
+
+    def _counted(self, place: Place) -> Mapping[str, int]:
         if place.pattern is not None:
             return {topic: count for topic, count in self.topics.items()
                     if topic.startswith(place.pattern)}
         return {topic: self.topics[topic] for topic in place.topics if topic in self.topics}
 
+    def topic_ids(self, place: Place) -> Mapping[str, UUID]:
+        self._ask(place, "topic ids")
+        return {topic: UUID(int=number) for number, topic in enumerate(TOPICS, 1)
+                if topic in self._counted(place)}
+
     def offsets_at(self, place: Place, timestamp_ms: int) -> Mapping[str, Mapping[int, int]]:
         self._ask(place, f"offsets at {timestamp_ms}")
         return {topic: {partition: timestamp_ms // 1000 + partition for partition in range(count)}
-                for topic, count in self.partitions(place).items()}
+                for topic, count in self._counted(place).items()}
 
     def schema(self, registry: Registry, subject: str, schema_id: int | None) -> Schema | None:
         self.asked.append(f"schema {subject} {schema_id}")

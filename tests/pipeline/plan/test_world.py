@@ -1,6 +1,7 @@
 """What planning asks, and that it can be remembered."""
 
 import json
+from uuid import UUID
 
 import pytest
 
@@ -9,7 +10,7 @@ from quipu.pipeline.formats.make import make_format
 from quipu.pipeline.plan.connections import check_connection
 from quipu.pipeline.plan.sources import plan_source
 from quipu.pipeline.plan.world import Remembered, Remembering, Schema
-from quipu.pipeline.source import KeyShape
+from quipu.pipeline.source import KeyShape, Start
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.parser import parse_one
 from quipu.pipeline.sql.statements import CreateConnection, CreateSource
@@ -20,6 +21,7 @@ HEAD = "CREATE SOURCE s FROM KAFKA BROKER 'b:1' TOPIC 't' "
 REGISTRY = "CONFLUENT SCHEMA REGISTRY CONNECTION r"
 STATEMENTS = [
     f"{HEAD} FORMAT TEXT WITH (START TIMESTAMP = -5000)",
+    f"{HEAD} FORMAT TEXT WITH (START OFFSET = (1, 2))",
     f"{HEAD} FORMAT AVRO USING {REGISTRY} INCLUDE KEY AS k ENVELOPE UPSERT",
     f"{HEAD} FORMAT AVRO USING SCHEMA FILE 'value.avsc'",
     f"{HEAD} FORMAT AVRO USING {REGISTRY} VALUE STRATEGY ID 3 ENVELOPE NONE",
@@ -38,11 +40,35 @@ def test_a_remembered_world_gives_the_same_source(text: str) -> None:
     assert plan_source(statement, text, Remembered(kept), CONNECTIONS) == source
 
 
+def test_a_catalog_that_knows_no_ids_gives_the_same_source_without_them() -> None:
+    """I14, I13: Quipu 0.3 kept offsets alone."""
+    statement = parse_one(STATEMENTS[0])
+    assert isinstance(statement, CreateSource)
+    world = Remembering(FakeWorld())
+    start = plan_source(statement, STATEMENTS[0], world, CONNECTIONS).start
+    assert start.topic_ids == {"t": UUID(int=1)}
+
+    del world.facts["topic_ids"]
+    again = plan_source(statement, STATEMENTS[0], Remembered(world.facts), CONNECTIONS).start
+    assert again == Start(start.offsets)
+
+
 def test_a_forgotten_fact_is_said() -> None:
     statement = parse_one(STATEMENTS[0])
     assert isinstance(statement, CreateSource)
     with pytest.raises(CorruptLog, match="drop the source and create it again"):
         plan_source(statement, STATEMENTS[0], Remembered({"partitions": {"t": 1}}), {})
+
+
+@pytest.mark.parametrize("content", [
+    b"hunter2", b'"hunter2"', b'{"type": "hunter2"}', b'{"hunter2": 1}', b"[hunter2", b"hunter2:\n",
+    b'{"type": "record", "name": "hunter2", "fields": 5}', b"hunter2\xff"])
+def test_what_is_in_a_file_that_is_no_schema_is_not_told(content: bytes) -> None:
+    """K8: SCHEMA FILE may name any file of the machine."""
+    for kind in ("AVRO", "PROTOBUF MESSAGE 'M'"):
+        with pytest.raises(SqlError) as raised:
+            planned(f"{HEAD} FORMAT {kind} USING SCHEMA FILE 'x'", FakeWorld(files={"x": content}))
+        assert "hunter2" not in str(raised.value)
 
 
 def test_protobuf_schemas_are_remembered() -> None:
@@ -61,6 +87,8 @@ def planned_registry():  # noqa: ANN201 a spec of the plan
 
 @pytest.mark.parametrize(("clause", "asked"), [
     ("FORMAT TEXT", ["partitions"]),
+    ("FORMAT TEXT WITH (START OFFSET = 1)", ["partitions", "topic ids"]),
+    ("FORMAT TEXT WITH (START TIMESTAMP = 1)", ["partitions", "topic ids", "offsets at 1"]),
     (f"FORMAT AVRO USING {REGISTRY}", ["partitions", "schema t-value None"]),
     (f"KEY FORMAT AVRO USING {REGISTRY} VALUE FORMAT TEXT", ["partitions"]),
     (f"FORMAT AVRO USING {REGISTRY} VALUE STRATEGY INLINE '\"long\"'", ["partitions"]),
@@ -97,6 +125,7 @@ BAD_CONNECTIONS = [
     ("KAFKA (BROKER 'b:1', BROKERS 'c:1')", "one BROKER or BROKERS"),
     ("KAFKA (CLIENT ID 'x')", "one BROKER or BROKERS"),
     ("KAFKA (BROKER 'nowhere')", "must be HOST:PORT"),
+    ("KAFKA (BROKER 'me:secret@b:1')", "without an @; who logs in is told by sasl.username"),
     ("KAFKA (BROKER 'b:1', SECURITY PROTOCOL SASL_SSL)", "needs sasl.username"),
     ("KAFKA (BROKER 'b:1', SECURITY PROTOCOL none)", "security.protocol"),
     ("KAFKA (BROKER 'b:1', CLIENT ID 'x', client_id 'y')", "CLIENT ID is given twice"),

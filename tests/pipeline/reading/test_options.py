@@ -2,6 +2,7 @@
 
 import contextlib
 import pickle
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -157,9 +158,9 @@ def test_any_text_is_taken_or_refused(text: str) -> None:
 
 def test_options_of_a_planned_source() -> None:
     place = Place("h:1", ("t",), options={"client.id": "me"})
-    read = place_options(place, Start({"t": {1: 5}}))
+    read = place_options(place, Start({"t": {1: 5}}, {"t": UUID(int=7)}))
     assert read.selection == Selection(("t",))
-    assert read.start == Bound(Edge.EARLIEST, {T1: 5})
+    assert read.start == Bound(Edge.EARLIEST, {T1: 5}, {"t": UUID(int=7)})
     assert (read.client.client_id, read.client.read_committed) == ("me", True)
     pattern = place_options(Place("h:1", pattern="a.*"), Start(), read_committed=False)
     assert (pattern.selection.pattern, pattern.client.read_committed) == ("a.*", False)

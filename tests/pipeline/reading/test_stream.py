@@ -2,16 +2,27 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from quipu.client.errors import DataLost, TopicRecreated, UnknownTopic
+from quipu.client.fetch import raise_loss
 from quipu.client.ranges import Range
 from quipu.model.ids import TopicPartition
-from quipu.pipeline.reading.options import BadOption, batch_options, stream_options
+from quipu.pipeline.reading.options import (
+    BadOption,
+    Bound,
+    Edge,
+    Selection,
+    batch_options,
+    stream_options,
+)
+from quipu.pipeline.reading.patterns import Matching
 from quipu.pipeline.reading.positions import BadPositions, Positions, Reached, ranges_between
-from quipu.pipeline.reading.stream import Pace, Stream, snapshot
+from quipu.pipeline.reading.stream import Pace, Stream, beginning, snapshot
+from quipu.pipeline.source import OnRecreated
 
 A0, A1, A2, B0 = (TopicPartition(*each) for each in (("a", 0), ("a", 1), ("a", 2), ("b", 0)))
 
@@ -34,9 +45,9 @@ class FakeLog:
     def delete(self, topic: str) -> None:
         self.parts = {part: each for part, each in self.parts.items() if part.topic != topic}
 
-    def topics(self, pattern: str | None = None) -> list[str]:
-        return sorted({part.topic for part in self.parts
-                       if pattern is None or part.topic in pattern.split("|")})
+    def topics(self, matching: Matching | None = None) -> list[str]:
+        names = sorted({part.topic for part in self.parts})
+        return names if matching is None else matching(names)
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         names = list(topics)
@@ -111,7 +122,7 @@ def test_a_snapshot(options: dict[str, str], start: Positions, end: Positions) -
     """I12, I14: what a batch read reads."""
     log = FakeLog(a=[(2, 9), (0, 4)])
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", **options}
-    tasks = snapshot(log, batch_options(given), cores=1)
+    tasks = snapshot(log, batch_options(given), 1, raise_loss)
     assert [each for task in tasks for each in task] == [
         Range(*part, start[part], end[part], log.ids["a"])
         for part in start if start[part] < end[part]]
@@ -301,6 +312,61 @@ def test_a_topic_that_has_fewer_partitions_is_not_passed_over() -> None:
     lax = Run(log, failOnDataLoss="false")
     assert lax.steps(reached) == [{A0: 50}]
     assert len(lax.lost) == 1
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("selection", [Selection(("a", "b")), Selection(pattern="a|b")])
+def test_offsets_to_begin_with_are_not_used_in_a_topic_that_was_created_anew(
+    selection: Selection, bounds: list[tuple[int, int]]
+) -> None:
+    """I14, I15: START OFFSET and START TIMESTAMP, resolved before the topic was created anew.
+
+    Whoever begins is told so, or reads the new topic from its first record: streams, views and
+    batch reads alike.
+    """
+    log = FakeLog(a=[(0, 50), (0, 40)], b=[(0, 7)])
+    strict = replace(
+        batch_options({"kafka.bootstrap.servers": "h:1", "subscribe": "a"}), selection=selection,
+        start=Bound(Edge.EARLIEST, {A0: 20, A1: 30, B0: 5}, dict(log.ids)))
+    lax = replace(strict, on_recreated=OnRecreated.EARLIEST)
+    warned: list[DataLost] = []
+    for options in (strict, lax):
+        assert beginning(log, options, warned.append) == ({A0: 20, A1: 30, B0: 5}, log.ids)
+    assert warned == []
+    log.make("a", *bounds)
+    for begin in (
+        lambda: beginning(log, strict, warned.append), lambda: snapshot(log, strict, 1, raise_loss),
+        Stream(log, strict, lambda: 0.0, warn=warned.append).initial,
+    ):
+        with pytest.raises(TopicRecreated, match=r"a-0: .* created anew"):
+            begin()
+
+    first = {TopicPartition("a", index): each[0] for index, each in enumerate(bounds)}
+    assert beginning(log, lax, warned.append) == ({**first, B0: 5}, log.ids)
+    assert [each.partition for each in warned] == [A0]
+    assert {(each.topic, each.topic_id) for task in snapshot(log, lax, 1, warned.append)
+            for each in task} == set(log.ids.items())
+
+
+def test_offsets_to_begin_with_whose_topic_is_not_known_are_used() -> None:
+    """I14, I18: those of a catalog of Quipu 0.3, or of a broker that tells no ids."""
+    log = FakeLog(a=[(0, 50)])
+    options = stream_options({"kafka.bootstrap.servers": "h:1", "subscribe": "a"})
+    for start, id_now in ((Bound(Edge.EARLIEST, {A0: 20}), 5),
+                          (Bound(Edge.EARLIEST, {A0: 20}, dict(log.ids)), 0)):
+        log.ids["a"] = UUID(int=id_now)
+        found = beginning(log, replace(options, start=start), raise_loss)
+        assert found.positions == {A0: 20}
+
+
+def test_a_topic_that_is_gone_has_nothing_to_begin_with() -> None:
+    """I14: of the topics of a pattern; those that are there begin where they were to."""
+    log = FakeLog(a=[(0, 50)], b=[(0, 7)])
+    options = replace(
+        stream_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": "a|b"}),
+        start=Bound(Edge.EARLIEST, {A0: 20, B0: 5}, dict(log.ids)))
+    log.delete("a")
+    assert beginning(log, options, raise_loss).positions == {B0: 5}
 
 
 @pytest.mark.parametrize("given", [

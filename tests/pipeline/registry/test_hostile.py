@@ -28,6 +28,7 @@ from quipu.pipeline.registry.client import (
     SchemaNotFound,
     SchemaUnusable,
 )
+from quipu.pipeline.registry.client import Reference as ClientReference
 from quipu.pipeline.registry.server import BODY_SIZE_MAX, RegistryServer
 from quipu.pipeline.registry.store import DEPTH_MAX, Reference, Refused, Schema, Store, is_deep
 from tests.pipeline.registry.test_registry import V1, ask, client_of
@@ -196,6 +197,37 @@ def test_references_that_never_end_are_an_error_of_the_schema() -> None:
         with pytest.raises(SchemaUnusable, match="refers to more than"):
             client.texts_of(client.by_id(1).references)
         assert len(asked) <= REFERENCES_MAX + 2
+
+
+def test_references_that_come_slowly_have_one_time_in_all() -> None:
+    """K8: each of them in time, and all of them much too late; those that came are kept."""
+    last = 20
+
+    def answer(path: str) -> tuple[int, Any]:
+        time.sleep(0.2)
+        number = int(path.split("/")[2].removeprefix("s"))
+        later = [{"name": f"n{number + 1}", "subject": f"s{number + 1}", "version": 1}]
+        return 200, {"id": number, "version": 1, "schema": '"int"',
+                     "references": later if number < last else []}
+
+    serve, asked = answers(answer)
+    with serving(serve) as url:
+        now = [0.0]
+        client = RegistryClient(Registry(url, {"timeout.ms": "1000"}),
+                                clock=lambda: now[0] + time.monotonic())
+        first = [ClientReference("n1", "s1", 1)]
+        begun = time.monotonic()
+        with pytest.raises(RegistryUnavailable):
+            client.texts_of(first)
+        assert 0.9 < time.monotonic() - begun < 3.0  # not 20 * 0.2
+        for _ in range(20):  # each try gets further
+            now[0] += SILENCE_KEPT
+            with contextlib.suppress(RegistryUnavailable):
+                assert len(client.texts_of(first)) == last
+                break
+        else:
+            pytest.fail("it never got them all")
+        assert len(asked) < 2 * last
 
 
 def test_versions_that_are_not_there_are_kept_in_mind_too() -> None:

@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where Spark has its logs."""
+    """Where Spark has its logs, and what it writes on the way."""
     return tmp_path_factory.mktemp("spark")
 
 
@@ -54,6 +54,7 @@ def spark(spark_folder: Path) -> Iterator[SparkSession]:
         settings={
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xshare:auto",
             "spark.sql.warehouse.dir": str(spark_folder / "warehouse"),
+            "spark.local.dir": str(spark_folder / "local"),
         },
         log=spark_folder / "spark.log",
     )

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from quipu.client.fetch import raise_loss
 from quipu.client.shared import shared
 from quipu.pipeline.envelopes.events import event_shape
 from quipu.pipeline.envelopes.parcels import Packer
@@ -81,7 +82,7 @@ def read(source: Source) -> Read:
     """The rows of a source as its topics are now."""
     options = options_of(source)
     opener = opener_of(Pruned(source))
-    found = [each for task in snapshot(shared(options.client), options, 1)
+    found = [each for task in snapshot(shared(options.client), options, 1, raise_loss)
              for each in opener.run(task)]
     letters = [place for each in found for place in _rows([each.opened.letters.select(
         ["partition", "offset"])])]

@@ -84,7 +84,16 @@ FILES = [
     "WITH x AS (SELECT * FROM text.`{0}`) SELECT * FROM x",
     "SELECT * FROM s WHERE text IN (SELECT value FROM text.`{0}`)",
     "SELECT * FROM IDENTIFIER('text.`{0}`')", "SELECT * FROM (TABLE text.`{0}`)",
-    "SELECT * FROM delta.`{0}`", "SELECT * FROM quipu_feed.`x`",
+    "SELECT * FROM delta.`{0}`", "SELECT * FROM quipu_feed.`x`", "FROM text.`{0}` SELECT *",
+    "SELECT * FROM STREAM text.`{0}`", "FROM s |> UNION ALL (SELECT value FROM text.`{0}`)",
+    "SELECT from_xml(text, 'a INT', map('rowValidationXSDPath', '{0}')) FROM s",
+    "SELECT from_xml('<a>1</a>', 'a INT', map(concat('ROWValidation', 'xsdPath'), '{0}'))",
+    "SELECT from_xml(text, schema_of_xml('<a/>', map('rowValidationXSDPath', '{0}'))) FROM s",
+    "SELECT schema_of_xml('<a>1</a>', map('rowValidationXSDPath', '{0}'))",
+    "SELECT from_protobuf(cast(text AS BINARY), 'M', '{0}') FROM s",
+    "SELECT to_protobuf(struct(text), 'M', '{0}') FROM s",
+    "SELECT from_avro(cast(text AS BINARY), '\"int\"', map('avroSchemaUrl', '{0}')) FROM s",
+    "SELECT schema_of_avro('\"int\"', map('avroSchemaUrl', '{0}'))",
 ]
 
 
@@ -154,6 +163,7 @@ def test_entities_of_xml_are_not_read(pipeline: Pipeline, secret: Path) -> None:
     "SELECT text, row_number() OVER (ORDER BY text) FROM s", "SELECT 'java_method(csv.`x`)'",
     "SELECT s.text AS reflect FROM s", "SELECT * FROM s PIVOT (count(*) FOR text IN ('a', 'b'))",
     "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT * FROM r",
+    "SELECT from_xml('<a><b>1</b></a>', 'b INT', map('mode', 'FAILFAST'))", "FROM s |> SELECT text",
     "SELECT * FROM s TABLESAMPLE (50 PERCENT)", "SELECT /*+ BROADCAST(s) */ * FROM s LIMIT 1",
 ])
 def test_queries_that_reach_nothing_are_as_they_were(pipeline: Pipeline, query: str) -> None:

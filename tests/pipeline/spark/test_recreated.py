@@ -1,5 +1,6 @@
 """Topics that are deleted and created anew under a source: materialized views, and SELECT."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from quipu.client.errors import TopicRecreated
 from quipu.pipeline.spark.pipeline import Pipeline, connect
 from quipu.pipeline.spark.running import wait_until
 from quipu.pipeline.spark.waiting import NotCaughtUp
-from tests.pipeline.spark.broker import Broker
+from tests.pipeline.spark.broker import Broker, Record
 
 SECONDS_MAX = 90
 KEYED = "KEY FORMAT TEXT VALUE FORMAT TEXT INCLUDE KEY ENVELOPE UPSERT"
@@ -96,3 +98,76 @@ def test_a_view_goes_on_with_the_new_topic_if_its_source_says_so(
         assert wait_until(lambda: pipeline.progress()[0].messages == 30, SECONDS_MAX)
         assert len(current(pipeline, "SELECT * FROM v")) == 30
         assert rows(pipeline, "SELECT count(*) FROM s") == [(20,)]
+
+
+STARTS = [pytest.param("START OFFSET = (2)", id="offset"),
+          pytest.param("START TIMESTAMP = 3000", id="timestamp")]
+
+
+def begin_late(broker: Broker, topic: str, start: str, *more: str) -> str:
+    """A statement for a source that leaves out the first two of a topic's four records."""
+    broker.records(topic, [Record(None, b"%d" % number, timestamp=number * 1000)
+                           for number in range(1, 5)])
+    options = ", ".join((start, *more))
+    return (f"CREATE SOURCE s FROM KAFKA BROKER '{broker.bootstrap}' TOPIC '{topic}' "
+            f"FORMAT TEXT WITH ({options})")
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_start_is_of_the_topic_that_there_was_when_the_source_was_created(
+    broker: Broker, opened: Callable[[str], Pipeline], start: str
+) -> None:
+    """I14, I15: created anew before anything was read, or before a restart: nothing of the new
+    topic is left out in silence.
+    """
+    topic = broker.topic()
+    with opened("strict") as pipeline:
+        pipeline.execute(begin_late(broker, topic, start))
+        assert rows(pipeline, "SELECT text FROM s") == [("3",), ("4",)]
+        recreate(broker, topic, *(f":n{number}" for number in range(5)))
+        with pytest.raises(TopicRecreated, match="itself if it has START OFFSET or START TIMEST"):
+            rows(pipeline, "SELECT * FROM s")
+        pipeline.execute("CREATE MATERIALIZED VIEW v AS SELECT * FROM s")
+        assert wait_until(lambda: "created anew" in error_of(pipeline), SECONDS_MAX)
+        with pytest.raises(NotCaughtUp, match="created anew"):
+            rows(pipeline, "SELECT * FROM v")
+    with opened("strict") as pipeline:
+        with pytest.raises(TopicRecreated):
+            rows(pipeline, "SELECT * FROM s")
+        pipeline.execute("DROP SOURCE s CASCADE")
+        pipeline.execute(f"CREATE SOURCE s FROM KAFKA BROKER '{broker.bootstrap}' "
+                         f"TOPIC '{topic}' FORMAT TEXT WITH (START OFFSET = 4)")
+        assert rows(pipeline, "SELECT text FROM s") == [("n4",)]
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_start_gives_way_to_a_new_topic_if_the_source_says_so(
+    broker: Broker, opened: Callable[[str], Pipeline], start: str
+) -> None:
+    """I14, I15: all of the new topic, before and after a restart, by SELECT and in a view."""
+    topic = broker.topic(partitions=2)
+    wanted = [(f"n{number}",) for number in range(5)]
+    with opened("lax") as pipeline:
+        pipeline.execute(begin_late(broker, topic, start, "ON TOPIC RECREATED = 'earliest'"))
+        assert rows(pipeline, "SELECT text FROM s") == [("3",), ("4",)]
+        recreate(broker, topic, *(f":n{number}" for number in range(5)))  # with one partition less
+        assert rows(pipeline, "SELECT text FROM s") == wanted
+    with opened("lax") as pipeline:
+        pipeline.execute("CREATE MATERIALIZED VIEW v AS SELECT text FROM s")
+        assert current(pipeline, "SELECT * FROM v") == wanted
+        assert rows(pipeline, "SELECT text FROM s") == wanted
+
+
+def test_a_start_in_a_catalog_without_ids_goes_on(
+    broker: Broker, opened: Callable[[str], Pipeline], tmp_path: Path
+) -> None:
+    """I14, I13: as Quipu 0.3 wrote it."""
+    topic = broker.topic()
+    with opened("old") as pipeline:
+        pipeline.execute(begin_late(broker, topic, "START OFFSET = 3"))
+    path = tmp_path / "old" / "catalog.json"
+    catalog = json.loads(path.read_text())
+    del catalog["entries"][0]["facts"]["topic_ids"]
+    path.write_text(json.dumps(catalog))
+    with opened("old") as pipeline:
+        assert rows(pipeline, "SELECT text FROM s") == [("4",)]

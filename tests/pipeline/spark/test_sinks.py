@@ -282,6 +282,43 @@ def test_kafka_says_what_a_broker_does_not_take(broker: Broker, tmp_path: Path) 
     assert [key for key, _ in consumed(broker, topic, 3)] == [b"a", b"b", b"x" * 2000]
 
 
+@pytest.mark.parametrize("is_running", [True, False])
+def test_kafka_writes_no_changes_to_a_topic_that_was_created_anew(
+    broker: Broker, tmp_path: Path, *, is_running: bool
+) -> None:
+    """I11, I15: changes without the rows that they change would mislead; another sink begins."""
+    topic = broker.topic(partitions=2)
+    target = kafka(broker, topic, tmp_path / "mark", "id")
+    target.write(step(0, (1, "a", 1), (1, "b", 2)))
+    broker.delete(topic)
+    broker.topic(name=topic, partitions=1)
+    if not is_running:
+        target.close()
+        target = kafka(broker, topic, tmp_path / "mark", "id")
+
+    for _ in range(2):  # it stays an error
+        with pytest.raises(NotWritten, match=rf"topic {topic} was deleted and created anew .*DROP"):
+            target.write(step(1, (-1, "a", 1), (1, "a", 2)))
+    assert target.position() == 0
+    kafka(broker, topic, tmp_path / "other", "id").write(step(1, (1, "a", 2), (1, "b", 2)))
+
+    assert sorted(key for key, _ in consumed(broker, topic, 2) if key) == [b"a", b"b"]
+    assert sum(copy_of(broker.bootstrap, topic).once.values()) == 2
+
+
+def test_kafka_goes_on_from_a_mark_without_an_id(broker: Broker, tmp_path: Path) -> None:
+    """I11: as Quipu 0.3 wrote it; with the next version it has one."""
+    topic, mark = broker.topic(), tmp_path / "mark"
+    kafka(broker, topic, mark, "id").write(step(0, (1, "a", 1)))
+    before = orjson.loads(mark.read_bytes())
+    mark.write_bytes(orjson.dumps({"version": 0, "ends": before["ends"]}))
+
+    kafka(broker, topic, mark, "id").write(step(1, (1, "b", 2)))
+
+    assert orjson.loads(mark.read_bytes())["topic_id"] == before["topic_id"]
+    assert [key for key, _ in consumed(broker, topic, 2)] == [b"a", b"b"]
+
+
 def test_json_of_what_json_has_no_word_for() -> None:
     """I13: values that JSON does not know are written so that they can be read back."""
     assert json_of({"n": Decimal("1.50"), "b": b"\x00\xff"}) == b'{"n":1.50,"b":"AP8="}'

@@ -14,6 +14,8 @@ WORDS = [
     "{'sasl.password': 'hunter2', 'x': 1}", "s3://b/k?X-Amz-Signature=hunter2",
     "token=hunter2;x", "basic.auth.user.info=me:hunter2", "AWS_SECRET=hunter2",
     'Failed: {"password":"hunter2"}', "access_key=hunter2",
+    "me:hunter2@h:9092", "[me:hunter2@h]:9092", "bootstrap.servers=me:hun:t@er2@h:1,other:1",
+    "abfss://b/k?sv=2024&sig=hunter2&se=x",
 ]
 
 
@@ -32,7 +34,8 @@ def test_errors_and_progress_show_no_password(text: str) -> None:
 
 @pytest.mark.parametrize("text", [
     "no broker answers: 127.0.0.1:9092", "http://h:8081/subjects/a/versions/1",
-    "the token is expired", "password is missing: give one", "a@b.c wrote", "x = 1"])
+    "the token is expired", "password is missing: give one", "a@b.c wrote", "x = 1",
+    "at 12:30 by a@b.c", "design=5"])
 def test_what_is_no_secret_is_shown(text: str) -> None:
     """I19: errors stay readable."""
     assert mask_addresses(text) == text
@@ -42,10 +45,18 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
     "CREATE SINK k FROM v INTO POSTGRES 'postgresql://me:hunter2@h/d'",
     "CREATE SOURCE s FROM KAFKA BROKER 'b' TOPIC 't' FORMAT AVRO USING 'http://me:hunter2@r:8081'",
     "CREATE CONNECTION c TO KAFKA (BROKER 'b:1', SASL PASSWORD = 'hunter2')",
+    "CREATE CONNECTION c TO KAFKA (BROKERS ('me:hunter2@b:1', 'c:1'))",
+    "CREATE SINK k FROM v INTO DELTA 's3://b/k?sig=hunter2'",
     "SELECT * FROM t WHERE u = 'https://hunter2@h/x'", "SELECT 'x?token=hunter2'"])
 def test_statements_in_histories_and_jobs_show_no_password(statement: str) -> None:
     """K8: the history of the shell, and the descriptions of Spark's jobs."""
     assert "hunter2" not in mask_text(statement)
+
+
+def test_errors_give_no_orders_to_a_terminal() -> None:
+    """K8: whatever a peer's error says."""
+    said = "\x1b[31mred\x1b[0m\x1b[2J\x07\x9b5n \u202eafter\nnext"
+    assert summary(RuntimeError(said)) == "red  5n  after\nnext"
 
 
 @given(st.text(max_size=200))

@@ -24,6 +24,7 @@ if _pure != NULL and _pure[0] != 0 and _pure[0] != b"0":
 from quipu.pipeline.formats import avro_steps
 from quipu.pipeline.formats._avro_walk_pure import Walked
 from quipu.pipeline.formats.avro_steps import Complaint, Fault, Filled, Kind, Op, assemble
+from quipu.pipeline.formats.bounds import TooManyValues
 
 cdef extern from "_avro_walk.h":
     bint quipu_is_utf8(const uint8_t *p, int64_t size) nogil
@@ -122,6 +123,7 @@ for mine, theirs in ((Kinds, Kind), (Ops, Op), (Faults, Fault)):
         (each.name, each.value) for each in theirs], theirs
 
 cdef int64_t NO_ID = avro_steps.NO_ID
+cdef int64_t UNITS_MAX = avro_steps.UNITS_MAX
 
 
 cdef struct Step:
@@ -238,6 +240,7 @@ cdef class Filling:
     cdef int64_t left  # units that the message may still make
     cdef int64_t fixed
     cdef int64_t per_byte
+    cdef int64_t spent  # units of the messages so far
 
     def __cinit__(self, sinks):
         cdef int index, at = 0
@@ -876,6 +879,7 @@ cdef class Table:
 cdef int message(Filling filling, Table table, bint framed, int64_t *schema_id) except -2:
     """Read the message that lies between `at` and `end`."""
     cdef const uint8_t *start = filling.at
+    cdef int64_t most
     cdef int fault
     schema_id[0] = NO_ID
     if framed:
@@ -892,14 +896,16 @@ cdef int message(Filling filling, Table table, bint framed, int64_t *schema_id) 
         if fault:
             return fault
     filling.depth = 0
-    filling.left = (filling.free + filling.fixed
-                    + filling.per_byte * (filling.end - filling.at))
+    most = filling.free + filling.fixed + min(
+        UNITS_MAX, filling.per_byte * (filling.end - filling.at))
+    filling.left = most
     fault = take(filling, filling.steps)
     if fault:
         return fault
     if filling.at != filling.end:
         filling.detail = filling.at - start
         return TRAILING
+    filling.spent += most - filling.left
     if filling.left < filling.free:
         filling.free = max(filling.left, 0)
     return FINE
@@ -927,4 +933,6 @@ def walk(sinks, codes, data, *, bint framed):
                 fault = append_null(filling, 0)
         if fault:
             raise MemoryError
+        if filling.spent > UNITS_MAX and messages.length > 1:
+            raise TooManyValues
     return Walked(assemble(sinks, filling.filled()), complaints)

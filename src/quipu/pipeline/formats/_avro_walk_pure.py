@@ -21,6 +21,7 @@ from quipu.pipeline.formats.avro_steps import (
     EMPTY_ITEMS_MAX,
     FREE_VALUES_MAX,
     NO_ID,
+    UNITS_MAX,
     WALK_DEPTH_MAX,
     Allowance,
     Code,
@@ -35,6 +36,7 @@ from quipu.pipeline.formats.avro_steps import (
     allowance,
     assemble,
 )
+from quipu.pipeline.formats.bounds import TooManyValues
 
 FRAME_SIZE: Final = 5
 OFFSET_MAX: Final = (1 << 31) - 1  # of Arrow's text, bytes and lists
@@ -86,6 +88,8 @@ def walk(sinks: Sequence[Sink], codes: Mapping[int, Code], data: pa.BinaryArray,
             filling.truncate(0, row)
             filling.append_null(0)
             complaints.append(Complaint(row, wrong.fault, wrong.detail, schema_id))
+        if filling.spent > UNITS_MAX and len(data) > 1:
+            raise TooManyValues
     return Walked(assemble(sinks, filling.filled()), complaints)
 
 
@@ -102,11 +106,13 @@ def _read(value: bytes, start: int, program: Code, filling: "_Filling") -> None:
     if not program.steps:
         raise _Wrong(Fault.NO_PROGRAM)
     fixed, per_byte = filling.allowance(program)
-    filling.left = filling.free + fixed + per_byte * (len(value) - start)
+    most = filling.free + fixed + min(UNITS_MAX, per_byte * (len(value) - start))
+    filling.left = most
     reader = _Reader(value, start, program.steps, filling)
     reader.take(0)
     if reader.at != len(value):
         raise _Wrong(Fault.TRAILING, reader.at)
+    filling.spent += most - filling.left
     filling.free = max(0, min(filling.free, filling.left))
 
 
@@ -121,6 +127,7 @@ class _Filling:
         self.data = [bytearray() for _ in sinks]
         self.free = FREE_VALUES_MAX  # what is left of it in this block
         self.left = 0  # units that the message may still make
+        self.spent = 0  # units of the messages so far
         self._allowances: dict[int, Allowance] = {}
 
     def allowance(self, program: Program) -> Allowance:

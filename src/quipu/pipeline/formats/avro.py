@@ -27,6 +27,7 @@ from quipu.pipeline.formats.avro_schema import (
     self_contained,
 )
 from quipu.pipeline.formats.avro_steps import FAULTS, NO_ID, Code, Complaint, Fault, Program
+from quipu.pipeline.formats.bounds import decoded_by_halves
 from quipu.pipeline.formats.casting import error_array
 from quipu.pipeline.formats.contract import Decoded
 from quipu.pipeline.formats.moments import checked
@@ -78,6 +79,9 @@ class AvroFormat:
         self._too_many = avro_walk.load(_TOO_MANY)
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
+        return decoded_by_halves(self._decode, data, self.columns, _PREFIX)
+
+    def _decode(self, data: pa.BinaryArray) -> Decoded:
         missing = self._prepare(data) if self._framed else self._missing_of([NO_ID])
         root, complaints = avro_walk.walk(self._layout.sinks, self._codes, data,
                                           framed=self._framed)

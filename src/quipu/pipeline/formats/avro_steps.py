@@ -10,9 +10,12 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from quipu.pipeline.formats.bounds import VALUES_MAX
+
 NO_ID: Final = -1  # the program of messages without frames
 EMPTY_ITEMS_MAX: Final = 1000  # of a block whose items take no bytes
 FREE_VALUES_MAX: Final = 1 << 21  # of a block of messages: see `allowance`
+UNITS_MAX: Final = 2 * VALUES_MAX  # of one message, or of several that are decoded together
 STEPS_MAX: Final = 100_000
 WALK_DEPTH_MAX: Final = 200  # of values that are skipped: only they can hold themselves
 
@@ -161,7 +164,9 @@ class Allowance(NamedTuple):
     schema makes nothing of this size by itself: each byte of a message may fill every sink once,
     and every default may be taken once.  Only items that take no bytes at all can do more
     (arrays of nulls, or of records of which the reader has only defaults); what they do beyond
-    is taken from FREE_VALUES_MAX, which all messages of a block share.
+    is taken from FREE_VALUES_MAX, which all messages of a block share.  UNITS_MAX holds for every
+    message, however long, and for all messages of a block together: a block that makes more is
+    decoded in halves (`bounds`).
     """
 
     fixed: int

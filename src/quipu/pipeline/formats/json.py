@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from quipu.pipeline.formats.bounds import decoded_by_halves
 from quipu.pipeline.formats.casting import Errors, error_array
 from quipu.pipeline.formats.contract import Decoded, null_where
 from quipu.pipeline.formats.json_scan import (
@@ -46,6 +47,9 @@ class JsonFormat:
         self._names = [column.name.encode() for column in spec.columns]
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
+        return decoded_by_halves(self._decode, data, self.columns, _PREFIX)
+
+    def _decode(self, data: pa.BinaryArray) -> Decoded:
         texts = texts_of(data)
         documents = texts.values
         absent = data.is_null()

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from quipu.pipeline.formats.bounds import VALUES_MAX, TooManyValues, width
 from quipu.pipeline.formats.casting import (
     CannotCast,
     Cast,
@@ -144,6 +145,8 @@ def _cast_records(texts: pa.StringArray, kind: pa.DataType, path: str) -> Cast:
 
 def _cast_arrays(texts: pa.StringArray, kind: pa.DataType, path: str) -> Cast:
     ends, values = elements(texts)
+    if len(values.kinds) * width(kind.value_type) > VALUES_MAX:
+        raise TooManyValues
     cast = cast_field(laid(texts).data, values, kind.value_field, f"{path}[]")
     rows = np.searchsorted(ends, np.fromiter(cast.errors, np.int64), side="right") - 1
     errors: Errors = {}

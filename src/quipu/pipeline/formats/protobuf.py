@@ -18,7 +18,7 @@ Not here: `.proto` text, as registries hold it (protobuf_text.py).
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
@@ -32,9 +32,11 @@ from google.protobuf.descriptor_pool import Default, DescriptorPool
 from google.protobuf.message import DecodeError
 
 from quipu.pipeline.formats.avro_defaults import varint
+from quipu.pipeline.formats.bounds import TooManyValues
 from quipu.pipeline.formats.casting import Errors, error_array
 from quipu.pipeline.formats.contract import Decoded, null_where
 from quipu.pipeline.formats.moments import checked
+from quipu.pipeline.formats.protobuf_size import UNITS_MAX, Sizes
 from quipu.pipeline.formats.specs import Protobuf
 from quipu.pipeline.types import TIMESTAMPTZ, Column
 
@@ -86,6 +88,7 @@ class ProtobufFormat:
         self._parse: Callable[[bytes], Message] = (
             message_factory.GetMessageClass(descriptor).FromString)
         self._empty = self._parse(b"")
+        self._sizes = Sizes(descriptor)
         self._index = _index_of(descriptor) if spec.framed else None
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
@@ -93,12 +96,9 @@ class ProtobufFormat:
         errors: Errors = {}
         if self._index is not None:
             values = [self._unframed(row, value, errors) for row, value in enumerate(values)]
-        messages = [self._parsed(row, value, errors) for row, value in enumerate(values)]
-        try:
-            columns = self._arrays(messages)
-        except _FAULTS:
-            self._leave_out_bad(messages, range(len(messages)), errors)
-            columns = self._arrays(messages)
+        parts = [self._columns_of(values[rows], rows.start, errors)
+                 for rows in self._groups(values, errors)]
+        columns = [pa.concat_arrays(each) for each in zip(*parts, strict=True)]
         missing = np.array([value is None for value in values], bool)
         missing[list(errors)] = True
         if missing.any():
@@ -106,8 +106,28 @@ class ProtobufFormat:
         found = Decoded(columns, error_array(errors, len(data)), data.is_null())
         return checked(found, f"{_PREFIX}failed to decode Protobuf message: ")
 
-    def _arrays(self, messages: Sequence[Message]) -> list[pa.Array]:
-        return [_array(field, messages) for field in self._descriptor.fields]
+    def _groups(self, values: list[bytes | None], errors: Errors) -> Iterator[slice]:
+        """Rows that are decoded together; a message that is too much alone is left out."""
+        start, units = 0, 0
+        for row, value in enumerate(values):
+            size = 0 if value is None else len(value)
+            more = self._sizes.at_most(size)
+            if more > UNITS_MAX and value is not None:
+                more = self._sizes.units(value, UNITS_MAX)
+                if more > UNITS_MAX:
+                    errors[row] = _text(TooManyValues())
+                    values[row], more = None, 0
+            if units + more > UNITS_MAX:
+                yield slice(start, row)
+                start, units = row, 0
+            units += more
+        yield slice(start, len(values))
+
+    def _columns_of(
+        self, values: Sequence[bytes | None], first: int, errors: Errors,
+    ) -> list[pa.Array]:
+        return self._arrays([self._parsed(row, value, errors)
+                             for row, value in enumerate(values, first)], first, errors)
 
     def _parsed(self, row: int, value: bytes | None, errors: Errors) -> Message:
         """A message; an error, and an empty one, where there is none."""
@@ -119,18 +139,21 @@ class ProtobufFormat:
             errors[row] = _text(error)
             return self._empty
 
-    def _leave_out_bad(self, messages: list[Message], rows: range, errors: Errors) -> None:
-        """Find those that have no columns, by halves, so that a bad one costs few of the others."""
+    def _arrays(self, messages: Sequence[Message], first: int, errors: Errors) -> list[pa.Array]:
+        """The columns of messages; one that has none is an error, and empty.
+
+        It is found by halves, so that a bad one costs few of the others.
+        """
         try:
-            self._arrays(messages[rows.start:rows.stop])
+            return [_array(field, messages) for field in self._descriptor.fields]
         except _FAULTS as error:
-            if len(rows) == 1:
-                errors[rows.start] = _text(error)
-                messages[rows.start] = self._empty
-                return
-            middle = len(rows) // 2
-            self._leave_out_bad(messages, rows[:middle], errors)
-            self._leave_out_bad(messages, rows[middle:], errors)
+            if len(messages) == 1:
+                errors[first] = _text(error)
+                return [_array(field, [self._empty]) for field in self._descriptor.fields]
+        middle = len(messages) // 2
+        halves = zip(self._arrays(messages[:middle], first, errors),
+                     self._arrays(messages[middle:], first + middle, errors), strict=True)
+        return [pa.concat_arrays(each) for each in halves]
 
     def _unframed(self, row: int, value: bytes | None, errors: Errors) -> bytes | None:
         if value is None:

@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import assert_never
 
-from quipu.pipeline.formats.avro_schema import AvroSchemaError
+from quipu.pipeline.formats.avro_schema import AvroSchemaError, parse
 from quipu.pipeline.formats.casting import CannotCast
 from quipu.pipeline.formats.contract import Format
 from quipu.pipeline.formats.make import make_format
@@ -151,10 +151,16 @@ def _avro_schema(draft: Draft, written: AvroFormat) -> str:
     if written.file is None:
         return written.schema or ""
     try:
-        return _file(draft, written.file, written.span).decode()
+        text = _file(draft, written.file, written.span).decode()
+        parse(text)
     except UnicodeDecodeError:
         raise SqlError("The schema's file is no UTF-8 text", written.span,
                        hint="name a file that holds an Avro schema in JSON") from None
+    except AvroSchemaError:  # whose words may be the file's: whoever names it need not know it
+        raise SqlError("The schema's file holds no Avro schema", written.span,
+                       hint="write the schema itself, USING SCHEMA '…', to be told what is wrong "
+                            "with it") from None
+    return text
 
 
 def _descriptors(draft: Draft, written: ProtobufFormat) -> bytes:

@@ -1,10 +1,10 @@
 """Where the topics are, and that they are there."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from quipu.model.topics import InvalidTopicName, check_topic_name
+from quipu.pipeline.formats.regex import LINEAR
 from quipu.pipeline.plan.connections import (
     KAFKA_OPTIONS,
     check_settings,
@@ -16,6 +16,7 @@ from quipu.pipeline.plan.connections import (
 from quipu.pipeline.plan.draft import Connections, Draft
 from quipu.pipeline.plan.options import refresh_interval_ms
 from quipu.pipeline.plan.world import Unreachable
+from quipu.pipeline.reading.patterns import BadPattern, check_linear
 from quipu.pipeline.source import Place
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import KafkaPlace, Option
@@ -81,7 +82,7 @@ def _check_topics(written: KafkaPlace) -> None:
         raise SqlError("A topic is named twice", written.topics_span, hint="name it once")
     if written.pattern is not None:
         try:
-            re.compile(written.pattern)
-        except (re.error, RecursionError, OverflowError) as error:
+            check_linear(written.pattern)
+        except BadPattern as error:
             raise SqlError(f"parsing regex: {error}", written.topics_span,
-                           hint="correct the regular expression") from None
+                           hint=f"correct the regular expression; {LINEAR}") from None

@@ -1,9 +1,14 @@
-"""Where reading begins: START OFFSET as given, START TIMESTAMP resolved once (I14)."""
+"""Where reading begins: START OFFSET as given, START TIMESTAMP resolved once (I14).
+
+Both are offsets of the topics that there are now, so the ids of those are kept beside them.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from quipu.pipeline.plan.draft import Draft
 from quipu.pipeline.plan.world import Unreachable
@@ -24,10 +29,25 @@ def find_start(draft: Draft) -> Draft:
         raise SqlError("cannot specify START TIMESTAMP and START OFFSET at same time",
                        max(offset.span, timestamps[0].span), hint="leave one of them out")
     if offset is not None:
-        return replace(draft, start=Start(_by_offset(draft, offset)))
+        return replace(draft, start=Start(_by_offset(draft, offset), _topic_ids(draft)))
     if timestamps:
-        return replace(draft, start=Start(_by_timestamp(draft, timestamps[0])))
+        ids = _topic_ids(draft)  # before the offsets: an id may be too old for them, never too new
+        return replace(draft, start=Start(_by_timestamp(draft, timestamps[0]), ids))
     return draft
+
+
+def _topic_ids(draft: Draft) -> Mapping[str, UUID]:
+    with _asking_kafka(draft):
+        return draft.world.topic_ids(draft.place)
+
+
+@contextmanager
+def _asking_kafka(draft: Draft) -> Iterator[None]:
+    try:
+        yield
+    except Unreachable as error:
+        raise SqlError(f"Kafka cannot be asked: {error}", draft.statement.place.span,
+                       hint="check the broker's address and that it runs") from error
 
 
 def _by_offset(draft: Draft, option: Option) -> Mapping[str, Mapping[int, int]]:
@@ -48,17 +68,14 @@ def _by_offset(draft: Draft, option: Option) -> Mapping[str, Mapping[int, int]]:
 
 def _by_timestamp(draft: Draft, option: Option) -> Mapping[str, Mapping[int, int]]:
     timestamp_ms = _timestamp_ms(option)
-    try:
+    if timestamp_ms < 0:
+        timestamp_ms += draft.world.now_ms()
         if timestamp_ms < 0:
-            timestamp_ms += draft.world.now_ms()
-            if timestamp_ms < 0:
-                raise SqlError("Relative START TIMESTAMP must be smaller than current system "
-                               "timestamp", option.value_span,
-                               hint="write -3600000 for one hour ago")
+            raise SqlError("Relative START TIMESTAMP must be smaller than current system "
+                           "timestamp", option.value_span,
+                           hint="write -3600000 for one hour ago")
+    with _asking_kafka(draft):
         found = draft.world.offsets_at(draft.place, timestamp_ms)
-    except Unreachable as error:
-        raise SqlError(f"Kafka cannot be asked: {error}", draft.statement.place.span,
-                       hint="check the broker's address and that it runs") from error
     return {topic: dict(offsets) for topic, offsets in found.items()}
 
 

@@ -8,6 +8,7 @@ statement and what was remembered make the same source after a restart, on anoth
 import base64
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, cast
+from uuid import UUID
 
 from quipu.model.errors import CorruptLog, Kind, QuipuError
 from quipu.pipeline.formats.specs import Registry
@@ -36,6 +37,10 @@ class World(Protocol):
 
         With a pattern: the topics that match it now.
         """
+        ...
+
+    def topic_ids(self, place: Place) -> Mapping[str, UUID]:
+        """The ids of the place's topics; those that no broker tells are missing."""
         ...
 
     def offsets_at(self, place: Place, timestamp_ms: int) -> Mapping[str, Mapping[int, int]]:
@@ -68,6 +73,11 @@ class Remembering:
     def partitions(self, place: Place) -> Mapping[str, int]:
         answer = self._world.partitions(place)
         self.facts["partitions"] = dict(answer)
+        return answer
+
+    def topic_ids(self, place: Place) -> Mapping[str, UUID]:
+        answer = self._world.topic_ids(place)
+        self.facts["topic_ids"] = {topic: str(each) for topic, each in answer.items()}
         return answer
 
     def offsets_at(self, place: Place, timestamp_ms: int) -> Mapping[str, Mapping[int, int]]:
@@ -103,6 +113,11 @@ class Remembered:
 
     def partitions(self, place: Place) -> Mapping[str, int]:  # noqa: ARG002 known
         return cast("Mapping[str, int]", self._fact("partitions"))
+
+    def topic_ids(self, place: Place) -> Mapping[str, UUID]:  # noqa: ARG002 known
+        """Quipu 0.3 did not ask for them."""
+        told = cast("Mapping[str, str]", self._facts.get("topic_ids", {}))
+        return {topic: UUID(each) for topic, each in told.items()}
 
     def offsets_at(
         self, place: Place, timestamp_ms: int,  # noqa: ARG002 known

@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
 
 from quipu.client.settings import ClientSettings, client_settings
 from quipu.model.errors import QuipuError, SettingError
@@ -87,6 +88,7 @@ class Bound:
 
     edge: Edge
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)  # -2 and -1: edges
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)  # whose the offsets are, if known
     time_ms: int | None = None  # for all
     times_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     or_latest: bool = False  # where no record is as young as the time; else it is an error

@@ -8,8 +8,9 @@ from quipu.pipeline.reading.options import LATEST, Bound, Edge, ReadOptions, Sel
 from quipu.pipeline.source import OnRecreated, Place, Start
 
 RECREATED_HINT: Final = (
-    "DROP what reads it and create it again, which reads the new topic from its start; with "
-    "WITH (ON TOPIC RECREATED = 'earliest') a source goes on with the new topic by itself")
+    "DROP what reads it and create it again, which reads the new topic from its start, and so the "
+    "source itself if it has START OFFSET or START TIMESTAMP; with WITH (ON TOPIC RECREATED = "
+    "'earliest') a source goes on with the new topic by itself")
 
 
 def place_options(
@@ -24,5 +25,5 @@ def place_options(
                for topic, those in start.offsets.items() for partition, offset in those.items()}
     return ReadOptions(
         client_settings(settings), Selection(place.topics, place.pattern),
-        Bound(Edge.EARLIEST, offsets), LATEST, on_recreated=on_recreated,
+        Bound(Edge.EARLIEST, offsets, start.topic_ids), LATEST, on_recreated=on_recreated,
         recreated_hint=RECREATED_HINT)

@@ -22,6 +22,7 @@ Invariants
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 from uuid import UUID
@@ -30,6 +31,7 @@ from quipu.client.errors import DataLost, TopicRecreated, UnknownTopic
 from quipu.client.fetch import OnLoss, raise_loss, recreated
 from quipu.model.ids import TopicPartition
 from quipu.pipeline.reading.options import BadOption, Bound, Edge, ReadOptions, Selection
+from quipu.pipeline.reading.patterns import Matching, matching
 from quipu.pipeline.reading.positions import (
     Positions,
     Reached,
@@ -44,7 +46,7 @@ from quipu.pipeline.source import OnRecreated
 class Log(Protocol):
     """What is asked of a cluster."""
 
-    def topics(self, pattern: str | None = None) -> list[str]: ...
+    def topics(self, matching: Matching | None = None) -> list[str]: ...
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]: ...
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]: ...
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
@@ -73,7 +75,7 @@ def selected(log: Log, selection: Selection) -> list[TopicPartition]:
                 raise UnknownTopic(f"there is no partition {each}")
         return list(selection.assigned)
     if selection.pattern is not None:
-        return log.partitions(log.topics(selection.pattern))
+        return log.partitions(log.topics(matching(selection.pattern)))
     return log.partitions(selection.topics)
 
 
@@ -109,11 +111,26 @@ def ids_of(log: Log, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
     return known_ids(log.topic_ids(dict.fromkeys(each.topic for each in partitions)))
 
 
-def beginning(log: Log, options: ReadOptions) -> Reached:
+def beginning(log: Log, options: ReadOptions, warn: Warn) -> Reached:
     """Where a reader begins that has not run before."""
-    partitions = selected(log, options.selection)
-    ids = ids_of(log, partitions)
-    return Reached(resolved(log, options.start, partitions), ids)
+    return begun(log, options, selected(log, options.selection), warn)
+
+
+def begun(
+    log: Log, options: ReadOptions, partitions: Iterable[TopicPartition], warn: Warn,
+) -> Reached:
+    """Where a reader of some partitions begins.
+
+    Offsets that are known to be of topics which are gone by now are left aside.
+    """
+    there = list(partitions)
+    ids = ids_of(log, there)
+    start = options.start
+    given = Reached(dict(start.offsets), dict(start.topic_ids))
+    gone = tell_recreated(given, ids, options, warn) | (
+        given.topic_ids.keys() - {each.topic for each in there})
+    offsets = {each: offset for each, offset in start.offsets.items() if each.topic not in gone}
+    return Reached(resolved(log, replace(start, offsets=offsets), there), ids)
 
 
 def ends_of(log: Log, options: ReadOptions) -> Reached:
@@ -123,20 +140,35 @@ def ends_of(log: Log, options: ReadOptions) -> Reached:
     return Reached(log.latest(partitions), ids)
 
 
-def snapshot(log: Log, options: ReadOptions, cores: int) -> list[Task]:
+def snapshot(log: Log, options: ReadOptions, cores: int, warn: Warn) -> list[Task]:
     """What a batch read reads."""
     partitions = selected(log, options.selection)
-    ids = ids_of(log, partitions)
-    start = resolved(log, options.start, partitions)
+    start = begun(log, options, partitions, warn)
     end = resolved(log, options.end, partitions)
-    return tasks_between(Reached(start, ids), Reached(end, ids), options, cores)
+    return tasks_between(start, Reached(end, start.topic_ids), options, cores)
+
+
+def tell_recreated(
+    before: Reached, topic_ids: Mapping[str, UUID], options: ReadOptions, warn: Warn,
+) -> set[str]:
+    """The topics that are other ones now than `before` is about: an error, or warned of (P5)."""
+    anew = recreated_topics(before, topic_ids)
+    for name in sorted(anew):
+        first = min((each for each in before.positions if each.topic == name),
+                    default=TopicPartition(name, 0))
+        offset = before.positions.get(first, 0)
+        on_loss(options, warn)(TopicRecreated(
+            first, offset, offset, f"{recreated(before.topic_ids[name], topic_ids[name])}; "
+            f"positions in the old one say nothing about the new one: {options.recreated_hint}"))
+    return anew
 
 
 def on_loss(options: ReadOptions, warn: Warn) -> OnLoss:
     """What a stream's tasks do about records that are gone."""
     def lose(loss: DataLost) -> None:
-        is_anew = isinstance(loss, TopicRecreated)
-        if options.on_recreated is OnRecreated.FAIL if is_anew else options.fail_on_loss:
+        is_error = (options.on_recreated is OnRecreated.FAIL if isinstance(loss, TopicRecreated)
+                    else options.fail_on_loss)
+        if is_error:
             raise_loss(loss)
         warn(loss)
 
@@ -170,9 +202,7 @@ class Stream:
 
     def initial(self) -> Reached:
         """Where a stream begins that has not run before."""
-        there = self._partitions()
-        ids = ids_of(self._log, there)
-        return Reached(resolved(self._log, self._options.start, there), ids)
+        return begun(self._log, self._options, self._partitions(), self._warn)
 
     def prepare(self) -> None:
         """Read what there is now, and no more (P3)."""
@@ -187,8 +217,7 @@ class Stream:
         start = reached.positions
         there = self._partitions()
         ids = ids_of(self._log, there)
-        anew = recreated_topics(reached, ids)
-        self._check_recreated(reached, ids, anew)
+        anew = tell_recreated(reached, ids, self._options, self._warn)
         self._newest = self._log.latest(there)
         ends = dict(self._newest)
         if self._target is not None:
@@ -223,20 +252,6 @@ class Stream:
         there = self._log.partitions(name for name in _topics(selection) if name in known)
         wanted = selection.assigned
         return [each for each in there if not wanted or each in wanted]
-
-    def _check_recreated(
-        self, reached: Reached, ids: Mapping[str, UUID], anew: Iterable[str]
-    ) -> None:
-        """P5."""
-        for name in sorted(anew):
-            first = min((each for each in reached.positions if each.topic == name),
-                        default=TopicPartition(name, 0))
-            offset = reached.positions.get(first, 0)
-            loss = TopicRecreated(
-                first, offset, offset, f"{recreated(reached.topic_ids[name], ids[name])}; "
-                f"positions in the old one say nothing about the new one: "
-                f"{self._options.recreated_hint}")
-            on_loss(self._options, self._warn)(loss)
 
     def _entered(
         self, start: Positions, ends: Positions, anew: Iterable[str],

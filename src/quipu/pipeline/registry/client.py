@@ -113,24 +113,29 @@ class RegistryClient:
             _keep(self._by_id, schema_id, found)
         return found
 
-    def version(self, subject: str, version: int | str = "latest") -> Registered:
+    def version(
+        self, subject: str, version: int | str = "latest", *, deadline: float | None = None,
+    ) -> Registered:
         """A version of a subject; SchemaNotFound if there is none."""
         if isinstance(version, int) and (subject, version) in self._by_version:
             return self._by_version[subject, version]
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
         # What is the latest may change at any time: somebody waits for the answer as it is now.
-        answer = self._look_up(path) if isinstance(version, int) else self._ask("GET", path)
+        answer = (self._look_up(path, deadline=deadline) if isinstance(version, int)
+                  else self._ask("GET", path, deadline=deadline))
         found = _registered(answer, _whole(answer, "id"))
         _keep(self._by_version, (subject, found.version), found)
         return found
 
-    def _look_up(self, path: str, words: str = "") -> Mapping[str, object]:
+    def _look_up(
+        self, path: str, words: str = "", *, deadline: float | None = None,
+    ) -> Mapping[str, object]:
         """An answer that never changes; that there is none is kept for a while."""
         known = self._missing.get(path)
         if known is not None and known.until > self._clock():
             raise known.error(known.text)
         try:
-            answer = self._ask("GET", path)
+            answer = self._ask("GET", path, deadline=deadline)
             _registered(answer, 0)
         except (SchemaNotFound, SchemaUnusable) as error:
             text = words if words and isinstance(error, SchemaNotFound) else str(error)
@@ -151,31 +156,36 @@ class RegistryClient:
         return _whole(answer, "id")
 
     def texts_of(self, references: Iterable[Reference]) -> dict[str, str]:
-        """Referenced schemas by the names under which they are used; what they use comes first."""
+        """Referenced schemas by the names under which they are used; what they use comes first.
+
+        All of them come within `timeout.ms`; those that came are kept for the next try.
+        """
         found: dict[str, str] = {}
-        self._collect(references, found, [])
+        self._collect(references, found, [], self._clock() + self._http.timeout)
         if sum(map(len, found.values())) > TEXTS_SIZE_MAX:
             raise SchemaUnusable("the schemas that a schema refers to have more than "
                                  f"{TEXTS_SIZE_MAX} characters")
         return found
 
     def _collect(self, references: Iterable[Reference], found: dict[str, str],
-                 inside: list[Reference]) -> None:
+                 inside: list[Reference], deadline: float) -> None:
         for reference in references:
             if reference.name in found or reference in inside:
                 continue
             if len(found) + len(inside) >= REFERENCES_MAX:
                 raise SchemaUnusable(f"a schema refers to more than {REFERENCES_MAX} others")
-            registered = self.version(reference.subject, reference.version)
-            self._collect(registered.references, found, [*inside, reference])
+            registered = self.version(reference.subject, reference.version, deadline=deadline)
+            self._collect(registered.references, found, [*inside, reference], deadline)
             found[reference.name] = registered.schema
 
-    def _ask(self, method: str, path: str, body: object = None) -> Mapping[str, object]:
+    def _ask(
+        self, method: str, path: str, body: object = None, *, deadline: float | None = None,
+    ) -> Mapping[str, object]:
         now = self._clock()
         if self._silent.until > now:
             raise RegistryUnavailable(self._silent.text)
         data = None if body is None else json.dumps(body).encode()
-        deadline = now + self._http.timeout
+        deadline = now + self._http.timeout if deadline is None else deadline
         trouble = "no answer in time"
         for attempt in range(ATTEMPTS_MAX):
             if attempt:

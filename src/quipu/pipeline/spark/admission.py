@@ -11,9 +11,9 @@ views within views make a difference:
     before the query is analyzed    it is parsed, and must be no command: those are carried out at
                                     once, by whoever analyzes them
     while it is analyzed            files are no tables, nothing is put in for ${…}, and functions
-                                    that call code are not known
+                                    that call code or read files are not known
     afterwards                      its leaves are our relations, or rows that it makes itself, and
-                                    no expression is one of `_CALLS`
+                                    no expression is one of `_CALLS`, or names a file
 """
 
 from collections.abc import Iterator
@@ -22,6 +22,7 @@ from typing import Any, Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from quipu.pipeline.spark.trees import class_of, items_of, nodes_of
 from quipu.pipeline.sql.errors import SqlError
 
 SETTING: Final = "quipu.sql.outside.enabled"
@@ -35,7 +36,14 @@ _WRITERS: Final = frozenset({"InsertIntoDir", "CompoundBody", "SingleStatement"}
 _LEAVES: Final = frozenset({
     "LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "UnionLoopRef"})
 _SCRIPTS: Final = frozenset({"ScriptTransformation", "ScriptInputOutputSchema"})
-_FORGOTTEN: Final = ("java_method", "reflect", "try_reflect")
+_FORGOTTEN: Final = (
+    "java_method", "reflect", "try_reflect",
+    # Those of Avro and Protobuf read a schema from an address.  They need a jar that Spark does not
+    # bring, so few have them at all.
+    "from_avro", "schema_of_avro", "from_protobuf", "to_protobuf",
+    "schema_of_xml",  # computed while a query is analyzed, with the same option as from_xml
+)
+_XSD_OPTION: Final = "rowvalidationxsdpath"  # of from_xml: a file to read
 _CALLS: Final = {
     "CallMethodViaReflection": "java_method and reflect", "TryReflect": "try_reflect",
     "InputFileName": "input_file_name", "InputFileBlockStart": "input_file_block_start",
@@ -48,7 +56,8 @@ _CALLS: Final = {
 def close_off(spark: SparkSession) -> None:
     """Let a session of ours take no file for a table, and put in nothing for ${…}.
 
-    It forgets functions that call code, too: to analyze them loads the class that they name.
+    It forgets functions that do so while they are analyzed: java_method loads the class that it
+    names, and others read a file.
     """
     for name, value in _OFF.items():
         spark.conf.set(name, value)
@@ -67,7 +76,7 @@ def refuse_commands(spark: SparkSession, query: str) -> None:
     load = session.getClass().getClassLoader().loadClass
     commands = [load(name) for name in _COMMANDS]
     for node in _parsed(plan):
-        if str(node.getClass().getSimpleName()) in _WRITERS or any(
+        if class_of(node) in _WRITERS or any(
                 each.isInstance(node) for each in commands):
             raise SqlError("This is a command, not a query: it would change something",
                            hint="write SELECT, WITH … SELECT or VALUES; CREATE SINK writes rows")
@@ -79,7 +88,7 @@ def refuse_outside(frame: DataFrame, is_ours: Any) -> None:  # noqa: ANN401 a no
     `is_ours` says whether a leaf of its plan is one of them.
     """
     plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 the only way to Spark's plans
-    for node in _analyzed(plan):
+    for node in nodes_of(plan):
         name = str(node.nodeName())
         if node.children().isEmpty() and name not in _LEAVES and not is_ours(node):
             raise SqlError(f"A query reads sources and views of this pipeline, not {name}",
@@ -87,7 +96,10 @@ def refuse_outside(frame: DataFrame, is_ours: Any) -> None:  # noqa: ANN401 a no
         if name in _SCRIPTS:
             raise SqlError("Rows cannot go through a script", hint=_HINT)
         for expression in _all(node.expressions()):
-            found = _CALLS.get(str(expression.getClass().getSimpleName()))
+            kind = class_of(expression)
+            found = _CALLS.get(kind)
+            if kind == "XmlToStructs" and _XSD_OPTION in str(expression.options()).lower():
+                found = "rowValidationXSDPath"
             if found is not None:
                 raise SqlError(f"{found} is not allowed: it reaches outside of the query",
                                hint=_HINT)
@@ -109,22 +121,12 @@ def explain_missing(error: AnalysisException) -> None:
 def _parsed(plan: Any) -> Iterator[Any]:  # noqa: ANN401
     """The nodes of a plan that nobody has looked at; WITH keeps its parts aside."""
     yield plan
-    for inner in (*_items(plan.children()), *_items(plan.innerChildren())):
+    for inner in (*items_of(plan.children()), *items_of(plan.innerChildren())):
         if hasattr(inner, "innerChildren"):
             yield from _parsed(inner)
 
 
-def _analyzed(plan: Any) -> Iterator[Any]:  # noqa: ANN401
-    yield plan
-    for child in (*_items(plan.children()), *_items(plan.subqueries())):
-        yield from _analyzed(child)
-
-
 def _all(expressions: Any) -> Iterator[Any]:  # noqa: ANN401
-    for each in _items(expressions):
+    for each in items_of(expressions):
         yield each
         yield from _all(each.children())
-
-
-def _items(sequence: Any) -> list[Any]:  # noqa: ANN401
-    return [sequence.apply(index) for index in range(sequence.size())]

@@ -28,8 +28,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from quipu.pipeline.envelopes.events import EventShape, Keeping
-from quipu.pipeline.spark.analysis import class_of, items_of, quoted
+from quipu.pipeline.spark.analysis import quoted
 from quipu.pipeline.spark.relations import nullable
+from quipu.pipeline.spark.trees import class_of, items_of
 from quipu.pipeline.sql.lexer import Token, split
 
 ToEvents = Callable[[EventShape, pa.RecordBatch], pa.RecordBatch]

@@ -16,7 +16,7 @@ one relation and of the others as they are is, again, the change of the whole.
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from pyspark.sql.types import StructField, StructType
 
 from quipu.pipeline.spark.admission import explain_missing, refuse_commands, refuse_outside
 from quipu.pipeline.spark.session import empty
+from quipu.pipeline.spark.trees import class_of, items_of, nodes_of
 
 _MARK = "quipu.relation"
 _ROW_BY_ROW = {"Project", "Filter", "SubqueryAlias", "View", "Generate", "Union"}
@@ -110,11 +111,11 @@ def analyzed(frame: DataFrame) -> Analysis:
     """What a SELECT over `blank` relations needs."""
     execution = frame._jdf.queryExecution()  # noqa: SLF001
     plan = execution.analyzed()
-    leaves = [_marks(node) for node in _nodes(plan) if node.children().isEmpty()]
+    leaves = [_marks(node) for node in nodes_of(plan) if node.children().isEmpty()]
     needed: dict[str, set[str]] = {name: set() for leaf in leaves for name, _ in leaf.values()}
     optimized = execution.optimizedPlan()
     used = _used(optimized)
-    for node in _nodes(optimized):
+    for node in nodes_of(optimized):
         for number, (name, column) in _marks(node).items():
             if number in used:
                 needed[name].add(column)
@@ -135,14 +136,14 @@ def is_row_by_row(plan: Any) -> bool:  # noqa: ANN401
     return all(
         _marks(node) if node.children().isEmpty()
         else str(node.nodeName()) in _ROW_BY_ROW and node.subqueries().isEmpty()
-        for node in _nodes(plan)
+        for node in nodes_of(plan)
     )
 
 
 def is_product(plan: Any) -> bool:  # noqa: ANN401
     """Does a plan only join relations, each once?"""
     relations = []
-    for node in _nodes(plan):
+    for node in nodes_of(plan):
         kind = str(node.nodeName())
         if node.children().isEmpty():
             relations += sorted({name for name, _ in _marks(node).values()}) or [""]
@@ -169,22 +170,6 @@ def _picks(plan: Any) -> tuple[str, ...] | None:  # noqa: ANN401
     return tuple(columns[int(each.exprId().id())][1] for each in picked)
 
 
-def class_of(thing: Any) -> str:  # noqa: ANN401
-    """The name of a Java object's class."""
-    return str(thing.getClass().getSimpleName())
-
-
-def items_of(sequence: Any) -> list[Any]:  # noqa: ANN401
-    """What a sequence of Scala's holds."""
-    return [sequence.apply(index) for index in range(sequence.size())]
-
-
-def _nodes(plan: Any) -> Iterator[Any]:  # noqa: ANN401
-    yield plan
-    for child in (*items_of(plan.children()), *items_of(plan.subqueries())):
-        yield from _nodes(child)
-
-
 def _marks(node: Any) -> dict[int, tuple[str, str]]:  # noqa: ANN401
     """Of one of our relations, its columns by Spark's number; of anything else, nothing."""
     if not node.children().isEmpty():
@@ -199,7 +184,7 @@ def _marks(node: Any) -> dict[int, tuple[str, str]]:  # noqa: ANN401
 def _used(plan: Any) -> set[int]:  # noqa: ANN401
     """The numbers of all columns that some node looks at, or that come out at the top."""
     used = _numbers(plan.outputSet())
-    for node in _nodes(plan):
+    for node in nodes_of(plan):
         used |= _numbers(node.references())
         if str(node.nodeName()) not in _NAMES_WHAT_IT_USES:
             for child in items_of(node.children()):

@@ -106,7 +106,7 @@ class RawReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        tasks = snapshot(shared(self._options.client), self._options, cores())
+        tasks = snapshot(shared(self._options.client), self._options, cores(), warn_of_loss)
         return [TaskPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

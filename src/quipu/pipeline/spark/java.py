@@ -23,7 +23,9 @@ OLDEST = 17
 ASK_SECONDS_MAX = 60.0
 
 _VERSION = re.compile(r'version "(?P<major>\d+)')
+# Rows are in what Spark writes: shuffles, checkpoints, logs.  Its workers inherit the umask.
 _SHIM = """#!/bin/sh
+umask 077
 for word do
   shift
   [ "$word" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$word"

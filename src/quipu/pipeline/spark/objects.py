@@ -99,7 +99,8 @@ class Objects:
                 self.broken[entry.name] = error.message
         known = {self.folder(entry) for entry in self.catalog.entries()}
         home = self.catalog.directory / "views"
-        for folder in home.iterdir() if home.exists() else ():
+        home.mkdir(0o700, exist_ok=True)  # also in a directory that somebody else has made
+        for folder in home.iterdir():
             if folder not in known:  # of something that was dropped
                 shutil.rmtree(folder, ignore_errors=True)
 

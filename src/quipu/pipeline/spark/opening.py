@@ -5,8 +5,8 @@
 """
 
 import pickle
-from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,7 +16,8 @@ from quipu.client.ranges import Range
 from quipu.pipeline.envelopes.contract import Messages, Opened
 from quipu.pipeline.envelopes.dead_letters import EVERYTHING
 from quipu.pipeline.envelopes.make import make_envelope
-from quipu.pipeline.formats.contract import Decoded
+from quipu.pipeline.formats.bounds import blocks
+from quipu.pipeline.formats.contract import Decoded, Format
 from quipu.pipeline.formats.make import make_format
 from quipu.pipeline.reading.loop import Read, read_ranges
 from quipu.pipeline.source import KeyShape
@@ -61,16 +62,28 @@ class Opener:
             first = done[read.range.topic_partition]
             done[read.range.topic_partition] = read.next_offset
             whole = read.range._replace(first=first, end=read.next_offset)
-            messages = self._messages(read, whole)
-            yield Found(messages, self._envelope.open(messages))
+            everything = cache(partial(self._reread, whole))  # once for all blocks
+            for rows in self._blocks(read.batch):
+                messages = self._messages(read, rows, everything)
+                yield Found(messages, self._envelope.open(messages))
 
-    def _messages(self, read: Read, whole: Range) -> Messages:
-        key = None if self._key is None else self._key.decode(read.batch.column("key"))
-        value = self._value.decode(read.batch.column("value"))
+    def _blocks(self, batch: pa.RecordBatch) -> Iterator[slice]:
+        formats: list[tuple[str, Format]] = [("value", self._value)]
+        if self._key is not None:
+            formats.append(("key", self._key))
+        return blocks([column for _, each in formats for column in each.columns],
+                      [batch.column(name) for name, _ in formats])
+
+    def _messages(
+        self, read: Read, rows: slice, everything: Callable[[], pa.RecordBatch],
+    ) -> Messages:
+        records = read.batch[rows]
+        key = None if self._key is None else self._key.decode(records.column("key"))
+        value = self._value.decode(records.column("value"))
         if self._values is not None:
             value = Decoded([value.columns[index] for index in self._values], *value[1:])
-        return Messages(read.range.topic, read.range.partition, read.batch, value, key,
-                        partial(self._reread, whole))
+        return Messages(read.range.topic, read.range.partition, records, value, key,
+                        lambda: everything()[rows])
 
     def _reread(self, whole: Range) -> pa.RecordBatch:
         """The same records with all their columns: a record was bad, and is kept whole."""

@@ -28,6 +28,7 @@ STOP_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.2
 ERROR_SIZE_MAX = 2_000
 
+_ORDERS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _AFTER_THE_ERROR = ("\n\nJVM stacktrace:", "=== Streaming Query ===")
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(?P<kind>[A-Z]\w+): (?P<text>.+)$", re.MULTILINE)
 
@@ -104,9 +105,11 @@ def attend(query: StreamingQuery, stop: threading.Event) -> None:
 def summary(error: BaseException) -> str:
     """The sentence in an error that came through Spark, without stacks and without passwords.
 
-    Errors of Python code on executors come as text, with the traceback of the worker.
+    Errors of Python code on executors come as text, with the traceback of the worker.  Whatever
+    a peer has put into one, colours and other orders to a terminal are left out.
     """
-    return mask_addresses(_sentence(error))
+    plain = _ORDERS.sub("", mask_addresses(_sentence(error)))
+    return "".join(each if each.isprintable() or each == "\n" else " " for each in plain)
 
 
 def _sentence(error: BaseException) -> str:

@@ -13,7 +13,11 @@ same order for each partition, and every message says its version in a header.  
 begun, the mark remembers where the partitions end; what was cut short is found by reading from
 there on, and only what is missing is written.
 
-    mark    {"version": 6, "ends": {"0": 120, "1": 118}}     6 is whole; 7, if any, begins there
+    mark    {"version": 6, "ends": {"0": 120, "1": 118}, "topic_id": "7f0c…"}
+
+6 is whole; 7, if any, begins at those ends of that topic.  Once the topic was deleted and created
+anew, all that was written is gone, and changes alone would mislead whoever reads them: the sink
+stops with an error.  Marks of Quipu 0.3 have no id, and get one with their next version.
 
 A broker that is asked what it has while a request of the producer that is gone still lies unread in
 it may take that request afterwards; then messages of that one version are there twice.
@@ -32,9 +36,18 @@ from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, TopicDescription
 from confluent_kafka.error import KafkaException
 
+from quipu.model.errors import Kind
 from quipu.pipeline.durable import replace_file
 from quipu.pipeline.spark.following import Step
 from quipu.pipeline.spark.relations import DIFF
@@ -44,6 +57,7 @@ SECONDS_MAX = 60.0
 FLUSH_SECONDS = 5.0  # without any progress; then somebody is told, and it is tried again
 QUEUE_SECONDS = 1.0  # how long to wait for the producer to make room
 HEADER = "quipu.version"
+NO_ID = "A" * 22  # of brokers that tell none, as librdkafka writes it
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -54,6 +68,14 @@ class _Letter(NamedTuple):
     key: bytes | None
     value: bytes | None
     partition: int
+
+
+class _Mark(NamedTuple):
+    """See above."""
+
+    version: int | None
+    ends: Mapping[int, int]
+    topic_id: str | None
 
 
 class KafkaTarget:
@@ -74,18 +96,19 @@ class KafkaTarget:
         self._rest: deque[_Letter] = deque()  # what the producer does not have of it yet
         mark.parent.mkdir(parents=True, exist_ok=True)
         if not mark.exists():
-            self._remember(None)
+            self._remember(None, self._topic_now(None))
 
     def position(self) -> int | None:
         """The last version that was written; None before the first."""
-        version = json.loads(self._mark.read_text())["version"]
-        return None if version is None else int(version)
+        return self._marked().version
 
     def write(self, step: Step) -> None:
         """Write what the topic does not have of a version."""
         label = b"%s %d" % (self._name, step.version)
+        mark = self._marked()
         if self._begun != step.version:
-            self._rest = deque(self._missing(step, label))
+            self._topic_now(mark.topic_id)
+            self._rest = deque(self._missing(step, label, mark.ends))
             self._begun = step.version
         while self._rest and self._failed is None:
             self._produce(self._rest[0], label)
@@ -97,7 +120,7 @@ class KafkaTarget:
             waiting = left
         if self._failed is not None:
             raise NotWritten(f"topic {self._topic}: {self._begin_again().str()}")
-        self._remember(step.version)
+        self._remember(step.version, self._topic_now(mark.topic_id))
         self._begun = None
 
     def close(self) -> None:
@@ -123,10 +146,10 @@ class KafkaTarget:
         return NotWritten(f"topic {self._topic}: {waiting} messages wait for a broker that does "
                           "not take them")
 
-    def _missing(self, step: Step, label: bytes) -> Iterator[_Letter]:
+    def _missing(
+        self, step: Step, label: bytes, ends: Mapping[int, int],
+    ) -> Iterator[_Letter]:
         """The messages of a version that the topic does not have."""
-        ends = {int(partition): int(end) for partition, end
-                in json.loads(self._mark.read_text())["ends"].items()}
         there = self._found(label, ends)
         for number, (key, value) in enumerate(self._messages(step)):
             partition = _partition(key, number, len(ends))
@@ -135,19 +158,38 @@ class KafkaTarget:
             else:
                 yield _Letter(key, value, partition)
 
-    def _remember(self, version: int | None) -> None:
+    def _marked(self) -> _Mark:
+        found = json.loads(self._mark.read_text())
+        version = found["version"]
+        return _Mark(
+            None if version is None else int(version),
+            {int(partition): int(end) for partition, end in found["ends"].items()},
+            found.get("topic_id"))
+
+    def _topic_now(self, known: str | None) -> TopicDescription:
+        """The topic as it is; raise if it is another one than the one of a known id."""
+        admin = AdminClient({**self._settings})  # kept until it has answered
+        told: TopicDescription = admin.describe_topics(
+            TopicCollection([self._topic]), request_timeout=SECONDS_MAX)[self._topic].result()
+        now = str(told.topic_id)
+        if known not in (None, NO_ID, now) and now != NO_ID:
+            raise NotWritten(
+                f"topic {self._topic} was deleted and created anew (its id was {known}, and is "
+                f"{now}); what was written is gone: DROP the sink and create it again, which "
+                "writes the view as a whole", kind=Kind.INVALID)
+        return told
+
+    def _remember(self, version: int | None, told: TopicDescription) -> None:
         """The version is whole; the next one begins where the partitions end now."""
         consumer = self._consumer()
         try:
-            told = consumer.list_topics(self._topic, timeout=SECONDS_MAX).topics[self._topic]
-            if told.error is not None:
-                raise KafkaException(told.error)
             ends = {number: consumer.get_watermark_offsets(
                 TopicPartition(self._topic, number), timeout=SECONDS_MAX)[1]
-                for number in sorted(told.partitions)}
+                for number in sorted(each.id for each in told.partitions)}
         finally:
             consumer.close()
-        replace_file(self._mark, json.dumps({"version": version, "ends": ends}).encode())
+        mark = {"version": version, "ends": ends, "topic_id": str(told.topic_id)}
+        replace_file(self._mark, json.dumps(mark).encode())
 
     def _found(self, label: bytes, ends: Mapping[int, int]) -> dict[int, int]:
         """How many messages of a version each partition has."""

@@ -19,6 +19,7 @@ from quipu.pipeline.reading.ranges import Task
 from quipu.pipeline.reading.stream import snapshot
 from quipu.pipeline.source import Source
 from quipu.pipeline.spark.analysis import spark_schema
+from quipu.pipeline.spark.feed import take_note
 from quipu.pipeline.spark.merging import partition_of
 from quipu.pipeline.spark.opening import opener_of
 from quipu.pipeline.spark.pruning import Pruned, options_of, pruned
@@ -52,7 +53,7 @@ def dead_letters(spark: SparkSession, source: Source) -> DataFrame:
 def tasks_of(spark: SparkSession, source: Source) -> list[Task]:
     """What there is to read now, shared out among tasks."""
     options = options_of(source)
-    return snapshot(shared(options.client), options, parallelism(spark))
+    return snapshot(shared(options.client), options, parallelism(spark), take_note)
 
 
 def _rows(given: Pruned, task: Task) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ from quipu.pipeline.reading.stream import beginning
 from quipu.pipeline.source import Source
 from quipu.pipeline.spark import growing, jobs, versions
 from quipu.pipeline.spark.aggregates import Grouped, ToEvents, taken_back
-from quipu.pipeline.spark.feed import places_from_json, shares_between
+from quipu.pipeline.spark.feed import places_from_json, shares_between, take_note
 from quipu.pipeline.spark.feed_source import NAME as FEED
 from quipu.pipeline.spark.feed_tasks import read_shares
 from quipu.pipeline.spark.growing import Piece
@@ -245,7 +245,7 @@ class Batches:
 def starts(source: Source) -> Reached:
     """Where a source begins to be read."""
     options = options_of(source)
-    return beginning(shared(options.client), options)
+    return beginning(shared(options.client), options, take_note)
 
 
 def clean_table(directory: Path, oldest: int) -> None:

@@ -22,9 +22,11 @@ _PUBLIC_NAMES = ("broker", "brokers", "url", "username", "user", "sasl username"
                  "sasl mechanisms", "security protocol", "ssl certificate authority",
                  "ssl ca location", "ssl key location", "ssl certificate location",
                  "ssl certificate", "client id", "validate")
-_USER_INFO = re.compile(r"(?<=://)[^\s'\"<>]*@")  # up to the last @: passwords may have one, too
+_USER_INFO = re.compile(  # up to the last @: passwords may have one, too; with a scheme, or without
+    r"(?<=://)[^\s'\"<>]*@"
+    r"|(?<![^\s'\"<>(\[,=])[^\s'\"<>()\[,=:]{1,200}:(?!/)[^\s'\"<>,]{0,200}@")
 _PARAMETER = re.compile(  # of an address, or of a connection as key=value
-    r"(?i)((?:password|passwd|pwd|secret|token|access[_.]?key|api[_.]?key|signature|"
+    r"(?i)((?:password|passwd|pwd|secret|token|access[_.]?key|api[_.]?key|signature|\bsig|"
     r"user\.info)[\"']?\s*[=:]\s*[\"']?)(?!\*\*\*)[^\s&;,\"')}]+")
 
 

@@ -1,0 +1,21 @@
+"""Spark's plans and expressions, which are objects of the JVM, taken apart."""
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def class_of(thing: Any) -> str:  # noqa: ANN401 the JVM's objects have no types here
+    """The name of a Java object's class."""
+    return str(thing.getClass().getSimpleName())
+
+
+def items_of(sequence: Any) -> list[Any]:  # noqa: ANN401
+    """What a sequence of Scala's holds."""
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def nodes_of(plan: Any) -> Iterator[Any]:  # noqa: ANN401
+    """A plan that was analyzed, and all plans within it, those of subqueries too."""
+    yield plan
+    for child in (*items_of(plan.children()), *items_of(plan.subqueries())):
+        yield from nodes_of(child)
