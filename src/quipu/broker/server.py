@@ -93,6 +93,7 @@ class TurnReply:
         """Answer; an empty list answers nothing, for requests that want no answer."""
         assert self.buffers is None, "a request is answered once"
         self.buffers = buffers
+        self.release = None  # it refers to whoever answers, who refers to this
         self._session.answered(self)
 
     def hold(self) -> None:
@@ -183,7 +184,8 @@ class Session:
         self._replies.clear()
         waits, self._waits = self._waits, None
         if waits is not None and waits.release is not None:
-            waits.release()  # Q5
+            release, waits.release = waits.release, None
+            release()  # Q5
         if self._fetch_client is not None:
             self._broker.fetch_sessions.close(self._fetch_client)
         if self._leaving is not None:
