@@ -8,6 +8,7 @@ test can put a twin in its place.  Nothing in this room knows about Kafka.
     descriptors             how many descriptors there are for what
     network                 the door to everything that is a socket
     connection outgoing net framed connections, and a server of them
+    listener                accepts connections for a protocol of asyncio
     admission net_limits    who may connect: how many, of which address, how fast
     hangups                 notices peers that go while nobody reads what they sent
     peer_net                how nodes talk to each other: the words (`PeerNet`)
