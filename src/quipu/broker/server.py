@@ -34,7 +34,6 @@ from quipu.broker.context import Broker, Context
 from quipu.broker.fetch_sessions import FetchClient
 from quipu.broker.handlers import k00_produce, k01_fetch
 from quipu.broker.handlers.k18_api_versions import unsupported_version_response
-from quipu.broker.reply import Referrals
 from quipu.broker.request_queue import LARGE_SIZE
 from quipu.model.errors import MalformedBytes, QuipuError, TooManyElements
 from quipu.runtime.admission import address_key
@@ -80,11 +79,6 @@ class TurnReply:
         self.release: Callable[[], object] | None = None
 
     @property
-    def referrals(self) -> Referrals:
-        """Where readers of this connection were sent."""
-        return self._session.referrals
-
-    @property
     def fetch_client(self) -> FetchClient:
         """The connection, as the one who fetches."""
         return self._session.fetch_client()
@@ -118,7 +112,7 @@ class Session:
 
     __slots__ = (
         "_broker", "_connection", "_fetch_client", "_held", "_leaving", "_loop_time", "_observe",
-        "_replies", "_waits", "referrals",
+        "_replies", "_waits",
     )
 
     def __init__(self, broker: Broker, connection: FrameConnection) -> None:
@@ -126,7 +120,6 @@ class Session:
         self._connection = connection
         self._loop_time = broker.clock.monotonic
         self._observe = broker.stats.observe_request
-        self.referrals: Referrals = {}
         self._fetch_client: FetchClient | None = None  # until it fetches
         self._replies: deque[TurnReply] = deque()
         self._held = False  # frames are held back (Q2, Q3)

@@ -17,7 +17,6 @@ from quipu.broker.handlers.k00_produce import produce
 from quipu.broker.handlers.k01_fetch import fetch
 from quipu.broker.partition import Partition
 from quipu.broker.partition_parts import Waiter
-from quipu.broker.reply import Referrals
 from quipu.broker.stats import Stats
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId
@@ -72,8 +71,7 @@ class OnePartition:
 class Answer:
     """A `Reply` that a test can wait for."""
 
-    def __init__(self, referrals: Referrals, fetch_client: FetchClient) -> None:
-        self.referrals = referrals
+    def __init__(self, fetch_client: FetchClient) -> None:
         self.fetch_client = fetch_client
         self.frame: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
@@ -101,8 +99,7 @@ class Client:
         }
         state = SimpleNamespace(
             topics={"t": topic}, topics_by_id={TOPIC_ID: topic}, brokers=brokers)
-        self.referrals: Referrals = {}  # one connection
-        self.fetch_client = FetchClient("::1")
+        self.fetch_client = FetchClient("::1")  # one connection
         stats = Stats()
         self.broker: Any = SimpleNamespace(
             settings=BrokerSettings(), clock=rig.clock, stats=stats, node_id=node.node_id,
@@ -112,7 +109,7 @@ class Client:
                 rig.clock, SeededRng(1), stats, slots=10, partitions_max=1000))
 
     def send(self, request: Request, version: int) -> "asyncio.Task[Any]":
-        reply = Answer(self.referrals, self.fetch_client)
+        reply = Answer(self.fetch_client)
         frame = encode_request(request, version, correlation_id=7)
         handle = produce if request.KEY == 0 else fetch
         handle(self.broker, reply, memoryview(bytearray(frame[4:])))
@@ -284,7 +281,7 @@ async def test_a_session_is_told_of_the_tail(tmp_path: Path) -> None:
     head = Client(rig, a)
     part, answer = await head.fetch(0, session_epoch=0)
     assert part.preferred_read_replica == 3
-    head.referrals.clear()
+    head.fetch_client.referrals.clear()
     request = fetch_request(0, 16, session_id=answer.session_id, session_epoch=1)
     again = await head.send(request, 16)
     assert again.responses[0].partitions[0].preferred_read_replica == 3
