@@ -19,6 +19,7 @@ from quipu.controller.state import Place, Topic
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import TopicSettings
+from quipu.runtime.wakeups import Wakeups
 from quipu.storage.data_directory import DataDirectory
 from quipu.storage.log import LogConfig
 
@@ -83,7 +84,7 @@ class Partitions:
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._ids: set[bytes] = set()
         self.waiting: dict[Waiter, None] = {}  # fetches, so that a stop can end their waits
-        self._ready: list[Waiter] = []  # of them, whose wait ends with this turn of the loop
+        self._wakeups = Wakeups()
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -108,15 +109,8 @@ class Partitions:
         return iter(list(self._by_name.values()))
 
     def finish_soon(self, waiter: Waiter) -> None:
-        """End the wait of `waiter` at the end of this turn, with all others that end by then."""
-        if not self._ready:
-            asyncio.get_running_loop().call_soon(self._finish_ready)
-        self._ready.append(waiter)
-
-    def _finish_ready(self) -> None:
-        ready, self._ready = self._ready, []
-        for waiter in ready:
-            waiter.finish()
+        """End the wait of `waiter` at the end of this turn of the loop, or of a later one."""
+        self._wakeups.soon(waiter.finish)
 
     async def recover(self, topics: Iterable[Topic]) -> None:
         """Open the logs of `topics`, and let the loop turn meanwhile: probes want an answer."""

@@ -14,6 +14,7 @@ test can put a twin in its place.  Nothing in this room knows about Kafka.
     peer_net                how nodes talk to each other: the words (`PeerNet`)
     peers peer_link peer_hello peer_calls    ... and the real thing
     log_limits              log lines that a remote party can cause: few, short, never forged
-    turns garbage           long work in short steps; short garbage collections
+    turns wakeups garbage   long work, and the end of many waits, in short steps; short garbage
+                            collections
     discovery               finds the first other nodes
 """
