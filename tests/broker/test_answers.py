@@ -1,6 +1,9 @@
 """The memory of answers: one by one and all together; and answers that fail."""
 
 import asyncio
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ from quipu.broker import handlers
 from quipu.broker.answers import Answer, Answers, AnswerTooLarge, AskerGone, NoRoomForAnswer
 from quipu.broker.request_queue import LARGE_MAX, LARGE_SIZE, RequestQueue
 from quipu.broker.stats import Stats
-from quipu.runtime.turns import Turns
+from quipu.runtime.turns import TURN_SECONDS, Turns
 from quipu.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -142,3 +145,31 @@ async def test_an_answer_that_cannot_be_made_closes_the_connection(
         assert await peer.closed()
         monkeypatch.undo()
         assert (await other.ask(MetadataRequest(), version)).topics == []
+
+
+@looped
+async def test_requests_that_come_together_begin_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K8: handlers that wait for something do their work in turns, too, before they do."""
+    count, turn, begun = 60, 0, list[int]()
+
+    async def slow(*_: object) -> MetadataResponse:
+        until = time.monotonic() + TURN_SECONDS
+        while time.monotonic() < until:
+            pass
+        begun.append(turn)
+        return MetadataResponse()
+
+    async with NodeHere(tmp_path) as node, AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(node.connect()) for _ in range(count)]
+        monkeypatch.setattr(handlers, "load", lambda _: slow)
+        for peer in peers:
+            peer.send(MetadataRequest(), 12)
+        while len(begun) < count:
+            await asyncio.sleep(0)
+            turn += 1
+        for peer in peers:
+            await peer.answer()
+    together = max(Counter(begun).values())
+    assert together <= 3, f"{together} took a turn's time each in one turn of the loop"

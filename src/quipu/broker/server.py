@@ -284,7 +284,7 @@ class Session:
             self._failed(reply, asked, error)
             return
         if isinstance(response, Awaitable):
-            self._spawn(reply, self._finish(reply, asked, response))
+            self._spawn(reply, self._finish(reply, asked, self._in_turn(response)))
             return
         self._send(reply, asked.context, response)
         if self._connection.backlog > DECODED_TURN_MAX:
@@ -343,6 +343,16 @@ class Session:
         if handlers.is_on_controller(key):
             return envelopes.carry(self._broker, asked)
         return handlers.load(key)(self._broker, asked.request, asked.context)
+
+    async def _in_turn(self, response: Awaitable[Message]) -> Message:
+        """The same; it begins when others have had their turns: nothing of it was done yet."""
+        try:
+            await self._broker.queue.turns.ready()
+        except asyncio.CancelledError:
+            if isinstance(response, Coroutine):
+                response.close()
+            raise
+        return await response
 
     async def _handled_soon(self, asked: envelopes.Asked) -> Message:
         response = self._handled(asked)
