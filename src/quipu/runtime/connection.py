@@ -425,7 +425,8 @@ class Connection:
     def sweep(self, now: float) -> None:
         """Close a connection that is idle, stalled, or trickles a frame; free what is unused."""
         partial = self._partial
-        if partial is not None and partial.size >= 4 and self._view is not None:
+        if (partial is not None and partial.size >= 4 and self._view is not None
+                and not self._paused):  # else it is this node that does not read
             frame_size: int = _SIZE.unpack_from(partial.data)[0]
             if now - partial.since > FRAME_GRACE_SECONDS + frame_size / FRAME_RATE_MIN:
                 self._time_out(TOO_SLOW, "a frame took too long to arrive")
