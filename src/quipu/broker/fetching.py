@@ -11,7 +11,8 @@ Which node reads what
       all is committed that this node held when the reader came, it is given what is committed but
       not told up to where (-1), and at the end it waits, or gets OFFSET_NOT_AVAILABLE; so neither
       the high watermark nor the end goes back, and a chain that stands still can be read
-    * only a node whose lease lasts says that there is nothing newer
+    * only a node whose lease lasts says that there is nothing newer, or that an offset which lies
+      beyond what it knows is out of range
     * a dirty reader (replica id -2) gets all that the log has, wherever it asks
 
 Not here: waiting and answering (handlers/k01_fetch.py), what is fetched (fetch_sessions.py).
@@ -211,6 +212,8 @@ def _read_one(
             Offset(offset), max(0, min(size_left, target.size_max)), end=high_watermark,
             min_one=min_one)
     except OffsetOutOfRange:
+        if offset > high_watermark and not (partition.is_alone or dirty or partition.is_current):
+            return FetchedPart(index, Code.NOT_LEADER_OR_FOLLOWER)  # others may have more
         return FetchedPart(
             index, Code.OFFSET_OUT_OF_RANGE, high_watermark, high_watermark, log.log_start_offset)
     except QuipuError as error:

@@ -370,6 +370,43 @@ async def test_without_a_lease_history_is_read_and_its_end_is_not(tmp_path: Path
     assert part.error_code == Code.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.parametrize("version", [4, 10, 11, 16])
+@pytest.mark.parametrize("place", [0, 1, 2])
+@looped
+async def test_out_of_range_is_said_only_by_who_is_sure(
+    tmp_path: Path, version: int, place: int
+) -> None:
+    """V5, V15, K2: a client would begin at the start or at the end, and miss what others have."""
+    rig = Rig(tmp_path)
+    nodes = await a_chain(rig)
+    await nodes[0].produce(b"x")
+    await rig.settled()
+    node, client = nodes[place], Client(rig, nodes[place])
+    if place < 2 and version >= 11:
+        await client.fetch(1, version=version)  # where it is sent to the tail
+    part, _ = await client.fetch(2, version=version, max_wait=0)
+    assert part.error_code == Code.OFFSET_OUT_OF_RANGE
+    node.leased.lease_until = rig.clock.monotonic()
+    part, _ = await client.fetch(2, version=version, max_wait=0)
+    assert part.error_code == Code.NOT_LEADER_OR_FOLLOWER
+
+
+@looped
+async def test_what_is_not_known_to_be_committed_is_not_out_of_range(tmp_path: Path) -> None:
+    """V5, K2: whoever was given it by another node waits until this one knows, too."""
+    rig = Rig(tmp_path)
+    a, *_ = await a_chain(rig)
+    rig.net.cut(1, 2)
+    a.append(b"x", b"y").cancel()
+    assert (a.partition.log.end_offset, a.partition.high_watermark) == (2, 0)
+    for version in (4, 10, 11):
+        client = Client(rig, a)
+        await client.fetch(0, version=version, max_wait=0)
+        part, _ = await client.fetch(2, version=version, max_wait=0)
+        expected = Code.NONE if version < 11 else Code.OFFSET_NOT_AVAILABLE
+        assert (part.error_code, bool(part.records)) == (expected, False), version
+
+
 @looped
 async def test_offsets_are_listed_by_the_leader(tmp_path: Path) -> None:
     """K2: the latest is what is committed; other nodes say that they do not lead."""
