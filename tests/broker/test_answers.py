@@ -1,6 +1,9 @@
 """The memory of answers: one by one and all together; and answers that fail."""
 
 import asyncio
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +12,10 @@ import pytest
 from quipu.broker import handlers
 from quipu.broker.answers import Answer, Answers, AnswerTooLarge, AskerGone, NoRoomForAnswer
 from quipu.broker.request_queue import LARGE_MAX, LARGE_SIZE, RequestQueue
+from quipu.broker.server import Session
 from quipu.broker.stats import Stats
-from quipu.runtime.turns import Turns
+from quipu.runtime.turns import TURN_SECONDS, Turns
+from quipu.wire.frame import encode_request
 from quipu.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -165,3 +170,80 @@ async def test_an_answer_that_cannot_be_made_closes_the_connection(
         assert await peer.closed()
         monkeypatch.undo()
         assert (await other.ask(MetadataRequest(), version)).topics == []
+
+
+@looped
+async def test_requests_that_come_together_begin_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K8: handlers that wait for something do their work in turns, too, before they do."""
+    count, turn, begun = 60, 0, list[int]()
+
+    async def slow(*_: object) -> MetadataResponse:
+        until = time.monotonic() + TURN_SECONDS
+        while time.monotonic() < until:
+            pass
+        begun.append(turn)
+        return MetadataResponse()
+
+    async with NodeHere(tmp_path) as node, AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(node.connect()) for _ in range(count)]
+        monkeypatch.setattr(handlers, "load", lambda _: slow)
+        for peer in peers:
+            peer.send(MetadataRequest(), 12)
+        while len(begun) < count:
+            await asyncio.sleep(0)
+            turn += 1
+        for peer in peers:
+            await peer.answer()
+    together = max(Counter(begun).values())
+    assert together <= 3, f"{together} took a turn's time each in one turn of the loop"
+
+
+class SlowPeer:
+    """A connection whose peer takes nothing of what it is sent."""
+
+    peer_host, peer_port = "10.0.0.1", 1
+
+    def __init__(self) -> None:
+        self.closed = self.is_paused = False
+        self.unsent = 0
+
+    @property
+    def backlog(self) -> int:
+        return int(self.unsent > 0)
+
+    def send(self, buffers: list[Any]) -> None:
+        self.unsent += sum(map(len, buffers))
+
+    def pause(self, *, read_rest: bool = False) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+
+    def close(self, *, after_sending: bool = False, why: str = "") -> None:
+        self.closed, self.unsent = True, 0
+
+
+@looped
+async def test_answers_of_a_few_kilobytes_that_nobody_takes_are_counted(tmp_path: Path) -> None:
+    """K8: many connections that take nothing hold what all answers may hold, and no more."""
+    limit = 1 << 20
+    async with NodeHere(tmp_path, queued_max_response_bytes=str(limit)) as node:
+        await node.create("t", partitions=250)
+        broker = node.node.broker
+        ask = encode_request(MetadataRequest(topics=None), 12, correlation_id=1)[4:]
+        broker.answers._monotonic = lambda: float(len(peers))  # a second between two of them
+        peers: list[SlowPeer] = []
+        for _ in range(300):
+            peer = SlowPeer()
+            session = Session(broker, peer)
+            peers.append(peer)
+            for _ in range(20):
+                if not peer.is_paused:
+                    session.frame_received(memoryview(bytearray(ask)))
+                await asyncio.sleep(0)
+        assert min(peer.unsent for peer in peers if not peer.closed) > 4096
+        assert sum(peer.unsent for peer in peers) < 2 * limit
+        assert broker.stats.answers_dropped > 100

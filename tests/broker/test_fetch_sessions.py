@@ -16,9 +16,11 @@ from quipu.broker.fetch_sessions import (
     FetchSession,
     FetchSessions,
     FetchTarget,
+    Referral,
 )
 from quipu.broker.stats import Stats
 from quipu.model.errors import Code, RequestError
+from quipu.model.ids import Epoch, NodeId, Offset
 from quipu.runtime.clock import ManualClock
 from quipu.runtime.rng import SeededRng
 
@@ -246,4 +248,20 @@ def test_waiting_fetches_hold_partitions_too() -> None:
     rig.sessions.release(rig.client, first)
     rig.sessions.release(other, second)
 
+    assert rig.stats.fetch_partitions == 0
+
+
+def test_what_is_remembered_of_readers_sent_elsewhere_counts() -> None:
+    """K8: F4; what a connection was told about partitions is bounded, and goes with it."""
+    rig = Rig(partitions_max=100)
+    told = Referral(NodeId(3), 1.0, Epoch(1), Offset(7))
+    for index in range(60):
+        rig.sessions.refer(rig.client, ("orders", index), told)
+        rig.sessions.refer(rig.client, ("orders", 0), told)  # again, which counts once
+
+    assert len(rig.client.referrals) == rig.stats.fetch_partitions == 50
+    assert rig.stats.refusals[PARTITIONS] == 10
+    rig.sessions.close(rig.client)
+
+    assert rig.client.referrals == {}
     assert rig.stats.fetch_partitions == 0

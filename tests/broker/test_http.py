@@ -211,6 +211,31 @@ def test_a_crowd_of_slow_clients_makes_room_for_a_probe() -> None:
     asyncio.run(run())
 
 
+def test_a_crowd_that_connects_at_once_costs_a_probe_no_second_attempt() -> None:
+    """K8: the kernel keeps them all until the loop turns; one more attempt would take a second."""
+
+    async def run() -> None:
+        server = node_server(Health())
+        address = await server.start("127.0.0.1", 0)
+        crowd = [socket.socket() for _ in range(300)]
+        for peer in crowd:
+            peer.setblocking(False)
+            peer.connect_ex(address)  # all of them before the server has a turn
+        probe = socket.create_connection(address, timeout=0.5)
+        probe.sendall(get("/health/live"))
+        probe.setblocking(False)
+        for peer in crowd[::2]:
+            peer.close()
+        reader, writer = await asyncio.open_connection(sock=probe)
+        assert b" 200 " in await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        for peer in crowd:
+            peer.close()
+        await server.close()
+
+    asyncio.run(run())
+
+
 def test_scrapers_that_take_nothing_keep_nobody_from_scraping() -> None:
     """K8: the page is made once for all of them, and each holds a piece of it, not the whole."""
     made = 0

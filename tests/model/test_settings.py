@@ -15,7 +15,7 @@ from quipu.model.settings import (
     topic_settings,
     with_dynamic,
 )
-from quipu.model.settings_types import Setting, Value, attribute_name
+from quipu.model.settings_types import Setting, SettingType, Value, attribute_name
 
 INHERITED = [
     ("nothing given: Kafka's seven days", BrokerSettings(), "retention_ms", 604_800_000),
@@ -68,6 +68,19 @@ def test_a_bad_value_is_answered_with_what_is_allowed() -> None:
 
     assert str(caught.value) == (
         "segment.bytes=big (somewhere): must be an integer from 16384 to 2147483647")
+
+
+@pytest.mark.parametrize("rows", [TOPIC, BROKER])
+def test_values_that_are_kept_are_short(rows: dict[str, Setting]) -> None:
+    """K8: no spaces, repetitions or zeros make a value that fills the cluster's metadata."""
+    for name, row in rows.items():
+        kept = "delete" if row.kind.type is SettingType.LIST else "1"
+        for long in (" " * 10_000 + kept, kept + "\t" * 10_000, ",".join([kept] * 5_000),
+                     "0" * 3000 + kept, kept * 3000):
+            with pytest.raises(SettingError) as caught:
+                check(rows, {name: long})
+            assert len(str(caught.value)) < 300
+    check(TOPIC, {"cleanup.policy": "compact,delete", "retention.ms": str(2**63 - 1)})
 
 
 def test_dynamic_values_replace_static_ones() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quipu.runtime import connection as connections
 from quipu.runtime.connection import RECEIVE_SIZE, Connection
 from quipu.runtime.net import CannotListen, FrameServer
 from quipu.runtime.net_limits import NetLimits
@@ -264,6 +265,33 @@ def test_an_idle_connection_is_closed() -> None:
         assert world.server.stats.timed_out == 1
 
     run(story, NetLimits(idle_seconds_max=0.2))
+
+
+def test_a_frame_that_this_side_does_not_read_is_not_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """K8: a peer that sends ahead of its answers is not blamed for how long these take."""
+    monkeypatch.setattr(connections, "FRAME_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(connections, "FRAME_RATE_MIN", 1_000_000_000)
+
+    async def story(world: World) -> None:
+        reader, writer = await world.connect()
+        await until(lambda: len(world.handlers) == 1)
+        connection = world.handlers[0].connection
+        writer.write(frame(b"x" * 100_000)[:50_000])
+        await until(lambda: connection._partial is not None)
+        connection.pause()
+        for seconds in (0.5, 5.0, 50.0):
+            connection.sweep(world.server.loop.time() + seconds)
+        connection.resume()
+        writer.write(frame(b"x" * 100_000)[50_000:])
+        assert len(await reader.readexactly(100_004)) == 100_004
+        writer.write(frame(b"x" * 100_000)[:50_000])
+        await until(lambda: connection._partial is not None)
+        connection.sweep(world.server.loop.time() + 5.0)
+        assert connection.closed, "this time it is the peer that is slow"
+
+    run(story)
 
 
 def test_closing_sends_what_was_given_first() -> None:

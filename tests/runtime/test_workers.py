@@ -35,6 +35,21 @@ async def test_what_work_gives_or_raises_is_given_or_raised() -> None:
 
 
 @looped
+async def test_patient_work_leaves_a_thread_to_others() -> None:
+    """K8: however much of it there is, other work begins at once."""
+    workers, gate = Workers(), threading.Event()
+    patient = [asyncio.ensure_future(workers.run_patiently(gate.wait)) for _ in range(50)]
+    await asyncio.sleep(0.02)
+    async with asyncio.timeout(20):
+        assert await workers.run(lambda: "done") == "done"
+    patient[0].cancel()
+    gate.set()
+    async with asyncio.timeout(20):
+        assert all(await asyncio.gather(*patient[1:]))
+    workers.close()
+
+
+@looped
 async def test_closing_waits_for_work_under_way() -> None:
     """K8: and leaves no thread behind."""
     workers = Workers()

@@ -25,7 +25,7 @@ from quipu.wire.schema import Response, Struct
 
 S = TypeVar("S", bound=Struct)
 
-LARGE_ANSWER_SIZE: Final = 64 * 1024  # an answer below this is sent and forgotten
+LARGE_ANSWER_SIZE: Final = 4 * 1024  # an answer below this is sent and forgotten
 STALLED_SECONDS: Final = 1.0  # a younger answer is never given up to make room
 
 
@@ -64,23 +64,28 @@ class Answers:
     def leaving(self, answer: "Answer") -> None:
         """`answer` is complete, and is being sent."""
         self._leaving[answer] = self._monotonic()
+        if self.is_full:
+            self._drop_stalled()
 
     def left(self, answer: "Answer") -> None:
         self._leaving.pop(answer, None)
 
     def make_room(self) -> None:
         """Close who does not take its answer, until the others fit; raise if they do not (A2)."""
-        now = self._monotonic()
-        for answer, since in list(self._leaving.items()):
-            if self.total <= self._total_max or now - since < STALLED_SECONDS:
-                break
-            self.stats.answers_dropped += 1
-            answer.give_up()
-        if self.total > self._total_max:
+        self._drop_stalled()
+        if self.is_full:
             self.stats.answers_refused += 1
             raise NoRoomForAnswer(
                 "other answers that have not been taken yet use all of the memory for answers "
                 "(queued.max.response.bytes); ask again later")
+
+    def _drop_stalled(self) -> None:
+        now = self._monotonic()
+        for answer, since in list(self._leaving.items()):
+            if not self.is_full or now - since < STALLED_SECONDS:
+                break
+            self.stats.answers_dropped += 1
+            answer.give_up()
 
     @property
     def is_full(self) -> bool:

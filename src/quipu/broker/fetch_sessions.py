@@ -9,8 +9,9 @@ Invariants
         IDLE_SECONDS, or is not given: the client then names everything each time
     F3  a session belongs to the connection that made it, and ends with it: on any other its id is
         not known, so nobody uses, reads or ends another's; ids are random as well
-    F4  what sessions and waiting fetches hold is at most `partitions_max` partitions; names that
-        are longer than any topic's count for more
+    F4  what sessions and waiting fetches hold, and what is remembered of readers that were sent to
+        another node, is at most `partitions_max` partitions; names that are longer than any
+        topic's count for more
     F5  one address has at most half of either, so that others get theirs
     F6  a session names topics as its first request did, all by name or all by id: an answer has
         place for one of the two
@@ -20,10 +21,11 @@ Not here: reading records (handlers/k01_fetch.py).
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from quipu.broker.stats import Stats
 from quipu.model.errors import Code, RequestError
+from quipu.model.ids import Epoch, NodeId, Offset
 from quipu.runtime.clock import Clock
 from quipu.runtime.rng import Rng
 
@@ -85,12 +87,22 @@ class FetchSession:
         return iter(self.targets.values())
 
 
+class Referral(NamedTuple):
+    """What the readers of one partition on one connection were told about where to read."""
+
+    node_id: NodeId  # that they were sent to; NO_NODE if to nobody
+    at: float  # when, in monotonic seconds
+    epoch: Epoch
+    end: Offset  # where the log ended when they came back, or came; -1 while they are away
+
+
 @dataclass(slots=True, eq=False)
 class FetchClient:
     """One connection that fetches, and its sessions by id (F3)."""
 
     host: str
     sessions: dict[int, FetchSession] = field(default_factory=dict)
+    referrals: dict[Key, Referral] = field(default_factory=dict)  # see `FetchSessions.refer`
 
 
 @dataclass(slots=True)
@@ -185,10 +197,26 @@ class FetchSessions:
             self._hold(client.host, -session.held)
             session.held = 0
 
+    def refer(self, client: FetchClient, key: Key, referral: Referral) -> None:
+        """Remember what readers of a partition were told; without room for it, nothing is (F4).
+
+        Such a reader is sent to the tail each time, and waits each time until all is committed.
+        """
+        if key not in client.referrals:
+            self._hold(client.host, 1)
+            if not self._has_room(client.host):
+                self._hold(client.host, -1)
+                self._stats.refusals[PARTITIONS] += 1
+                return
+        client.referrals[key] = referral
+
     def close(self, client: FetchClient) -> None:
         """The connection is gone, and its sessions with it (F3)."""
         for session in list(client.sessions.values()):
             self._end(session)
+        if client.referrals:
+            self._hold(client.host, -len(client.referrals))
+            client.referrals.clear()
 
     # -- sessions
 

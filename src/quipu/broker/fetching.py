@@ -11,7 +11,8 @@ Which node reads what
       all is committed that this node held when the reader came, it is given what is committed but
       not told up to where (-1), and at the end it waits, or gets OFFSET_NOT_AVAILABLE; so neither
       the high watermark nor the end goes back, and a chain that stands still can be read
-    * only a node whose lease lasts says that there is nothing newer
+    * only a node whose lease lasts says that there is nothing newer, or that an offset which lies
+      beyond what it knows is out of range
     * a dirty reader (replica id -2) gets all that the log has, wherever it asks
 
 Not here: waiting and answering (handlers/k01_fetch.py), what is fetched (fetch_sessions.py).
@@ -21,9 +22,14 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from quipu.broker.context import Broker
-from quipu.broker.fetch_sessions import FetchSession, FetchTarget
+from quipu.broker.fetch_sessions import (
+    FetchClient,
+    FetchSession,
+    FetchSessions,
+    FetchTarget,
+    Referral,
+)
 from quipu.broker.partition import Partition
-from quipu.broker.reply import Referral, Referrals
 from quipu.broker.routing import is_up, why_absent
 from quipu.model.errors import Code, OffsetOutOfRange, QuipuError
 from quipu.model.ids import NO_NODE, Epoch, Offset
@@ -39,8 +45,8 @@ MOVED: Final = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 NO_OFFSET: Final = Offset(-1)
 
 Answered = tuple[FetchTarget, FetchedPart]
-# Most bytes, version, dirty, where it was sent before; plain, since made for every request.
-Reader = tuple[int, int, bool, Referrals]
+# Most bytes, version, dirty, who asks; plain, since made for every request.
+Reader = tuple[int, int, bool, FetchClient]
 
 
 class Found(NamedTuple):
@@ -128,7 +134,7 @@ def _elsewhere(
     broker: Broker, target: FetchTarget, partition: Partition, reader: Reader, size: int
 ) -> FetchedPart | None:
     """Where to read instead of here, or what can be read here before the end is sure."""
-    size_max, version, dirty, referrals = reader
+    size_max, version, dirty, client = reader
     error = partition.readable(dirty=dirty)
     if error is not None:
         return FetchedPart(target.partition, error.code)
@@ -139,14 +145,15 @@ def _elsewhere(
     if tail == broker.node_id or check_epoch(target.leader_epoch, partition.leader_epoch):
         return None  # of another epoch it is told first
     if partition.is_leading and is_up(broker, tail) and broker.cluster.is_settled(tail) and _refer(
-            referrals, target, partition, broker.clock.monotonic()):
+            broker.fetch_sessions, client, target, partition, broker.clock.monotonic()):
         is_end = partition.committed_log >= partition.log.log_end
         end = partition.high_watermark if is_end else NO_OFFSET
         return FetchedPart(target.partition, 0, end, end, partition.log.log_start_offset,
                            preferred_read_replica=tail)
     committed = partition.high_watermark
     was_given_more = committed < target.offset <= partition.log.end_offset
-    if committed >= _end_when_it_came(referrals, target, partition) and not was_given_more:
+    end = _end_when_it_came(broker.fetch_sessions, client, target, partition)
+    if committed >= end and not was_given_more:
         return None
     if target.offset >= committed:
         return FetchedPart(target.partition, Code.OFFSET_NOT_AVAILABLE)
@@ -156,29 +163,31 @@ def _elsewhere(
 
 
 def _refer(
-    referrals: Referrals, target: FetchTarget, partition: Partition, now: float
+    sessions: FetchSessions, client: FetchClient, target: FetchTarget, partition: Partition,
+    now: float,
 ) -> bool:
     """Should a reader be sent to the tail?  Not if it was a moment ago, and is here all the same:
     clients that are given no rack may ignore it, or be unable to reach that node.
     """
     assert partition.replica_set is not None
     tail = partition.replica_set.tail
-    before = referrals.get(target.key)
+    before = client.referrals.get(target.key)
     if before is not None and before.node_id == tail and now - before.at < REFER_SECONDS:
         return False
-    referrals[target.key] = Referral(tail, now, partition.leader_epoch, NO_OFFSET)
+    sessions.refer(
+        client, target.key, Referral(tail, now, partition.leader_epoch, NO_OFFSET))
     return True
 
 
 def _end_when_it_came(
-    referrals: Referrals, target: FetchTarget, partition: Partition
+    sessions: FetchSessions, client: FetchClient, target: FetchTarget, partition: Partition
 ) -> Offset:
     """Where the log ended when this reader came, or came back from the tail."""
-    known = referrals.get(target.key)
+    known = client.referrals.get(target.key)
     if known is None or known.end < 0 or known.epoch != partition.leader_epoch:
         node_id, at = (NO_NODE, 0.0) if known is None else (known.node_id, known.at)
         known = Referral(node_id, at, partition.leader_epoch, partition.log.end_offset)
-        referrals[target.key] = known
+        sessions.refer(client, target.key, known)
     return known.end
 
 
@@ -218,6 +227,8 @@ def _read_one(
             Offset(offset), max(0, min(size_left, target.size_max)), end=high_watermark,
             min_one=min_one)
     except OffsetOutOfRange:
+        if offset > high_watermark and not (partition.is_alone or dirty or partition.is_current):
+            return FetchedPart(index, Code.NOT_LEADER_OR_FOLLOWER)  # others may have more
         return FetchedPart(
             index, Code.OFFSET_OUT_OF_RANGE, high_watermark, high_watermark, log.log_start_offset)
     except QuipuError as error:

@@ -29,6 +29,7 @@ from typing import Final, NamedTuple, cast
 from quipu.broker import metrics
 from quipu.broker.health import Health
 from quipu.broker.stats import Stats
+from quipu.runtime.listener import Listener
 from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.net import CannotListen
 from quipu.runtime.spawn import spawn
@@ -37,7 +38,7 @@ HEAD_SIZE_MAX: Final = 8 * 1024
 HEAD_SECONDS_MAX: Final = 5.0
 ANSWER_SECONDS_MAX: Final = 10.0
 CONNECTIONS_MAX: Final = 256
-ACCEPT_MAX: Final = 64  # in one turn of the loop: who is connected is heard before it makes room
+ACCEPT_SHARE: Final = 4  # in one turn of the loop: who is connected is heard before it makes room
 SCRAPES_MAX: Final = 32
 PAGE_AGE_RATIO: Final = 10  # a page serves for so many times the time that it took to make
 PAGE_SECONDS_MAX: Final = 1.0
@@ -82,7 +83,8 @@ class HttpServer:
         self._connections_max = connections_max
         self._stats = stats if stats is not None else Stats()
         self._pages: dict[str, asyncio.Task[_Page]] = {}
-        self._server: asyncio.Server | None = None
+        self._listener = Listener(
+            lambda: _Client(self), accept_max=max(1, connections_max // ACCEPT_SHARE))
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int, *, or_any: bool = False) -> tuple[str, int]:
@@ -91,7 +93,7 @@ class HttpServer:
         With `or_any` a port that is taken is no failure: any free one will do.
         """
         try:
-            self._server = await self._listen(host, port)
+            address = await self._listener.start(host, port)
         except OSError as error:
             if not or_any or error.errno != errno.EADDRINUSE:
                 why = os.strerror(error.errno) if error.errno else str(error)
@@ -100,19 +102,13 @@ class HttpServer:
                     "choose another address with --set metrics.listener=HOST:PORT"
                 ) from None
             _log.warning("port %d of metrics.listener is taken; taking a free one", port)
-            self._server = await self._listen(host, 0)
+            address = await self._listener.start(host, 0)
         self._sweep()
-        address: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return address
-
-    async def _listen(self, host: str, port: int) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(
-            lambda: _Client(self), host, port, backlog=ACCEPT_MAX)
 
     async def close(self) -> None:
         """Stop listening; answers under way are cut off."""
-        if self._server is not None:
-            self._server.close()
+        self._listener.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for client in [*self.asking, *self.taking]:

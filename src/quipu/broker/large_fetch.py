@@ -141,7 +141,7 @@ class _LargeFetch:
         """Answer, unless the request waits for records that are not there."""
         self._call, self._session = call, session
         self._reader = (call.max_bytes, self._version, call.replica_id == DIRTY_READER,
-                        self._reply.referrals)
+                        self._client)
         self._missing = call.min_bytes
         found = await self._turns.run(self._read(waits=call.max_wait > 0))
         self._missing -= found.size

@@ -20,13 +20,13 @@ from quipu.controller.state import Place, Topic
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import TopicSettings
+from quipu.runtime.wakeups import Wakeups
 from quipu.storage.data_directory import DataDirectory
 from quipu.storage.log import LogConfig
 
 _DEFAULTS: Final = LogConfig()
 _log = logging.getLogger(__name__)
 
-READY_TURN_MAX: Final = 128  # fetches answered in one turn of the loop; then others have theirs
 STEP_PARTITIONS: Final = 16  # of a deleted topic, removed in one step
 RECOVERY_TURN_SECONDS: Final = 0.01  # of opening logs before others get their turn
 
@@ -86,7 +86,7 @@ class Partitions:
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._ids: set[bytes] = set()
         self.waiting: dict[Waiter, None] = {}  # fetches, so that a stop can end their waits
-        self._ready: list[Waiter] = []  # of them, whose wait ends with this turn of the loop
+        self._wakeups = Wakeups()
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -111,17 +111,8 @@ class Partitions:
         return iter(list(self._by_name.values()))
 
     def finish_soon(self, waiter: Waiter) -> None:
-        """End the wait of `waiter` at the end of this turn, with all others that end by then."""
-        if not self._ready:
-            asyncio.get_running_loop().call_soon(self._finish_ready)
-        self._ready.append(waiter)
-
-    def _finish_ready(self) -> None:
-        ready, self._ready = self._ready[:READY_TURN_MAX], self._ready[READY_TURN_MAX:]
-        if self._ready:
-            asyncio.get_running_loop().call_soon(self._finish_ready)
-        for waiter in ready:
-            waiter.finish()
+        """End the wait of `waiter` at the end of this turn of the loop, or of a later one."""
+        self._wakeups.soon(waiter.finish)
 
     async def recover(self, topics: Iterable[Topic]) -> None:
         """Open the logs of `topics`, and let the loop turn meanwhile: probes want an answer."""

@@ -10,6 +10,7 @@ which has to go through the records of one batch.
 Invariants
     W1  what the loop decompresses at once is in proportion to the bytes that came for it
     W2  copies of requests that wait for threads take at most queued.max.request.bytes
+    W3  searches by time never keep a batch that was produced from being looked at
 
 Not here: what is looked at (wire/record_check.py), the threads (runtime/workers.py).
 """
@@ -97,7 +98,7 @@ async def find_record(
             found: TimestampAndOffset | None = stop.value
             return found
         if look is not None and is_heavy(len(look.batch.data), look.size_max):
-            outcome = await broker.workers.run(partial(look.run, size_max))
+            outcome = await broker.workers.run_patiently(partial(look.run, size_max))
         else:
             outcome = None if look is None else look.run(size_max)
             await asyncio.sleep(0)

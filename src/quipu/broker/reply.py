@@ -1,32 +1,14 @@
 """The seam between a connection and the handlers that answer with bytes of their own."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from quipu.broker.fetch_sessions import FetchClient
-from quipu.model.ids import Epoch, NodeId, Offset
 from quipu.runtime.connection import Buffer
-
-
-class Referral(NamedTuple):
-    """What the readers of one partition on one connection were told about where to read."""
-
-    node_id: NodeId  # that they were sent to; NO_NODE if to nobody
-    at: float  # when, in monotonic seconds
-    epoch: Epoch
-    end: Offset  # where the log ended when they came back, or came; -1 while they are away
-
-
-Referrals = dict[tuple[str | bytes, int], Referral]  # by topic and partition
 
 
 class Reply(Protocol):
     """The answer to one request; it is sent when its turn on the connection has come."""
-
-    @property
-    def referrals(self) -> Referrals:
-        """Of the connection; whoever sends its reader elsewhere notes it."""
-        ...
 
     @property
     def fetch_client(self) -> FetchClient:

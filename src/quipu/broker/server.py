@@ -34,7 +34,6 @@ from quipu.broker.context import Broker, Context
 from quipu.broker.fetch_sessions import FetchClient
 from quipu.broker.handlers import k00_produce, k01_fetch
 from quipu.broker.handlers.k18_api_versions import unsupported_version_response
-from quipu.broker.reply import Referrals
 from quipu.broker.request_queue import LARGE_SIZE
 from quipu.model.errors import MalformedBytes, QuipuError, TooManyElements
 from quipu.runtime.admission import address_key
@@ -80,11 +79,6 @@ class TurnReply:
         self.release: Callable[[], object] | None = None
 
     @property
-    def referrals(self) -> Referrals:
-        """Where readers of this connection were sent."""
-        return self._session.referrals
-
-    @property
     def fetch_client(self) -> FetchClient:
         """The connection, as the one who fetches."""
         return self._session.fetch_client()
@@ -93,6 +87,7 @@ class TurnReply:
         """Answer; an empty list answers nothing, for requests that want no answer."""
         assert self.buffers is None, "a request is answered once"
         self.buffers = buffers
+        self.release = None  # it refers to whoever answers, who refers to this
         self._session.answered(self)
 
     def send_large(self, buffers: list[Buffer], size: int) -> None:
@@ -121,7 +116,7 @@ class Session:
 
     __slots__ = (
         "_broker", "_connection", "_fetch_client", "_held", "_leaving", "_loop_time", "_observe",
-        "_replies", "_waits", "referrals",
+        "_replies", "_waits",
     )
 
     def __init__(self, broker: Broker, connection: FrameConnection) -> None:
@@ -129,7 +124,6 @@ class Session:
         self._connection = connection
         self._loop_time = broker.clock.monotonic
         self._observe = broker.stats.observe_request
-        self.referrals: Referrals = {}
         self._fetch_client: FetchClient | None = None  # until it fetches
         self._replies: deque[TurnReply] = deque()
         self._held = False  # frames are held back (Q2, Q3)
@@ -184,7 +178,8 @@ class Session:
         self._replies.clear()
         waits, self._waits = self._waits, None
         if waits is not None and waits.release is not None:
-            waits.release()  # Q5
+            release, waits.release = waits.release, None
+            release()  # Q5
         if self._fetch_client is not None:
             self._broker.fetch_sessions.close(self._fetch_client)
         if self._leaving is not None:
@@ -322,7 +317,7 @@ class Session:
             self._failed(reply, asked, error)
             return
         if isinstance(response, Awaitable):
-            self._spawn(reply, self._finish(reply, asked, response))
+            self._spawn(reply, self._finish(reply, asked, self._in_turn(response)))
             return
         self._send(reply, asked.context, response)
         if self._connection.backlog > DECODED_TURN_MAX:
@@ -385,6 +380,16 @@ class Session:
         if handlers.is_on_controller(key):
             return envelopes.carry(self._broker, asked)
         return handlers.load(key)(self._broker, asked.request, asked.context)
+
+    async def _in_turn(self, response: Awaitable[Message]) -> Message:
+        """The same; it begins when others have had their turns: nothing of it was done yet."""
+        try:
+            await self._broker.queue.turns.ready()
+        except asyncio.CancelledError:
+            if isinstance(response, Coroutine):
+                response.close()
+            raise
+        return await response
 
     async def _handled_soon(self, asked: envelopes.Asked) -> Message:
         response = self._handled(asked)

@@ -230,8 +230,9 @@ class BrokerSettings:
     max_incremental_fetch_session_cache_slots: int = int32(
         1000, "Incremental fetch sessions at a time; 0: none are given.", low=0, high=100_000)
     max_incremental_fetch_session_cache_partitions: int = int32(
-        200_000, "Partitions that fetch sessions and waiting fetches hold, all together; beyond "
-        "it no session is given and no fetch waits.", low=0, high=10_000_000)
+        200_000, "Partitions that fetch sessions and waiting fetches hold, and that connections "
+        "were sent elsewhere for, all together; beyond it no session is given and no fetch waits.",
+        low=0, high=10_000_000)
 
     # What producers may send.
     message_max_bytes: int = int32(

@@ -36,6 +36,8 @@ __all__ = [
     "inherited", "parse", "stored_value", "topic_settings", "value_of", "with_dynamic",
 ]
 
+VALUE_SIZE_MAX: Final = 256  # of a setting that is changed while nodes run, or of a topic's
+
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
 
@@ -58,9 +60,15 @@ def parse(rows: Mapping[str, Setting], name: str, value: str, where: str = "") -
 
 
 def check(rows: Mapping[str, Setting], overrides: Mapping[str, str]) -> None:
-    """Raise `SettingError` unless every name is known and every value allowed (C2, C3)."""
+    """Raise `SettingError` unless every name is known and every value allowed (C2, C3).
+
+    For values that are kept as they are given, which are many: they have VALUE_SIZE_MAX characters.
+    """
     for name, value in overrides.items():
         parse(rows, name, value)
+        if len(value) > VALUE_SIZE_MAX:
+            raise SettingError(f"{name}: a value of {len(value)} characters; at most "
+                               f"{VALUE_SIZE_MAX} are kept")
 
 
 def stored_value(rows: Mapping[str, Setting], name: str, value: str) -> Value:

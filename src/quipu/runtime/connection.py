@@ -13,6 +13,8 @@ Invariants
         answers to all that came in one turn leave together, and wake their peers together;
         what is only lent leaves at once, and what the socket does not take of it is copied
     N5  a peer that closes or resets is noticed at once, also while its frames are held back
+    N6  a closed connection lets go of its handler: the two refer to each other, and what only the
+        garbage collector frees may stay for long (garbage.py)
 
 Not here: accepting connections and the memory they share (net.py); which buffers leave together
 (outgoing.py); what a frame means, or in which order requests are answered (broker/server.py).
@@ -431,7 +433,8 @@ class Connection:
     def sweep(self, now: float) -> None:
         """Close a connection that is idle, stalled, or trickles a frame; free what is unused."""
         partial = self._partial
-        if partial is not None and partial.size >= 4 and self._view is not None:
+        if (partial is not None and partial.size >= 4 and self._view is not None
+                and not self._paused):  # else it is this node that does not read
             frame_size: int = _SIZE.unpack_from(partial.data)[0]
             if now - partial.since > FRAME_GRACE_SECONDS + frame_size / FRAME_RATE_MIN:
                 self._time_out(TOO_SLOW, "a frame took too long to arrive")
@@ -465,7 +468,8 @@ class Connection:
         self._close(NO_MEMORY)
 
     def _handler_lost(self) -> None:
-        self._handler.connection_lost()
+        handler, self._handler = self._handler, _NOBODY  # N6
+        handler.connection_lost()
 
     def _close(self, why: str) -> None:
         if self._closed:
@@ -486,15 +490,19 @@ class Connection:
 
 @dataclass(slots=True)
 class _LastBytes:
-    """Stands where a handler was while the last bytes leave, then closes the connection."""
+    """The handler while the last bytes leave, which then closes; or of a closed connection."""
 
-    connection: Connection
+    connection: Connection | None
 
     def frame_received(self, frame: memoryview) -> None:
         """Too late."""
 
     def drained(self) -> None:
-        self.connection.close()
+        if self.connection is not None:
+            self.connection.close()
 
     def connection_lost(self) -> None:
         """Nobody needs to know."""
+
+
+_NOBODY: Final = _LastBytes(None)

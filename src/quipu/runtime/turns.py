@@ -40,6 +40,11 @@ class Turns:
         """Is the time of this turn used up?"""
         return self._monotonic() >= self._ends
 
+    async def ready(self) -> None:
+        """Return when work may begin, which may be at once."""
+        if not self.has_time():
+            await self.begin()
+
     async def begin(self) -> None:
         """Return when work that has not begun may do so."""
         await self._next(self._beginning)

@@ -19,12 +19,18 @@ class Workers:
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
+        self._patient = asyncio.Semaphore(THREADS - 1)
 
     async def run(self, work: Callable[[], T]) -> T:
         """What `work` gives, or raises; the loop goes on meanwhile."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="quipu-work")
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def run_patiently(self, work: Callable[[], T]) -> T:
+        """The same; however much of it there is, it leaves a thread to `run`."""
+        async with self._patient:
+            return await self.run(work)
 
     def close(self) -> None:
         """Wait for work under way; what has not begun is dropped."""

@@ -17,7 +17,6 @@ from quipu.broker.handlers.k00_produce import produce
 from quipu.broker.handlers.k01_fetch import fetch
 from quipu.broker.partition import Partition
 from quipu.broker.partition_parts import Waiter
-from quipu.broker.reply import Referrals
 from quipu.broker.stats import Stats
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId
@@ -72,8 +71,7 @@ class OnePartition:
 class Answer:
     """A `Reply` that a test can wait for."""
 
-    def __init__(self, referrals: Referrals, fetch_client: FetchClient) -> None:
-        self.referrals = referrals
+    def __init__(self, fetch_client: FetchClient) -> None:
         self.fetch_client = fetch_client
         self.frame: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
@@ -101,8 +99,7 @@ class Client:
         }
         state = SimpleNamespace(
             topics={"t": topic}, topics_by_id={TOPIC_ID: topic}, brokers=brokers)
-        self.referrals: Referrals = {}  # one connection
-        self.fetch_client = FetchClient("::1")
+        self.fetch_client = FetchClient("::1")  # one connection
         stats = Stats()
         self.broker: Any = SimpleNamespace(
             settings=BrokerSettings(), clock=rig.clock, stats=stats, node_id=node.node_id,
@@ -112,7 +109,7 @@ class Client:
                 rig.clock, SeededRng(1), stats, slots=10, partitions_max=1000))
 
     def send(self, request: Request, version: int) -> "asyncio.Task[Any]":
-        reply = Answer(self.referrals, self.fetch_client)
+        reply = Answer(self.fetch_client)
         frame = encode_request(request, version, correlation_id=7)
         handle = produce if request.KEY == 0 else fetch
         handle(self.broker, reply, memoryview(bytearray(frame[4:])))
@@ -284,7 +281,7 @@ async def test_a_session_is_told_of_the_tail(tmp_path: Path) -> None:
     head = Client(rig, a)
     part, answer = await head.fetch(0, session_epoch=0)
     assert part.preferred_read_replica == 3
-    head.referrals.clear()
+    head.fetch_client.referrals.clear()
     request = fetch_request(0, 16, session_id=answer.session_id, session_epoch=1)
     again = await head.send(request, 16)
     assert again.responses[0].partitions[0].preferred_read_replica == 3
@@ -371,6 +368,43 @@ async def test_without_a_lease_history_is_read_and_its_end_is_not(tmp_path: Path
     assert part.error_code == Code.NOT_LEADER_OR_FOLLOWER
     part, _ = await client.produce(b"y")
     assert part.error_code == Code.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("version", [4, 10, 11, 16])
+@pytest.mark.parametrize("place", [0, 1, 2])
+@looped
+async def test_out_of_range_is_said_only_by_who_is_sure(
+    tmp_path: Path, version: int, place: int
+) -> None:
+    """V5, V15, K2: a client would begin at the start or at the end, and miss what others have."""
+    rig = Rig(tmp_path)
+    nodes = await a_chain(rig)
+    await nodes[0].produce(b"x")
+    await rig.settled()
+    node, client = nodes[place], Client(rig, nodes[place])
+    if place < 2 and version >= 11:
+        await client.fetch(1, version=version)  # where it is sent to the tail
+    part, _ = await client.fetch(2, version=version, max_wait=0)
+    assert part.error_code == Code.OFFSET_OUT_OF_RANGE
+    node.leased.lease_until = rig.clock.monotonic()
+    part, _ = await client.fetch(2, version=version, max_wait=0)
+    assert part.error_code == Code.NOT_LEADER_OR_FOLLOWER
+
+
+@looped
+async def test_what_is_not_known_to_be_committed_is_not_out_of_range(tmp_path: Path) -> None:
+    """V5, K2: whoever was given it by another node waits until this one knows, too."""
+    rig = Rig(tmp_path)
+    a, *_ = await a_chain(rig)
+    rig.net.cut(1, 2)
+    a.append(b"x", b"y").cancel()
+    assert (a.partition.log.end_offset, a.partition.high_watermark) == (2, 0)
+    for version in (4, 10, 11):
+        client = Client(rig, a)
+        await client.fetch(0, version=version, max_wait=0)
+        part, _ = await client.fetch(2, version=version, max_wait=0)
+        expected = Code.NONE if version < 11 else Code.OFFSET_NOT_AVAILABLE
+        assert (part.error_code, bool(part.records)) == (expected, False), version
 
 
 @looped

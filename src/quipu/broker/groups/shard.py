@@ -60,6 +60,7 @@ from quipu.broker.groups.states import State
 from quipu.model.errors import Code, QuipuError
 from quipu.runtime.admission import address_key
 from quipu.runtime.spawn import spawn
+from quipu.runtime.wakeups import Wakeups
 
 if TYPE_CHECKING:  # it holds the groups too
     from quipu.broker.context import Broker
@@ -94,6 +95,7 @@ class Shard:
         self.log = GroupLog(log, lambda: map(encode_record, self.registry.records()))
         self.unavailable = Code.COORDINATOR_LOAD_IN_PROGRESS  # NONE while groups are served
         self._parked: dict[Ticket, tuple[asyncio.Future[Answer], Answer]] = {}
+        self._wakeups = Wakeups()  # of those who waited
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._loading: asyncio.Task[None] | None = None
 
@@ -336,8 +338,8 @@ class Shard:
 
     def _answer(self, reply: Reply) -> None:
         parked = self._parked.pop(reply.ticket, None)
-        if parked is not None and not parked[0].done():  # who asked may be gone
-            parked[0].set_result(reply.answer)
+        if parked is not None:
+            self._wakeups.soon(partial(_wake, parked[0], reply.answer))
 
     # -- time
 
@@ -370,6 +372,11 @@ class Shard:
         offsets.expire(
             self, broker.cluster.state, broker.limited, now_ms=broker.clock.now_ms(),
             retention_ms=broker.settings.offsets_retention_minutes * MINUTE_MS)
+
+
+def _wake(waiting: "asyncio.Future[Answer]", answer: Answer) -> None:
+    if not waiting.done():  # who asked may be gone
+        waiting.set_result(answer)
 
 
 def refused(answer: Answer, code: Code) -> Answer:

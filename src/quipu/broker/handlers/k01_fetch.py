@@ -79,7 +79,7 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if len(session.targets) > TARGETS_MAX:
         large_fetch.go_on(broker, reply, (correlation_id, version), call, session)
         return
-    reader = call.max_bytes, version, call.replica_id == DIRTY_READER, reply.referrals
+    reader = call.max_bytes, version, call.replica_id == DIRTY_READER, client
     found = read(broker, session, reader)
     answer = _Answer(broker, reply, (correlation_id, reader), call, session)
     if (found.size >= call.min_bytes or found.failed or call.max_wait <= 0

@@ -10,7 +10,9 @@ Behaviour
       given or told before: it waits for the other nodes, and if that takes too long the answer is
       OFFSET_NOT_AVAILABLE (settling.py); the log start is told at once
     * to replica id -2, a dirty reader, any node answers, and its latest is the end of the log
-    * a look for a time may have to decompress a batch: large ones are, in a thread
+    * a look for a time may have to decompress a batch: large ones are, in a thread; what is not
+      found within request.max.wait.ms is REQUEST_TIMED_OUT, and nothing is looked for that nobody
+      waits for any more
     * internal batches are not found, whatever their timestamps: offsets and times are those of
       records that a fetch returns
 
@@ -29,7 +31,7 @@ from quipu.broker.partition import Partition
 from quipu.broker.record_checks import find_record
 from quipu.broker.routing import why_absent
 from quipu.broker.settling import Marks, check_settled, code_for, settle
-from quipu.model.errors import Code, QuipuError
+from quipu.model.errors import Code, Kind, QuipuError, RequestError
 from quipu.model.ids import Offset, TimestampMs
 from quipu.storage.log import TimestampAndOffset
 from quipu.wire.messages.k02_list_offsets import (
@@ -67,7 +69,7 @@ async def handle(
             await context.pause()
             answers.append(_find(broker, topic.name, wanted, asker))
         found.append((topic.name, answers))
-    await _look_up(broker, asker.searches)
+    await _look_up(broker, asker.searches, context)
     response = ListOffsetsResponse(topics=context.array(ListOffsetsTopicResponse))
     for name, answers in found:
         partitions = context.array(ListOffsetsPartitionResponse)
@@ -103,12 +105,19 @@ class _Asker(NamedTuple):
     searches: list[_Search]
 
 
-async def _look_up(broker: Broker, searches: list[_Search]) -> None:
+async def _look_up(broker: Broker, searches: list[_Search], context: Context) -> None:
     """Fill in what is found by time, one search after the other, each but once."""
     known: dict[tuple[str, int], TimestampAndOffset | None] = {}
+    monotonic = broker.clock.monotonic
+    deadline = monotonic() + broker.settings.request_max_wait_ms / 1000
     for answer, partition, timestamp, end in searches:
+        if context.answer is not None:
+            await context.answer.pause()  # raises if the client is gone
         log = partition.log
         try:
+            if monotonic() > deadline:
+                raise RequestError("searches by time take too long: ask for fewer at a time",
+                                   code=Code.REQUEST_TIMED_OUT, kind=Kind.RETRY)
             if (log.name, timestamp) not in known:
                 known[log.name, timestamp] = await find_record(
                     broker, log.search_newest() if timestamp == MAX_TIMESTAMP

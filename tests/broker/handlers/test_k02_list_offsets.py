@@ -1,0 +1,52 @@
+"""ListOffsets by time, in bulk; what it finds is in test_log_handlers.py."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from quipu.broker.handlers import k02_list_offsets
+from quipu.model.errors import Code
+from quipu.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.harness.here import NodeHere
+from tests.looped import looped
+
+
+@looped
+async def test_searches_end_with_the_client_and_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K8: a request for thousands of searches costs nothing once its client is gone."""
+    searched, go_on = 0, asyncio.Event()
+
+    async def slow(*_: object) -> None:
+        nonlocal searched
+        searched += 1
+        await go_on.wait()
+        await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(k02_list_offsets, "find_record", slow)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[
+        ListOffsetsPartition(partition_index=0, timestamp=time) for time in range(1000)])])
+    async with NodeHere(tmp_path, request_max_wait_ms="1000") as node:
+        await node.create("t")
+        async with node.connect() as peer:
+            peer.send(request, 8)
+            while not searched:
+                await asyncio.sleep(0.001)
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        go_on.set()
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert searched == 1
+        async with node.connect() as peer:
+            answer = await peer.ask(request, 8)
+        codes = [part.error_code for part in answer.topics[0].partitions]
+        assert 1 < searched < 1000
+        assert codes == sorted(codes)
+        assert set(codes) == {0, Code.REQUEST_TIMED_OUT}
