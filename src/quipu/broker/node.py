@@ -326,7 +326,7 @@ class Node:
         trouble = self._take_refusal()
         try:
             directory.remember()
-            directory.keep_reserve()
+            directory.reserve.keep()
             if trouble is None and directory.space().usable > 0:
                 if self.health.has_failed("disk"):
                     _log.info("the disk takes writes again")

@@ -1,7 +1,7 @@
 """All logs of one node: one directory each, one lock, and what the node remembers of them.
 
     <data>/.lock                    held while a node runs on the directory
-    <data>/.reserve                 room that is given up when a node must start on a full disk
+    <data>/.reserve                 room for what a node must write on a full disk (reserve.py)
     <data>/__node-0/                the node's memory (node_log.py)
     <data>/<a log>/                 one log; what it is called is in directory_names.py
 
@@ -52,12 +52,10 @@ from quipu.storage.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME, NodeLog, Reme
 from quipu.storage.place import NOTHING, Memory, Place
 from quipu.storage.recovery import first_checkpoint, segment_bases
 from quipu.storage.reopening import rewrite_unsealed
+from quipu.storage.reserve import Reserve
 from quipu.storage.segment import OpenSegments
 
 LOCK_NAME: Final = ".lock"
-RESERVE_NAME: Final = ".reserve"
-RESERVE_SIZE: Final = 1 << 20  # bytes: for the few that a start must write
-RESERVE_ROOM_MIN: Final = 16 * RESERVE_SIZE  # bytes that must be free before it is made
 
 _log = logging.getLogger(__name__)
 
@@ -84,14 +82,10 @@ class DataDirectory:
         entries = self.disk.list(self.path)
         self._remove_deleted(entries)
         self._older = {name for name in entries if is_older(name)}
+        self.reserve = Reserve(disk, path)
         self._node_log = self._open_node_log()
         self._was_stopped = self._node_log.was_stopped
-        try:
-            self._node_log.started()
-        except DiskFull:
-            if not self._give_up_reserve():
-                raise
-            self._node_log.started()
+        self.reserve.lend(self._node_log.started)
 
     @classmethod
     def open(
@@ -112,21 +106,6 @@ class DataDirectory:
         except BaseException:
             lock.release()
             raise
-
-    def _give_up_reserve(self) -> bool:
-        """Make the room that was kept for a start on a full disk; False if there is none."""
-        try:
-            self.disk.remove(f"{self.path}/{RESERVE_NAME}")
-        except NotFound:
-            return False
-        _log.error("%s: the disk is full: the node uses what it had in reserve", self.path)
-        return True
-
-    def keep_reserve(self) -> None:
-        """Keep some room for the next start, if there is plenty."""
-        path = f"{self.path}/{RESERVE_NAME}"
-        if not self.disk.exists(path) and self.space().usable >= RESERVE_ROOM_MIN:
-            self.disk.write(path, bytes(RESERVE_SIZE))
 
     def _open_node_log(self) -> NodeLog:
         log = self._new_log(NODE_LOG_NAME, NODE_LOG_CONFIG, ZERO_UUID, NOTHING)
@@ -321,19 +300,14 @@ class DataDirectory:
     def _remove_logs(self) -> None:
         """Durably forget deleted logs, then remove them (N5).
 
-        On a full disk that takes what is kept in reserve, for it makes room; else it is done with
-        the next `remember`.
+        On a full disk the reserve is used, for it makes room; without one it is done with the
+        next `remember`.
         """
         entries = list(self._deleted)
         known = dict.fromkeys(entry for entry in entries if entry in self._node_log.logs)
         try:
-            try:
-                if known:
-                    self._node_log.remember(known, durable=True)
-            except DiskFull:
-                if not self._give_up_reserve():
-                    raise
-                self._node_log.remember(known, durable=True)
+            if known:
+                self.reserve.lend(lambda: self._node_log.remember(known, durable=True))
         except TransientDiskError:
             return
         except QuipuError as error:

@@ -80,8 +80,12 @@ class Cluster:
         make_quorum: MakeQuorum,
         *,
         net: PeerNet | None = None,
+        check_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """`net` is missing where this node is alone."""
+        """`net` is missing where this node is alone.
+
+        `check_room` raises while the disk is too full for more topics.
+        """
         self.node_id = settings.own_id
         self.views = TopicViews()
         self._static = settings
@@ -91,7 +95,7 @@ class Cluster:
         self._quorum = make_quorum(self._machine)
         telling = self._machine.telling
         decisions = Decisions(self._quorum, telling)
-        self.changes = Changes(settings, self._machine, decisions, rng)
+        self.changes = Changes(settings, self._machine, decisions, rng, check_room)
         self._desk = Desk(
             self._quorum, is_registered=lambda node_id: node_id in self._machine.state.brokers)
         self._link = ControllerLink(self.node_id, self._quorum, self._desk, telling, net=net)
@@ -141,7 +145,9 @@ class Cluster:
         log = directory.open_log(LOG_NAME, LOG_CONFIG, topic_id=LOG_ID)
         config = QuorumConfig.of(settings)
         return cls(settings, clock, rng, lambda machine: Quorum(
-            machine, config, log=log, clock=clock, rng=rng, peers=net), net=net)
+            machine, config, log=log, clock=clock, rng=rng, peers=net,
+            lend=directory.reserve.lend), net=net,
+            check_room=directory.reserve.check)
 
     # -- this node's life in the cluster
 
