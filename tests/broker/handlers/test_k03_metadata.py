@@ -105,6 +105,29 @@ async def test_a_missing_topic_is_not_created(
     assert list(broker.cluster.state.topics) == ["old_topic"]
 
 
+@pytest.mark.parametrize(("error", "code"), [
+    (RequestError("full", code=Code.KAFKA_STORAGE_ERROR), Code.KAFKA_STORAGE_ERROR),
+    (RequestError("moved", code=Code.NOT_CONTROLLER), Code.NOT_CONTROLLER),
+    (RequestError("late", code=Code.REQUEST_TIMED_OUT), Code.LEADER_NOT_AVAILABLE),
+])
+@looped
+async def test_topics_that_cannot_be_created_keep_no_others_from_being_told(
+    error: RequestError, code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K8: whatever the controller says to one new topic, those that are there are told."""
+    broker = await a_broker(NewTopic("there"))
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(broker.cluster, "create_topics", refuse)
+
+    answer = await ask(broker, k03_metadata, MetadataRequest(topics=by_name("new", "there")), 13)
+
+    assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in answer.topics] == [
+        ("new", code, 0), ("there", Code.NONE, 1)]
+
+
 @pytest.mark.parametrize("version", [12, 13])
 @looped
 async def test_topics_are_found_by_id(version: int) -> None:
