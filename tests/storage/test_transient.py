@@ -86,6 +86,23 @@ def test_a_log_goes_on_where_it_was_refused(what: str, error: DiskError) -> None
     assert [value for _, value in read_all(again)] == written
 
 
+def test_a_log_that_stays_refused_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """K8: it is tried again every second, and there may be thousands; other news is told."""
+    disk = Moody()
+    disk.refuses = {"open": BUSY}
+    log = open_log(disk, EAGER)
+    for number in range(50):
+        assert not log.retry(NOW_MS + number)
+    assert caplog.text.count("is offline for now") == 1
+    disk.refuses = {"open": DiskFull("no room")}
+    assert not log.retry(NOW_MS)
+    assert not log.retry(NOW_MS)
+    assert caplog.text.count("is offline for now") == 2
+    disk.refuses = {}
+    assert log.retry(NOW_MS)
+    append(log, [b"x"])
+
+
 def test_waiters_wait_until_a_flush_goes_well() -> None:
     """T12: a directory that cannot be opened for now fails nobody."""
     disk = Moody()

@@ -75,6 +75,7 @@ class Log:
         self.directory = place.directory
         self.place = place
         self.failure: QuipuError | None = None
+        self._logged_failure = ""  # the last one, as it was logged
         self.log_start_offset = Offset(0)
         self.end_offset = Offset(0)
         self.log_end = LogOffset(0)
@@ -452,9 +453,10 @@ class Log:
     def fail(self, error: QuipuError) -> None:
         """Refuse every call from now on (L5)."""
         if self.failure is None:
-            passes = isinstance(error, TransientDiskError)
-            _log.error("log %s is offline%s: %s", self.name, " for now" if passes else "", error)
-            self.failure = error
+            if str(error) != self._logged_failure:  # a `retry` that fails as before is no news
+                for_now = " for now" if isinstance(error, TransientDiskError) else ""
+                _log.error("log %s is offline%s: %s", self.name, for_now, error)
+            self.failure, self._logged_failure = error, str(error)
         self.active, self.is_blank = None, False
         self.flusher.fail(self.failure)
 
@@ -466,7 +468,10 @@ class Log:
         self.flusher.forgive()
         with suppress(QuipuError):  # kept in `failure`
             opening.load(self, now_ms)
-        return self.failure is None
+        if self.failure is not None:
+            return False
+        self._logged_failure = ""
+        return True
 
     def close(self) -> CleanStop | None:
         """Make everything durable and let go of the files; gives what to remember, if sound."""
