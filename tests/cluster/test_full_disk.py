@@ -183,8 +183,8 @@ def fill_metadata(admin: AdminClient) -> int:
 
 @pytest.mark.timeout(240)
 def test_what_makes_room_works_without_any(tmp_path: Path) -> None:
-    """K8, T12: on a full disk topics are deleted and settings changed, nothing new is begun, a group
-    that cannot be deleted is there, and the node starts, however often.
+    """K8, T12: topics are deleted and settings changed, nothing new is begun, a group that cannot
+    be deleted is there, and the node starts, however often.
     """
     with small_disk(tmp_path / "disk") as disk:
         node = disk.give(RunningNode(disk.path / "data", settings=SETTINGS))

@@ -70,6 +70,15 @@ def test_a_bad_value_is_answered_with_what_is_allowed() -> None:
         "segment.bytes=big (somewhere): must be an integer from 16384 to 2147483647")
 
 
+@pytest.mark.parametrize("name", ["retention.ms", "no.such\nsetting\x1b[2J"])
+def test_an_error_is_one_line_that_no_terminal_acts_on(name: str) -> None:
+    """K8: whatever a client has sent as a name or a value."""
+    with pytest.raises(SettingError) as caught:
+        parse(TOPIC, name, "7\n2026 ERROR forged\x1b[31m\u202e" + "x" * 5000)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
 def test_dynamic_values_replace_static_ones() -> None:
     changed = with_dynamic(BrokerSettings(log_retention_ms=5), {"log.retention.ms": "7"})
 

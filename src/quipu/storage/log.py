@@ -468,10 +468,8 @@ class Log:
         self.flusher.forgive()
         with suppress(QuipuError):  # kept in `failure`
             opening.load(self, now_ms)
-        if self.failure is not None:
-            return False
-        self._logged_failure = ""
-        return True
+            self._logged_failure = ""
+        return self.failure is None
 
     def close(self) -> CleanStop | None:
         """Make everything durable and let go of the files; gives what to remember, if sound."""
