@@ -10,15 +10,18 @@ which has to go through the records of one batch.
 Invariants
     W1  what the loop decompresses at once is in proportion to the bytes that came for it
     W2  copies of requests that wait for threads take at most queued.max.request.bytes
+    W3  a request has threads for `LOOK_SECONDS_MAX` and a batch, and while its client is there
 
 Not here: what is looked at (wire/record_check.py), the threads (runtime/workers.py).
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from quipu.broker.context import Broker
+from quipu.broker.rules import Rules
 from quipu.model.errors import Code, Kind, QuipuError, RequestError
 from quipu.storage.timestamps import Search, TimestampAndOffset
 from quipu.wire.fast import Part, check_batch
@@ -29,6 +32,7 @@ from quipu.wire.records import RecordsSeen, TimeFound
 LOOP_SIZE_MAX: Final = 256 << 10  # of records decompressed on the loop, if the batch is not small
 LOOP_SIZE_SMALL: Final = 64 << 10  # the same, whatever the size of the batch
 LOOP_RATIO_MAX: Final = 16
+LOOK_SECONDS_MAX: Final = 5.0  # of a thread; a request of 100 MiB of usual records takes one or two
 
 Seen = dict[int, RecordsSeen | QuipuError]  # by number of the part
 
@@ -94,25 +98,57 @@ async def find_record(
             await asyncio.sleep(0)
 
 
-async def look(broker: Broker, frame: memoryview, parts: list[Part], heavy: list[int]) -> Seen:
-    """What the records of the `heavy` parts are like, by number; `frame` stays as it is."""
+async def look(
+    broker: Broker, frame: memoryview, parts: list[Part], heavy: list[int],
+    is_wanted: Callable[[], bool],
+) -> Seen | None:
+    """What the records of the `heavy` parts are like, by number; `frame` stays as it is.
+
+    Parts that are not reached in `LOOK_SECONDS_MAX` are to be sent again (W3).  None if the answer
+    is not wanted any more.
+    """
     seen: Seen = {}
+    seconds = 0.0
     for number in heavy:
         topic, index, start, end = parts[number]
         partition = broker.partitions.find_for_wire(topic, index)
         if partition is None:
             continue
-        batch, rules = frame[start:end], partition.rules
-
-        def work() -> RecordsSeen | QuipuError:
-            try:
-                header = check_batch(batch, size_max=rules.batch_size_max)  # noqa: B023 run below
-                return check_records(
-                    batch, header, keyed=rules.keyed,  # noqa: B023
-                    size_max=rules.decompressed_size_max, threaded=True)  # noqa: B023
-            except QuipuError as error:
-                return error
-
-        seen[number] = await broker.workers.run(work)
+        if seconds > LOOK_SECONDS_MAX:
+            seen[number] = _too_long()
+            continue
+        looked = _Look(frame[start:end], partition.rules, broker.clock.monotonic)
+        seen[number] = await broker.workers.run(looked.run, spent_seconds=seconds)
+        seconds += looked.seconds
         broker.stats.batches_checked_in_threads += 1
+        if not is_wanted():
+            return None
     return seen
+
+
+class _Look:
+    """A look at the records of one batch, for a thread, and how long it took."""
+
+    def __init__(self, batch: memoryview, rules: Rules, monotonic: Callable[[], float]) -> None:
+        self.seconds = 0.0
+        self._batch = batch
+        self._rules = rules
+        self._monotonic = monotonic
+
+    def run(self) -> RecordsSeen | QuipuError:
+        rules, began = self._rules, self._monotonic()
+        try:
+            header = check_batch(self._batch, size_max=rules.batch_size_max)
+            return check_records(self._batch, header, keyed=rules.keyed,
+                                 size_max=rules.decompressed_size_max, threaded=True)
+        except QuipuError as error:
+            return error
+        finally:
+            self.seconds = self._monotonic() - began
+
+
+def _too_long() -> RequestError:
+    return RequestError(
+        f"the compressed batches before it in this request took more than {LOOK_SECONDS_MAX:g} "
+        "seconds to check: send it again, with fewer others", code=Code.REQUEST_TIMED_OUT,
+        kind=Kind.RETRY)

@@ -86,11 +86,15 @@ def _look_first(
         return
     reply.hold()
     copy = memoryview(bytearray(frame))  # the frame is borrowed
+    lost: list[bool] = []
+    if call[2] != 0:  # who wants no answer may go before its records are taken
+        reply.when_lost(lambda: lost.append(True))
 
     async def look_and_go_on() -> None:
         try:
-            seen = await look(broker, copy, parts, heavy)
-            _carry_out(broker, reply, copy, parts, call, seen=seen)
+            seen = await look(broker, copy, parts, heavy, lambda: not lost)
+            if seen is not None:
+                _carry_out(broker, reply, copy, parts, call, seen=seen)
         except Exception as error:
             reply.close(f"produce failed: {error!r}")
             raise
@@ -150,6 +154,7 @@ def _append(
     now_ms, acks, timeout_ms = stamps
     try:
         if isinstance(seen, QuipuError):
+            partition.refused_before(seen)
             raise seen
         appended = partition.append(batch, now_ms, acks, seen)
     except QuipuError as error:
