@@ -239,14 +239,21 @@ async def test_a_request_has_threads_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K8: what is not reached by then is put off with an error that is retried."""
-    monkeypatch.setattr(record_checks, "LOOK_SECONDS_MAX", 0.0)
-    async with NodeHere(tmp_path) as node, node.connect() as peer:
+    slowly = record_checks.check_records
+
+    def slow(*words: Any, **more: Any) -> RecordsSeen:
+        time.sleep(0.11)
+        return slowly(*words, **more)
+
+    monkeypatch.setattr(record_checks, "check_records", slow)
+    here = NodeHere(tmp_path, log_message_records_check_max_ms="100")
+    async with here as node, node.connect() as peer:
         await node.create("t", 3)
         batch = true_batch(4, LARGE)
         first, *others = await part_of(peer, batch, batch, batch)
         assert first.error_code == 0
         assert {part.error_code for part in others} == {Code.REQUEST_TIMED_OUT}
-        assert "send it again" in others[0].error_message
+        assert "log.message.records.check.max.ms" in others[0].error_message
         assert await offsets(peer, 1) == []
 
 

@@ -10,7 +10,8 @@ which has to go through the records of one batch.
 Invariants
     W1  what the loop decompresses at once is in proportion to the bytes that came for it
     W2  copies of requests that wait for threads take at most queued.max.request.bytes
-    W3  a request has threads for `LOOK_SECONDS_MAX` and a batch, and while its client is there
+    W3  a request has threads for log.message.records.check.max.ms and one batch, and only while
+        its client is there
 
 Not here: what is looked at (wire/record_check.py), the threads (runtime/workers.py).
 """
@@ -32,7 +33,6 @@ from quipu.wire.records import RecordsSeen, TimeFound
 LOOP_SIZE_MAX: Final = 256 << 10  # of records decompressed on the loop, if the batch is not small
 LOOP_SIZE_SMALL: Final = 64 << 10  # the same, whatever the size of the batch
 LOOP_RATIO_MAX: Final = 16
-LOOK_SECONDS_MAX: Final = 5.0  # of a thread; a request of 100 MiB of usual records takes one or two
 
 Seen = dict[int, RecordsSeen | QuipuError]  # by number of the part
 
@@ -104,18 +104,18 @@ async def look(
 ) -> Seen | None:
     """What the records of the `heavy` parts are like, by number; `frame` stays as it is.
 
-    Parts that are not reached in `LOOK_SECONDS_MAX` are to be sent again (W3).  None if the answer
-    is not wanted any more.
+    Parts that are not reached in time are to be sent again (W3).  None if the answer is not wanted
+    any more.
     """
     seen: Seen = {}
-    seconds = 0.0
+    seconds, limit_ms = 0.0, broker.settings.log_message_records_check_max_ms
     for number in heavy:
         topic, index, start, end = parts[number]
         partition = broker.partitions.find_for_wire(topic, index)
         if partition is None:
             continue
-        if seconds > LOOK_SECONDS_MAX:
-            seen[number] = _too_long()
+        if seconds > limit_ms / 1000:
+            seen[number] = _too_long(limit_ms)
             continue
         looked = _Look(frame[start:end], partition.rules, broker.clock.monotonic)
         seen[number] = await broker.workers.run(looked.run, spent_seconds=seconds)
@@ -147,8 +147,8 @@ class _Look:
             self.seconds = self._monotonic() - began
 
 
-def _too_long() -> RequestError:
+def _too_long(limit_ms: int) -> RequestError:
     return RequestError(
-        f"the compressed batches before it in this request took more than {LOOK_SECONDS_MAX:g} "
-        "seconds to check: send it again, with fewer others", code=Code.REQUEST_TIMED_OUT,
-        kind=Kind.RETRY)
+        "the compressed batches before it in this request took too long to check "
+        f"(log.message.records.check.max.ms = {limit_ms}): send it again, with fewer others",
+        code=Code.REQUEST_TIMED_OUT, kind=Kind.RETRY)

@@ -245,6 +245,10 @@ class BrokerSettings:
         "all", RECORDS_CHECKS, dynamic=True,
         about="Which batches are stored only if their records are what their header says: all, or "
         "only uncompressed ones, or none; see message.records.check.")
+    log_message_records_check_max_ms: int = int32(
+        5000, "How long one request's compressed batches are looked at in threads, at most; those "
+        "that are not reached by then are put off with REQUEST_TIMED_OUT, which clients retry.",
+        low=100, high=600_000)
     compression_type: str = choice(
         "producer", ("producer",), dynamic=True,
         about="Compression of stored batches: as the producer sent them. Kafka's other values are "
