@@ -119,9 +119,7 @@ async def test_topics_that_cannot_be_created_hide_no_others(
         raise RequestError("not now", code=error)
 
     monkeypatch.setattr(broker.cluster, "create_topics", refuse)
-
     answer = await ask(broker, k03_metadata, MetadataRequest(topics=by_name("new", "there")), 13)
-
     assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in answer.topics] == [
         ("new", code, 0), ("there", Code.NONE, 1)]
 
