@@ -2,7 +2,9 @@
 
 import asyncio
 import struct
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsTopic,
 )
 from quipu.wire.record_batch import HEADER_SIZE, decode_records, parse_header
+from quipu.wire.records import RecordsSeen
 from tests.harness import lies
 from tests.harness.here import NodeHere, Peer, batch_of, produce
 from tests.harness.lies import CODECS, COUNT, lying_batches, sealed, true_batch, varint
@@ -202,6 +205,75 @@ async def test_a_client_that_leaves_while_its_batch_is_looked_at(tmp_path: Path)
             assert node.node.stats.checking_bytes == 0
             found = await offsets(peer)
             assert found == list(range(len(found)))
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+@looped
+async def test_nobody_works_for_a_client_that_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
+    """K8: of many batches that take long, few are looked at; unless no answer was wanted."""
+    count = 40
+    slowly = record_checks.check_records
+
+    def slow(*words: Any, **more: Any) -> RecordsSeen:
+        time.sleep(0.02)
+        return slowly(*words, **more)
+
+    monkeypatch.setattr(record_checks, "check_records", slow)
+    async with NodeHere(tmp_path) as node:
+        await node.create("t", count)
+        async with node.connect() as peer:
+            peer.send(produce("t", *[true_batch(1, LARGE)] * count, acks=acks), 9)
+            while node.node.stats.batches_checked_in_threads == 0:
+                await asyncio.sleep(0.001)
+        while node.node.stats.checking_bytes:
+            await asyncio.sleep(0.01)
+        checked = node.node.stats.batches_checked_in_threads
+        assert checked == count if acks == 0 else checked < count // 2
+        assert node.node.stats.produced_batches == (count if acks == 0 else 0)
+
+
+@looped
+async def test_a_request_has_threads_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K8: what is not reached by then is put off with an error that is retried."""
+    slowly = record_checks.check_records
+
+    def slow(*words: Any, **more: Any) -> RecordsSeen:
+        time.sleep(0.11)
+        return slowly(*words, **more)
+
+    monkeypatch.setattr(record_checks, "check_records", slow)
+    here = NodeHere(tmp_path, log_message_records_check_max_ms="100")
+    async with here as node, node.connect() as peer:
+        await node.create("t", 3)
+        batch = true_batch(4, LARGE)
+        first, *others = await part_of(peer, batch, batch, batch)
+        assert first.error_code == 0
+        assert {part.error_code for part in others} == {Code.REQUEST_TIMED_OUT}
+        assert "log.message.records.check.max.ms" in others[0].error_message
+        assert await offsets(peer, 1) == []
+
+
+@looped
+async def test_a_batch_that_is_put_off_is_no_gap(tmp_path: Path) -> None:
+    """K2: those that were sent behind it are put off too, and not told to be out of order."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t")
+        sent = [true_batch(4, LARGE, producer=(7, 0, 0)),
+                true_batch(4, LARGE, producer=(7, 0, LARGE)),
+                true_batch(0, 1, producer=(7, 0, 2 * LARGE))]
+        (part,) = await part_of(peer, sent[0])
+        assert part.error_code == 0
+        node.node.stats.checking_bytes = node.node.settings.queued_max_request_bytes
+        codes = [(await part_of(peer, batch))[0].error_code for batch in sent[1:]]
+        assert codes == [Code.REQUEST_TIMED_OUT, Code.NOT_LEADER_OR_FOLLOWER]
+        node.node.stats.checking_bytes = 0
+        codes = [(await part_of(peer, batch))[0].error_code for batch in sent[1:]]
+        assert codes == [0, 0]
+        assert await offsets(peer) == list(range(2 * LARGE + 1))
 
 
 @looped

@@ -1,10 +1,18 @@
 """Disks without room: of a single node, and of each member of a chain in turn."""
 
+import contextlib
 import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 from quipu.model.errors import Code
 from quipu.wire.messages.k00_produce import ProduceResponse
@@ -161,3 +169,76 @@ def test_a_chain_waits_for_a_member_without_room(tmp_path: Path, place: int) -> 
             assert values(cluster.bootstrap, 1200) == expected
             assert "Traceback" not in cluster.logs(1 << 20)
             cluster.kill()
+
+
+def fill_metadata(admin: AdminClient) -> int:
+    """Create topics until that is refused: not even a block of the metadata's has room then."""
+    for number in range(1000):
+        with contextlib.suppress(KafkaException):
+            admin.create_topics([NewTopic(f"more-{number}", 1)])[f"more-{number}"].result(30)
+            continue
+        return number
+    raise AssertionError("the disk is not full")
+
+
+@pytest.mark.timeout(240)
+def test_what_makes_room_works_without_any(tmp_path: Path) -> None:
+    """K8, T12: topics are deleted and settings changed, nothing new is begun, a group that cannot
+    be deleted is there, and the node starts, however often.
+    """
+    with small_disk(tmp_path / "disk") as disk:
+        node = disk.give(RunningNode(disk.path / "data", settings=SETTINGS))
+        with node:
+            create(node.bootstrap)
+            admin = AdminClient({"bootstrap.servers": node.bootstrap})
+            for topic in ("old", "older"):
+                admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+            commit(node.bootstrap, 1)
+            time.sleep(6)  # the reserve is kept
+            disk.fill()
+            with pytest.raises(KafkaException):
+                commit_all(node.bootstrap, 500)
+            assert fill_metadata(admin) > 0
+            found = committed(node.bootstrap)
+            assert found > 0
+            with pytest.raises(KafkaException):
+                admin.delete_consumer_groups(["g"])["g"].result(30)
+            assert committed(node.bootstrap) == found
+            listed = admin.list_topics(timeout=30).topics
+            assert "t" in listed
+            admin.delete_topics(["old"])["old"].result(30)
+            resource = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=[
+                ConfigEntry("retention.ms", "100000000",
+                            incremental_operation=AlterConfigOpType.SET)])
+            admin.incremental_alter_configs([resource])[resource].result(30)
+            for _ in range(3):
+                node.kill()
+                node.start()
+                assert committed(node.bootstrap) == found
+                with pytest.raises(KafkaException):
+                    admin.create_topics([NewTopic("new", 1)])["new"].result(30)
+            assert node.stop() == 0
+            node.start()
+            admin.delete_topics(["older"])["older"].result(30)
+            disk.free()
+            deadline = time.monotonic() + 30
+            while True:
+                with contextlib.suppress(KafkaException):
+                    admin.create_topics([NewTopic("new", 1)])["new"].result(30)
+                    break
+                assert time.monotonic() < deadline, node.log_text()
+                time.sleep(0.2)
+            listed = admin.list_topics(timeout=30).topics
+            assert {"old", "older"}.isdisjoint(listed)
+            assert "Traceback" not in node.log_text()
+            assert "offline" not in node.log_text()
+
+
+def committed(bootstrap: str) -> int:
+    """What the group "g" has committed."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
+    try:
+        (found,) = consumer.committed([TopicPartition("t", 0)], timeout=60)
+        return int(found.offset)
+    finally:
+        consumer.close()

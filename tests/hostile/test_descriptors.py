@@ -10,7 +10,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from quipu.broker.handlers import SUPPORTED
 from quipu.model.errors import Code
+from quipu.wire.messages import REQUESTS
 from quipu.wire.messages.k00_produce import ProduceResponse
 from tests.cluster.test_disks import asked
 from tests.harness.node import RunningNode
@@ -19,6 +21,7 @@ from tests.hostile.bystander import PRODUCE_VERSION, TOPIC, Bystander, produce_r
 
 LIMIT = 400  # so 120 connections, and 120 files for logs
 PARTITIONS = 200
+SILENT = frozenset({0})  # an empty Produce has acks=0
 STRANGERS = 600
 # `quipu`, under another limit of descriptors.
 PROGRAM = ("import resource, sys; from quipu.cli.main import main; "
@@ -115,3 +118,19 @@ def produced(raw: RawConnection, value: bytes) -> int:
     response = raw.ask(produce_request("t", value), PRODUCE_VERSION)
     assert isinstance(response, ProduceResponse)
     return response.responses[0].partition_responses[0].error_code
+
+
+@pytest.mark.timeout(240)
+def test_every_api_answers_without_descriptors(tmp_path: Path) -> None:
+    """K8: whatever is asked for the first time then; nothing is left to be read from files."""
+    node = node_of(tmp_path)
+    with node, RawConnection(node.host, node.port) as raw:
+        create(node, "t", 1)
+        assert produced(raw, b"x") == 0
+        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (3, LIMIT))
+        for key, (_, version) in SUPPORTED.items():
+            if key not in SILENT:
+                raw.ask(REQUESTS[key](), min(version, REQUESTS[key].VERSIONS[-1]))
+        assert produced(raw, b"x") == 0
+        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
+        assert "Traceback" not in node.log_text()

@@ -83,6 +83,15 @@ def test_values_that_are_kept_are_short(rows: dict[str, Setting]) -> None:
     check(TOPIC, {"cleanup.policy": "compact,delete", "retention.ms": str(2**63 - 1)})
 
 
+@pytest.mark.parametrize("name", ["retention.ms", "no.such\nsetting\x1b[2J"])
+def test_an_error_is_one_line_that_no_terminal_acts_on(name: str) -> None:
+    """K8: whatever a client has sent as a name or a value."""
+    with pytest.raises(SettingError) as caught:
+        parse(TOPIC, name, "7\n2026 ERROR forged\x1b[31m\u202e" + "x" * 5000)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
 def test_dynamic_values_replace_static_ones() -> None:
     changed = with_dynamic(BrokerSettings(log_retention_ms=5), {"log.retention.ms": "7"})
 

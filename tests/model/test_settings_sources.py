@@ -8,13 +8,11 @@ from quipu.model.errors import SettingError
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_sources import (
     Given,
-    advertised_address,
     broker_settings,
     from_assignments,
     from_environment,
     from_properties,
 )
-from quipu.model.settings_types import Address
 
 FILE = """\
 # a comment
@@ -91,12 +89,3 @@ def test_a_mistake_is_reported_with_its_place(
 def test_an_alias_is_the_same_setting() -> None:
     assert broker_settings(from_assignments(["broker.id=4"])).node_id == 4
     assert broker_settings(from_properties("log.dir=x", "f")).log_dirs == "x"
-
-
-def test_clients_are_told_the_port_that_was_bound() -> None:
-    chosen = BrokerSettings(listeners=Address("127.0.0.1", 0))
-    told = BrokerSettings(
-        listeners=Address("0.0.0.0", 9092), advertised_listeners=Address("kafka.example", 0))
-
-    assert advertised_address(chosen, 41_000) == Address("127.0.0.1", 41_000)
-    assert advertised_address(told, 9092) == Address("kafka.example", 9092)

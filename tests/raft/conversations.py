@@ -46,10 +46,11 @@ def describe(message: Message) -> str:
     """A message in a few words."""
     match message:
         case Vote():
-            kind = "trial" if message.is_trial else "transfer" if message.is_transfer else "vote"
+            kind = "transfer" if message.is_transfer else "vote"
+            kind = "pre-vote" if message.is_pre_vote else kind
             return f"{kind}? t{message.term} log {message.last_index}/t{message.last_term}"
         case VoteReply():
-            kind = "trial" if message.is_trial else "vote"
+            kind = "pre-vote" if message.is_pre_vote else "vote"
             return f"{kind} {'granted' if message.is_granted else 'refused'} t{message.term}"
         case Append():
             entries = " ".join(map(describe_entry, message.entries)) or "-"

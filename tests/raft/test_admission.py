@@ -48,10 +48,10 @@ def of_every_kind(term: int) -> list[Message]:
     """What a node might say in `term`."""
     at, of = RaftIndex(2), Term(5)
     return [
-        Vote(Term(term), RaftIndex(9), Term(term), is_trial=False, is_transfer=False),
-        Vote(Term(term), RaftIndex(9), Term(term), is_trial=False, is_transfer=True),
-        Vote(Term(term), RaftIndex(9), Term(term), is_trial=True, is_transfer=False),
-        VoteReply(Term(term), is_granted=False, is_trial=False),
+        Vote(Term(term), RaftIndex(9), Term(term), is_pre_vote=False, is_transfer=False),
+        Vote(Term(term), RaftIndex(9), Term(term), is_pre_vote=False, is_transfer=True),
+        Vote(Term(term), RaftIndex(9), Term(term), is_pre_vote=True, is_transfer=False),
+        VoteReply(Term(term), is_granted=False, is_pre_vote=False),
         Append(Term(term), at, of, at, at, ()),
         AppendReply(Term(term), is_ok=True, index=at, hint=NONE, hint_term=Term(0),
                     is_blank=False),

@@ -112,8 +112,8 @@ def entry(index: int, term: int) -> Entry:
 def test_a_vote_is_given_once_in_a_term_and_leaves_only_with_its_number() -> None:
     """T7: R1 and R2, also across a restart."""
     raft = core(hard_state=HardState(Term(1)))
-    raft.step(NodeId(2), Vote(Term(2), RaftIndex(0), Term(0), is_trial=False, is_transfer=False))
-    raft.step(NodeId(3), Vote(Term(2), RaftIndex(0), Term(0), is_trial=False, is_transfer=False))
+    raft.step(NodeId(2), Vote(Term(2), RaftIndex(0), Term(0), is_pre_vote=False, is_transfer=False))
+    raft.step(NodeId(3), Vote(Term(2), RaftIndex(0), Term(0), is_pre_vote=False, is_transfer=False))
     ready = raft.ready()
 
     assert ready.now == []
@@ -121,7 +121,8 @@ def test_a_vote_is_given_once_in_a_term_and_leaves_only_with_its_number() -> Non
     assert ready.hard_state.vote == 2
     assert [(to, reply.is_granted) for to, reply in ready.after] == [(2, True), (3, False)]
     again = core(hard_state=ready.hard_state)
-    again.step(NodeId(3), Vote(Term(2), RaftIndex(0), Term(0), is_trial=False, is_transfer=False))
+    again.step(NodeId(3), Vote(
+        Term(2), RaftIndex(0), Term(0), is_pre_vote=False, is_transfer=False))
     assert [reply.is_granted for _, reply in again.ready().after] == [False]
 
 
@@ -129,7 +130,7 @@ def test_a_candidate_with_less_gets_no_vote() -> None:
     """T7: E1, by the last term first, then by length."""
     raft = core(hard_state=HardState(Term(3)), entries=(entry(1, 1), entry(2, 3)))
     for last_index, last_term, expected in ((9, 2, False), (1, 3, False), (2, 3, True)):
-        raft.step(NodeId(2), Vote(Term(4), RaftIndex(last_index), Term(last_term), is_trial=True,
+        raft.step(NodeId(2), Vote(Term(4), RaftIndex(last_index), Term(last_term), is_pre_vote=True,
                                   is_transfer=False))
         assert [reply.is_granted for _, reply in raft.ready().after] == [expected]
 
@@ -138,14 +139,14 @@ def test_who_hears_from_a_leader_stays_loyal() -> None:
     """T7: E2; not even the term moves, until the leader is silent for the election timeout."""
     raft = core(hard_state=HardState(Term(1)))
     raft.step(NodeId(2), Heartbeat(Term(1), RaftIndex(0), 1))
-    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_trial=False, is_transfer=False))
+    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_pre_vote=False, is_transfer=False))
     assert raft.term == 1
 
     raft.tick(TIMING.election_timeout_ms - 1)
-    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_trial=True, is_transfer=False))
+    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_pre_vote=True, is_transfer=False))
     assert [type(message) for _, message in raft.ready().after][1:] == []
     raft.tick(TIMING.election_timeout_ms)
-    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_trial=True, is_transfer=False))
+    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_pre_vote=True, is_transfer=False))
     assert [message.is_granted for _, message in raft.ready().after
             if isinstance(message, VoteReply)] == [True]
 
@@ -155,8 +156,8 @@ def test_who_follows_a_leader_votes_for_nobody_else_in_its_term() -> None:
     raft = core(hard_state=HardState(Term(1)))
     raft.step(NodeId(2), Heartbeat(Term(2), RaftIndex(0), 1))
     assert raft.vote == NO_NODE
-    for is_trial in (True, False):
-        raft.step(NodeId(3), Vote(Term(2), RaftIndex(9), Term(2), is_trial=is_trial,
+    for is_pre_vote in (True, False):
+        raft.step(NodeId(3), Vote(Term(2), RaftIndex(9), Term(2), is_pre_vote=is_pre_vote,
                                   is_transfer=False))
 
     assert [message.is_granted for _, message in raft.ready().after
@@ -167,11 +168,11 @@ def test_who_follows_a_leader_votes_for_nobody_else_in_its_term() -> None:
 def test_the_own_vote_counts_when_it_is_durable() -> None:
     """T7: E3; else a crash could take it, and the same node elect another one in this term."""
     raft = core(hard_state=HardState(Term(1)))
-    raft.stand()
+    raft.become_candidate()
     ready = raft.ready()
     assert ready.hard_state is not None
     assert ready.hard_state.vote == 1
-    raft.step(NodeId(2), VoteReply(raft.term, is_granted=True, is_trial=False))
+    raft.step(NodeId(2), VoteReply(raft.term, is_granted=True, is_pre_vote=False))
     assert not raft.is_leader
 
     raft.persisted(ready.number)
@@ -186,10 +187,10 @@ def test_who_is_elected_knows_when_others_can_last_have_led() -> None:
         raft.tick(600)
         raft.step(NodeId(2), Heartbeat(Term(2), RaftIndex(0), 1))
         raft.now_ms = 1000
-        raft.stand()
+        raft.become_candidate()
         raft.persisted(raft.ready().number)
         raft.step(NodeId(2), VoteReply(
-            Term(3), is_granted=True, is_trial=False, silence_ms=silence_ms))
+            Term(3), is_granted=True, is_pre_vote=False, silence_ms=silence_ms))
         assert isinstance(raft.role, Leader)
         assert raft.role.predecessor == 2
         assert raft.role.others_led_ms == expected
@@ -233,9 +234,9 @@ def test_an_entry_of_an_older_term_is_decided_only_with_one_of_the_own() -> None
     """T7: R4; a majority alone does not do: a third node could still replace it."""
     stored = {"hard_state": HardState(Term(2)), "entries": (entry(1, 1), entry(2, 2))}
     raft = core(**stored)
-    raft.stand()
+    raft.become_candidate()
     raft.persisted(raft.ready().number)
-    raft.step(NodeId(2), VoteReply(Term(3), is_granted=True, is_trial=False))
+    raft.step(NodeId(2), VoteReply(Term(3), is_granted=True, is_pre_vote=False))
     assert raft.is_leader
     raft.persisted(raft.ready().number)
     raft.step(NodeId(2), _has(3, 2))

@@ -60,3 +60,26 @@ async def test_closing_waits_for_work_under_way() -> None:
     assert done == [1]
     await task
     assert not [each for each in threading.enumerate() if each.name.startswith("quipu-work")]
+
+
+@looped
+async def test_who_has_had_the_least_is_next() -> None:
+    """K8: a request with many pieces of work makes none wait that has had little (W1)."""
+    workers = Workers()
+    workers._free = 1
+    gate, order = threading.Event(), list[str]()
+    busy = asyncio.ensure_future(workers.run(gate.wait))
+    await asyncio.sleep(0)
+
+    def work(name: str, spent: float) -> asyncio.Future[None]:
+        return asyncio.ensure_future(
+            workers.run(lambda: order.append(name), spent_seconds=spent))
+
+    waiting = [work("much", 3.0), work("gone", 0.0), work("some", 1.0), work("none", 0.0)]
+    await asyncio.sleep(0)
+    waiting.pop(1).cancel()
+    gate.set()
+    await asyncio.gather(busy, *waiting)
+    assert order == ["none", "some", "much"]
+    assert workers._free == 1
+    workers.close()

@@ -28,6 +28,21 @@ def data_disk() -> SimDisk:
     return disk
 
 
+class Freeing(SimDisk):
+    """A disk with the files of another that has room again when a file is removed."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        super().__init__()
+        self.__dict__.update(disk.__dict__)
+        self.locked = set()
+
+    def remove(self, path: str) -> None:
+        size = self.size(path)
+        super().remove(path)
+        if self.capacity is not None:
+            self.capacity += size
+
+
 def open_log(
     disk: Disk,
     config: LogConfig = SMALL,

@@ -7,11 +7,13 @@ from quipu.runtime.clock import ManualClock
 from quipu.runtime.disk import DiskBusy, DiskError, DiskFull
 from quipu.runtime.sim_disk import SimDisk
 from quipu.storage.config import LogConfig
-from quipu.storage.data_directory import RESERVE_NAME, RESERVE_SIZE, DataDirectory
+from quipu.storage.data_directory import DataDirectory
 from quipu.storage.place import Memory
+from quipu.storage.reserve import RESERVE_NAME, RESERVE_SIZE
 from tests.storage.builders import (
     NOW_MS,
     TOPIC_ID,
+    Freeing,
     append,
     data_disk,
     open_log,
@@ -82,6 +84,23 @@ def test_a_log_goes_on_where_it_was_refused(what: str, error: DiskError) -> None
     assert clean is not None
     again = open_log(disk, EAGER, Memory(clean.log_end))
     assert [value for _, value in read_all(again)] == written
+
+
+def test_a_log_that_stays_refused_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """K8: it is tried again every second, and there may be thousands; other news is told."""
+    disk = Moody()
+    disk.refuses = {"open": BUSY}
+    log = open_log(disk, EAGER)
+    for number in range(50):
+        assert not log.retry(NOW_MS + number)
+    assert caplog.text.count("is offline for now") == 1
+    disk.refuses = {"open": DiskFull("no room")}
+    assert not log.retry(NOW_MS)
+    assert not log.retry(NOW_MS)
+    assert caplog.text.count("is offline for now") == 2
+    disk.refuses = {}
+    assert log.retry(NOW_MS)
+    append(log, [b"x"])
 
 
 def test_waiters_wait_until_a_flush_goes_well() -> None:
@@ -163,7 +182,7 @@ def test_a_node_starts_and_deletes_and_stops_on_a_full_disk() -> None:
     other = directory.open_log("u-0", EAGER, topic_id=TOPIC_ID)
     append(other, [b"goes"])
     log.flush_now()
-    directory.keep_reserve()
+    directory.reserve.keep()
     assert disk.size(f"data/{RESERVE_NAME}") == RESERVE_SIZE
     disk.capacity = 0
     with pytest.raises(DiskFull):
@@ -173,9 +192,9 @@ def test_a_node_starts_and_deletes_and_stops_on_a_full_disk() -> None:
     with pytest.raises(DiskFull):
         directory.remember()
     directory.close()
-    full = FullUntilRemoved(disk)
+    full = Freeing(disk)
     directory = DataDirectory.open(full, "data", clock)
-    assert not full.exists(f"data/{RESERVE_NAME}")
+    assert 0 < full.size(f"data/{RESERVE_NAME}") < RESERVE_SIZE
     assert [name for name in directory.names() if name.startswith("u-0")] == []
     log = directory.open_log("t-0", EAGER, topic_id=TOPIC_ID)
     assert read_all(log) == [(0, b"kept")]
@@ -183,20 +202,6 @@ def test_a_node_starts_and_deletes_and_stops_on_a_full_disk() -> None:
     append(log, [b"more"])
     directory.remember()
     directory.close()
-
-
-class FullUntilRemoved(SimDisk):
-    """Has no room before its reserve is removed."""
-
-    def __init__(self, disk: SimDisk) -> None:
-        super().__init__()
-        self.__dict__.update(disk.__dict__)
-        self.locked = set()
-
-    def remove(self, path: str) -> None:
-        if path.endswith(RESERVE_NAME) and self.exists(path):
-            self.capacity = RESERVE_SIZE
-        super().remove(path)
 
 
 def test_without_a_reserve_a_start_on_a_full_disk_says_so() -> None:

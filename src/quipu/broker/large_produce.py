@@ -30,7 +30,7 @@ from quipu.broker.producing import (
     lost,
     why_refused,
 )
-from quipu.broker.record_checks import look_at, reserve
+from quipu.broker.record_checks import Looks, reserve
 from quipu.broker.reply import Reply
 from quipu.broker.routing import Key, Leader, endpoints, find_leader
 from quipu.model.errors import MalformedBytes
@@ -95,12 +95,13 @@ class _LargeProduce:
         transactional_id, self._acks, timeout_ms, parts = parse_produce(frame, -1, self._version)
         code = why_refused(transactional_id, self._acks)
         wait_ms = min(timeout_ms, broker.settings.request_max_wait_ms)
+        looks = Looks(broker, frame)
         for part in parts:
             topic, index, start, end = part
             if code:
                 self._add(Result(topic, ProducedPart(index, code)))
             else:
-                seen = await look_at(broker, frame, part)
+                seen = await looks.at_heavy(part)
                 stamps = broker.clock.now_ms(), self._acks, wait_ms
                 self._add(append(broker, topic, index, frame[start:end] if start >= 0 else None,
                                  stamps, seen=seen))

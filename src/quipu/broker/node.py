@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from quipu.broker import envelopes, http, metrics
+from quipu.broker import envelopes, handlers, http, metrics
 from quipu.broker.answers import Answers
 from quipu.broker.chain_health import chain_trouble
 from quipu.broker.cluster import Cluster
@@ -101,6 +101,7 @@ class Node:
     async def start(self) -> tuple[str, int]:
         """Serve; returns the address that clients connect to."""
         started = self._clock.monotonic()
+        handlers.import_all()
         self._frames = self._net.frame_server(
             lambda connection: Session(self.broker, connection),
             self._limits(self._share_descriptors()))
@@ -330,7 +331,7 @@ class Node:
         try:
             while directory.remember(count_max=REMEMBER_STEP):
                 await self.broker.queue.turns.pause()
-            directory.keep_reserve()
+            directory.reserve.keep()
             if trouble is None and directory.space().usable > 0:
                 if self.health.has_failed("disk"):
                     _log.info("the disk takes writes again")

@@ -328,6 +328,11 @@ class Partition:
             self._guard.refused()
         raise error
 
+    def refused_before(self, error: QuipuError) -> None:
+        """A batch was refused with `error` and is not given to `append` (P6)."""
+        if error.kind is not Kind.INVALID:
+            self._guard.refused()
+
     def append_records(
         self, batch_type: BatchType, records: Sequence[Record], now_ms: int
     ) -> Appended:

@@ -63,6 +63,7 @@ def append(
     now_ms, acks, timeout_ms = stamps
     try:
         if isinstance(seen, QuipuError):
+            partition.refused_before(seen)
             raise seen
         appended = partition.append(batch, now_ms, acks, seen)
     except QuipuError as error:

@@ -11,15 +11,19 @@ Invariants
     W1  what the loop decompresses at once is in proportion to the bytes that came for it
     W2  copies of requests that wait for threads take at most queued.max.request.bytes
     W3  searches by time never keep a batch that was produced from being looked at
+    W4  a request has threads for log.message.records.check.max.ms and one batch, and only while
+        its client is there
 
 Not here: what is looked at (wire/record_check.py), the threads (runtime/workers.py).
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from quipu.broker.context import Broker
+from quipu.broker.rules import Rules
 from quipu.model.errors import Code, Kind, QuipuError, RequestError
 from quipu.storage.timestamps import Search, TimestampAndOffset
 from quipu.wire.fast import Part, check_batch
@@ -104,44 +108,83 @@ async def find_record(
             await asyncio.sleep(0)
 
 
-async def look(broker: Broker, frame: memoryview, parts: list[Part], heavy: list[int]) -> Seen:
-    """What the records of the `heavy` parts are like, by number; `frame` stays as it is."""
+async def look(
+    broker: Broker, frame: memoryview, parts: list[Part], heavy: list[int],
+    is_wanted: Callable[[], bool],
+) -> Seen | None:
+    """What the records of the `heavy` parts are like, by number; `frame` stays as it is.
+
+    None if the answer is not wanted any more (W4).
+    """
     seen: Seen = {}
+    looks = Looks(broker, frame)
     for number in heavy:
-        found = await _look(broker, frame, parts[number])
+        found = await looks.at(parts[number])
         if found is not None:
             seen[number] = found
+        if not is_wanted():
+            return None
     return seen
 
 
-async def look_at(
-    broker: Broker, frame: memoryview, part: Part
-) -> RecordsSeen | QuipuError | None:
-    """What the records of one part are like, if that has to be found out in a thread."""
-    if is_compressed(frame, part) and _is_heavy(broker, frame, part):
-        return await _look(broker, frame, part)
-    return None
+class Looks:
+    """The looks at compressed batches of one request, in threads, within the time for them (W4)."""
 
+    __slots__ = ("_broker", "_frame", "_seconds")
 
-async def _look(
-    broker: Broker, frame: memoryview, part: Part
-) -> RecordsSeen | QuipuError | None:
-    """The same, in a thread; None if the partition is not here."""
-    topic, index, start, end = part
-    partition = broker.partitions.find_for_wire(topic, index)
-    if partition is None:
+    def __init__(self, broker: Broker, frame: memoryview) -> None:
+        self._broker = broker
+        self._frame = frame
+        self._seconds = 0.0
+
+    async def at_heavy(self, part: Part) -> RecordsSeen | QuipuError | None:
+        """As `at`; None as well if the records can be looked at on the loop."""
+        if is_compressed(self._frame, part) and _is_heavy(self._broker, self._frame, part):
+            return await self.at(part)
         return None
-    batch, rules = frame[start:end], partition.rules
 
-    def work() -> RecordsSeen | QuipuError:
+    async def at(self, part: Part) -> RecordsSeen | QuipuError | None:
+        """What the records of a part are like; None if its partition is not here.
+
+        A part that is not reached in time is to be sent again.
+        """
+        broker, (topic, index, start, end) = self._broker, part
+        partition = broker.partitions.find_for_wire(topic, index)
+        if partition is None:
+            return None
+        limit_ms = broker.settings.log_message_records_check_max_ms
+        if self._seconds > limit_ms / 1000:
+            return _too_long(limit_ms)
+        look = _Look(self._frame[start:end], partition.rules, broker.clock.monotonic)
+        seen = await broker.workers.run(look.run, spent_seconds=self._seconds)
+        self._seconds += look.seconds
+        broker.stats.batches_checked_in_threads += 1
+        return seen
+
+
+class _Look:
+    """A look at the records of one batch, for a thread, and how long it took."""
+
+    def __init__(self, batch: memoryview, rules: Rules, monotonic: Callable[[], float]) -> None:
+        self.seconds = 0.0
+        self._batch = batch
+        self._rules = rules
+        self._monotonic = monotonic
+
+    def run(self) -> RecordsSeen | QuipuError:
+        rules, began = self._rules, self._monotonic()
         try:
-            header = check_batch(batch, size_max=rules.batch_size_max)
-            return check_records(
-                batch, header, keyed=rules.keyed, size_max=rules.decompressed_size_max,
-                threaded=True)
+            header = check_batch(self._batch, size_max=rules.batch_size_max)
+            return check_records(self._batch, header, keyed=rules.keyed,
+                                 size_max=rules.decompressed_size_max, threaded=True)
         except QuipuError as error:
             return error
+        finally:
+            self.seconds = self._monotonic() - began
 
-    seen = await broker.workers.run(work)
-    broker.stats.batches_checked_in_threads += 1
-    return seen
+
+def _too_long(limit_ms: int) -> RequestError:
+    return RequestError(
+        "the compressed batches before it in this request took too long to check "
+        f"(log.message.records.check.max.ms = {limit_ms}): send it again, with fewer others",
+        code=Code.REQUEST_TIMED_OUT, kind=Kind.RETRY)

@@ -24,10 +24,9 @@ from quipu.controller.state import ClusterState
 from quipu.model.chains import member_key
 from quipu.model.errors import Code, RequestError
 from quipu.model.ids import ZERO_UUID, NodeId
-from quipu.model.settings_types import is_member_name
+from quipu.model.settings_types import LINE_SIZE_MAX, is_member_name
 
 BROKERS_MAX: Final = 1000
-TEXT_SIZE_MAX: Final = 1000  # of a host or a rack
 
 NONE_COLD: Final[AbstractSet[str]] = frozenset()
 
@@ -178,7 +177,7 @@ def _check_registration(state: ClusterState, wanted: Registration) -> None:
     """What a broker may say of itself, whatever process it is."""
     texts = (wanted.host, wanted.peer_host, wanted.rack or "")
     if (wanted.node_id < 0 or wanted.incarnation == ZERO_UUID
-            or max(map(len, texts)) > TEXT_SIZE_MAX or wanted.lease_ms < 0
+            or max(map(len, texts)) > LINE_SIZE_MAX or wanted.lease_ms < 0
             or not 0 <= wanted.port <= 0xFFFF or not 0 <= wanted.peer_port <= 0xFFFF):
         raise RequestError(f"node {wanted.node_id}: a registration that cannot be",
                            code=Code.INVALID_REQUEST)

@@ -147,9 +147,3 @@ def _unclean(among: _Electorate) -> tuple[ChainMember, ...]:
     return reviewed(
         Chain(name=chain.name, epoch=chain.epoch, version=chain.version, members=(alone, *rest)),
         up, waited=True)
-
-
-def is_unclean(state: ClusterState, kind: ElectionType, chain: Chain) -> bool:
-    """Whether an election would lose records: to be said aloud before it is made."""
-    up = state.up()
-    return kind is ElectionType.UNCLEAN and not returned(chain, up)

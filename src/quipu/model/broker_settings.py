@@ -31,9 +31,9 @@ from quipu.model.settings_types import (
     optional_address,
     optional_int32,
     optional_int64,
+    optional_line,
     optional_secret,
-    optional_text,
-    text,
+    path,
     voters,
 )
 from quipu.model.topic_settings import (
@@ -69,7 +69,7 @@ class BrokerSettings:
         low=0, high=1_000_000_000)
     node_name: str = member_name(
         "quipu-0", "This node's name, for people: the chain it belongs to and its number there.")
-    broker_rack: str | None = optional_text("Rack or availability zone that this node is in.")
+    broker_rack: str | None = optional_line("Rack or availability zone that this node is in.")
     listeners: Address = address(
         Address("127.0.0.1", 9092),
         "Address that Kafka clients connect to; port 0 takes any that is free.")
@@ -93,7 +93,7 @@ class BrokerSettings:
     peer_max_unauthenticated_connections: int = int32(
         128, "Connections to peer.listener that have not proved yet that they know peer.secret; "
         "beyond it the oldest of them is closed, never one of a node.", low=1, high=10_000)
-    peer_discovery: str | None = optional_text(
+    peer_discovery: str | None = optional_line(
         "Where other nodes are looked for besides controller.quorum.voters: srv:NAME or "
         "a:NAME:PORT in DNS, or static:HOST:PORT,HOST:PORT.")
     peer_discovery_nameserver: Address | None = optional_address(
@@ -110,7 +110,7 @@ class BrokerSettings:
     metrics_max_connections: int = int32(
         256, "Connections to metrics.listener that have not asked yet; a further one takes the "
         "place of the oldest.", low=128, high=10_000)
-    log_dirs: str = text("quipu-data", "Directory that holds everything a node keeps.")
+    log_dirs: str = path("quipu-data", "Directory that holds everything a node keeps.")
 
     # The cluster: who elects the controller, and who is taken for dead.
     controller_quorum_voters: tuple[Voter, ...] = voters(
@@ -246,6 +246,10 @@ class BrokerSettings:
         "all", RECORDS_CHECKS, dynamic=True,
         about="Which batches are stored only if their records are what their header says: all, or "
         "only uncompressed ones, or none; see message.records.check.")
+    log_message_records_check_max_ms: int = int32(
+        5000, "How long one request's compressed batches are looked at in threads, at most; those "
+        "that are not reached by then are put off with REQUEST_TIMED_OUT, which clients retry.",
+        low=100, high=600_000)
     compression_type: str = choice(
         "producer", ("producer",), dynamic=True,
         about="Compression of stored batches: as the producer sent them. Kafka's other values are "

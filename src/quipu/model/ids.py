@@ -18,7 +18,6 @@ ProducerId = NewType("ProducerId", int)  # given to an idempotent producer; neve
 TimestampMs = NewType("TimestampMs", int)  # milliseconds since 1970-01-01 UTC
 
 NO_TIMESTAMP: Final = TimestampMs(-1)
-NO_PRODUCER: Final = ProducerId(-1)
 NO_EPOCH: Final = Epoch(-1)
 NO_NODE: Final = NodeId(-1)  # "no leader" on the wire
 ZERO_UUID: Final = UUID(int=0)  # "no topic id" on the wire

@@ -139,7 +139,9 @@ def in_ms(name: str, value: Value) -> Value:
 
 
 def _shorten(value: str) -> str:
-    return value if len(value) <= 80 else f"{value[:80]}..."
+    """At most 80 characters of a text, and none that a terminal would act on."""
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in value[:80])
+    return shown if len(value) <= 80 else f"{shown}..."
 
 
 def _at(where: str) -> str:

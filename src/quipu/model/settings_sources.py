@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from quipu.model.errors import SettingError
 from quipu.model.settings import ALIASES, BROKER, BrokerSettings, find, parse
-from quipu.model.settings_types import Address, Value, attribute_name
+from quipu.model.settings_types import Value, attribute_name
 
 SECRET_SIZE_MIN: Final = 16  # characters of peer.secret, where other machines can connect
 ENVIRONMENT_PREFIX: Final = "QUIPU_"
@@ -155,12 +155,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-def advertised_address(settings: BrokerSettings, bound_port: int) -> Address:
-    """What clients are told, once the listener is bound to `bound_port`."""
-    host, port = settings.advertised_listeners or settings.listeners
-    return Address(host, port or bound_port)
 
 
 def _goes_on(entry: str) -> bool:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import Final, NamedTuple, TypedDict, TypeVar, Unpack
 
 SHORT_MAX: Final = 2**15 - 1
@@ -20,9 +21,15 @@ LONG_MAX: Final = 2**63 - 1
 PORT_MAX: Final = 2**16 - 1
 VOTERS_MAX: Final = 9
 ADDRESS_LIMITS_MAX: Final = 1000
+TEXT_SIZE_MAX: Final = 1 << 20  # bytes; such as certificates
+LINE_SIZE_MAX: Final = 1000  # bytes; racks and hosts are part of what every client is told
+PATH_SIZE_MAX: Final = 4096
+HOST_SIZE_MAX: Final = 255  # a name of DNS has 253
 _MEMBER_NAME_SIZE_MAX: Final = 63  # a label of DNS
 _MEMBER_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?-(?:0|[1-9][0-9]{0,8})")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")  # of an int64; int() of more takes long
+_TEXT: Final = re.compile(r"[^\x00\ud800-\udfff]+")  # UTF-8: lone surrogates are other bytes
+_LINE: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
 _DECIMAL: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?")
 
 
@@ -194,18 +201,24 @@ def ratio(default: float, about: str, **traits: Unpack[Traits]) -> float:
 
 
 def text(default: str, about: str, **traits: Unpack[Traits]) -> str:
-    return _setting(default, Kind(SettingType.STRING, _parse_text, "some text"), about, traits)
+    return _setting(default, _text(SettingType.STRING), about, traits)
 
 
 def optional_text(about: str, **traits: Unpack[Traits]) -> str | None:
-    kind = Kind(SettingType.STRING, _parse_text, "some text")
-    return _setting(_NO_TEXT, kind, about, traits)
+    return _setting(_NO_TEXT, _text(SettingType.STRING), about, traits)
+
+
+def optional_line(about: str, **traits: Unpack[Traits]) -> str | None:
+    return _setting(_NO_TEXT, _line(LINE_SIZE_MAX), about, traits)
+
+
+def path(default: str, about: str, **traits: Unpack[Traits]) -> str:
+    return _setting(default, _line(PATH_SIZE_MAX), about, traits)
 
 
 def optional_secret(about: str, **traits: Unpack[Traits]) -> str | None:
     """A text that is never shown: not in an error, a log line, a repr or an answer."""
-    kind = Kind(SettingType.PASSWORD, _parse_text, "some text")
-    return _setting(_NO_TEXT, kind, about, traits)
+    return _setting(_NO_TEXT, _text(SettingType.PASSWORD), about, traits)
 
 
 def choice(default: str, among: Sequence[str], about: str, **traits: Unpack[Traits]) -> str:
@@ -313,8 +326,18 @@ def _parse_ratio(value: str) -> float:
     return float(value)
 
 
-def _parse_text(value: str) -> str:
-    if not value:
+def _text(kind: SettingType) -> Kind:
+    return Kind(kind, partial(_parse_text, _TEXT, TEXT_SIZE_MAX),
+                f"some text in UTF-8, {TEXT_SIZE_MAX} bytes at most")
+
+
+def _line(size_max: int) -> Kind:
+    return Kind(SettingType.STRING, partial(_parse_text, _LINE, size_max),
+                f"one line of UTF-8, {size_max} bytes at most")
+
+
+def _parse_text(pattern: re.Pattern[str], size_max: int, value: str) -> str:
+    if pattern.fullmatch(value) is None or len(value.encode()) > size_max:
         raise ValueError
     return value
 
@@ -328,6 +351,8 @@ def _parse_address(value: str) -> Address:
         raise ValueError
     if not colon or any(character in host for character in "/,[] "):
         raise ValueError
+    if host:
+        _parse_text(_LINE, HOST_SIZE_MAX, host)
     number = _parse_digits(port, PORT_MAX)
     return Address(host or "0.0.0.0", number)  # noqa: S104 Kafka: no host means every one
 
@@ -383,7 +408,8 @@ def _either(words: Sequence[str]) -> str:
 
 ADDRESS: Final = Kind(
     SettingType.STRING, _parse_address,
-    "one HOST:PORT (or PLAINTEXT://HOST:PORT) with a port from 0 to 65535")
+    f"one HOST:PORT (or PLAINTEXT://HOST:PORT) with a host of {HOST_SIZE_MAX} characters at most "
+    "and a port from 0 to 65535")
 VOTERS: Final = Kind(
     SettingType.LIST, _parse_voters,
     f"a comma list of ID@HOST:PORT, or of IDs alone, each id once, {VOTERS_MAX} at most")

@@ -13,7 +13,7 @@ Invariants
     R1  the term only grows; a vote, once given in a term, stays
     R2  what a message promises is durable before the message leaves: promises go out in `after`,
         and only after `persisted` of the same number; only what a leader asks of others, and a
-        candidate in a trial, goes out at once
+        candidate in a pre-vote, goes out at once
     R3  a leader never changes or removes an entry of its own log
     R4  a leader decides by majority only entries of its own term; older ones with them
     R5  a node that has lost everything (is_blank) helps to elect only those who have nothing
@@ -178,7 +178,7 @@ class Raft:
         reason = refusal(self, sender, message)
         if reason is not None:
             if isinstance(message, Vote):
-                self.role.shun(sender)
+                self.role.vote_refused(sender)
             return reason
         if isinstance(message, Observe):  # its term says nothing: whoever asks may be far behind
             self.role.handle(sender, message)
@@ -227,9 +227,9 @@ class Raft:
         if not self.is_voter or self.is_leader:
             return
         if self.is_alone:  # nobody to ask
-            self.stand()
+            self.become_candidate()
             return
-        self.role = candidate = Candidate(self, is_trial=True)
+        self.role = candidate = Candidate(self, is_pre_vote=True)
         candidate.start()
 
     def transfer(self, to: NodeId | None = None) -> NodeId | None:
@@ -299,11 +299,11 @@ class Raft:
         self._enter(term)
         self.role = Follower(self, leader=leader)
 
-    def stand(self, *, is_transfer: bool = False) -> None:
-        """Become a candidate in earnest, in a new term, with the own vote."""
+    def become_candidate(self, *, is_transfer: bool = False) -> None:
+        """Begin a new term and ask for votes in it; this node votes for itself."""
         self._enter(Term(self.term + 1))
         self.vote = self.node_id
-        self.role = candidate = Candidate(self, is_trial=False, is_transfer=is_transfer)
+        self.role = candidate = Candidate(self, is_pre_vote=False, is_transfer=is_transfer)
         candidate.start()
 
     def lead(self) -> None:
@@ -353,12 +353,12 @@ class Raft:
         """A message of a later term: mostly, this node's is over."""
         if isinstance(message, Vote):
             if self.role.is_loyal and not message.is_transfer:
-                self.role.shun(sender)
+                self.role.vote_refused(sender)
                 return
-            if message.is_trial:  # nobody's term moves for a trial
+            if message.is_pre_vote:  # nobody's term moves for a pre-vote
                 consider(self, sender, message)
                 return
-        if isinstance(message, VoteReply) and message.is_trial and message.is_granted:
+        if isinstance(message, VoteReply) and message.is_pre_vote and message.is_granted:
             self.role.handle(sender, message)
             return
         if isinstance(message, TimeoutNow):
@@ -373,5 +373,5 @@ class Raft:
             self.promise(sender, AppendReply(
                 self.term, is_ok=False, index=NOTHING, hint=NOTHING, hint_term=NO_TERM,
                 is_blank=False))
-        elif isinstance(message, Vote) and message.is_trial:
-            self.promise(sender, VoteReply(self.term, is_granted=False, is_trial=True))
+        elif isinstance(message, Vote) and message.is_pre_vote:
+            self.promise(sender, VoteReply(self.term, is_granted=False, is_pre_vote=True))

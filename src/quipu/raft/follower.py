@@ -71,7 +71,7 @@ class Follower:
                 self._install(sender, message)
             case TimeoutNow():
                 if sender == self.leader and self._raft.is_voter and not self._raft.is_blank:
-                    self._raft.stand(is_transfer=True)
+                    self._raft.become_candidate(is_transfer=True)
             case _:
                 pass  # an answer to what this node asked in another role
 
@@ -91,8 +91,8 @@ class Follower:
             early_ms = self._heard_ms + early_election_pause_ms(raft)
             self._deadline_ms = min(self._deadline_ms, early_ms)
 
-    def shun(self, sender: NodeId) -> None:
-        """Somebody asked for a vote out of turn."""
+    def vote_refused(self, sender: NodeId) -> None:
+        """Nothing to do if `sender` asked for a vote out of turn."""
 
     def flush(self) -> None:
         """Nothing was put off."""

@@ -125,10 +125,13 @@ class Leader:
         self._reads.is_round_due = True
 
     def peer_down(self, node_id: NodeId) -> None:
-        """Its silence will tell."""
+        """Nothing to do: a node that stays away is noticed by its missing answers."""
 
-    def shun(self, sender: NodeId) -> None:
-        """Somebody asked for a vote out of turn: if it is no voter, it has not heard so."""
+    def vote_refused(self, sender: NodeId) -> None:
+        """`sender` asked for a vote out of turn.
+
+        If it is no voter it has not heard that it was removed: it is sent the log again.
+        """
         if sender not in self._raft.configuration.voters:
             self.replication.add(sender)
 

@@ -4,7 +4,7 @@ Every message carries its sender's term.  Ranges are half-open, but for what beg
 and for `prev_index`, which is that of the entry before.
 
     who asks        who answers      for
-    Vote            VoteReply        leading: as a question first (`is_trial`), then in earnest
+    Vote            VoteReply        leading: as a question first (`is_pre_vote`), then in earnest
     Append          AppendReply      entries to keep; says also how far the leader has decided
     Heartbeat       HeartbeatReply   I still lead, and do you still follow? (reads, check-quorum)
     Install         InstallReply     a piece of an image, for one whose next entry is gone
@@ -64,7 +64,7 @@ class Vote(NamedTuple):
     term: Term
     last_index: RaftIndex
     last_term: Term
-    is_trial: bool  # only asking: nobody's term moves
+    is_pre_vote: bool  # only asking: nobody's term moves
     is_transfer: bool  # the leader itself wants it: no need to be loyal to it
 
 
@@ -73,7 +73,7 @@ class VoteReply(NamedTuple):
 
     term: Term  # that of the question if granted, else the voter's own
     is_granted: bool
-    is_trial: bool
+    is_pre_vote: bool
     silence_ms: int = 0  # for so long at least the voter has followed nobody, nor led (E4)
 
 

@@ -19,6 +19,7 @@ Start with `log`: what a log promises, and its parts in the order of a batch's l
     data_directory  the logs of one node, their lock, and what is remembered of them (node_log)
     removal         logs that a start finds on their way out
     directory_names what the directories of logs are called, and which are logs
+    reserve         room on the disk for what a node must write when there is no other
     reopening       a log that has failed, made ready to be opened again
 
 Not here: bytes of a batch (wire), requests (broker), sockets, other nodes.

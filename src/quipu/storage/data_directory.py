@@ -1,7 +1,7 @@
 """All logs of one node: one directory each, one lock, and what the node remembers of them.
 
     <data>/.lock                    held while a node runs on the directory
-    <data>/.reserve                 room that is given up when a node must start on a full disk
+    <data>/.reserve                 room for what a node must write on a full disk (reserve.py)
     <data>/.directory-id            which directory this is (directory_id.py)
     <data>/__node-0/                the node's memory (node_log.py)
     <data>/<a log>/                 one log; what it is called is in directory_names.py
@@ -59,13 +59,11 @@ from quipu.storage.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME, NodeLog, Reme
 from quipu.storage.place import NOTHING, Memory, Place
 from quipu.storage.recovery import Recovered, first_checkpoint, segment_bases
 from quipu.storage.reopening import recover_off_loop, rewrite_off_loop
+from quipu.storage.reserve import Reserve
 from quipu.storage.segment import OpenSegments
 
 LOCK_NAME: Final = ".lock"
-RESERVE_NAME: Final = ".reserve"
-RESERVE_SIZE: Final = 1 << 20  # bytes: for the few that a start must write
 STEP_LOGS: Final = 32  # looked at before others get their turn
-RESERVE_ROOM_MIN: Final = 16 * RESERVE_SIZE  # bytes that must be free before it is made
 
 _log = logging.getLogger(__name__)
 
@@ -104,6 +102,7 @@ class DataDirectory:
         self.refusal: DiskError | None = None  # the last one
         entries = self.disk.list(self.path)
         removal.remove_marked(disk, path, entries)
+        self.reserve = Reserve(disk, path)
         self._node_log = self._open_node_log()
         removed = removal.finish(disk, path, self._node_log, entries)
         self._older = {name for name in entries if is_older(name)} - removed
@@ -111,12 +110,7 @@ class DataDirectory:
         # Logs all of which somebody has in memory, and how to have them written anew from there.
         self.rewrites: dict[Log, Callable[[], None]] = {
             self._node_log.log: self._node_log.rewrite}
-        try:
-            self._node_log.started()
-        except DiskFull:
-            if not self._give_up_reserve():
-                raise
-            self._node_log.started()
+        self.reserve.lend(self._node_log.started)
 
     @classmethod
     def open(
@@ -137,21 +131,6 @@ class DataDirectory:
         except BaseException:
             lock.release()
             raise
-
-    def _give_up_reserve(self) -> bool:
-        """Make the room that was kept for a start on a full disk; False if there is none."""
-        try:
-            self.disk.remove(f"{self.path}/{RESERVE_NAME}")
-        except NotFound:
-            return False
-        _log.error("%s: the disk is full: the node uses what it had in reserve", self.path)
-        return True
-
-    def keep_reserve(self) -> None:
-        """Keep some room for the next start, if there is plenty."""
-        path = f"{self.path}/{RESERVE_NAME}"
-        if not self.disk.exists(path) and self.space().usable >= RESERVE_ROOM_MIN:
-            self.disk.write(path, bytes(RESERVE_SIZE))
 
     def _open_node_log(self) -> NodeLog:
         log = self._new_log(NODE_LOG_NAME, NODE_LOG_CONFIG, ZERO_UUID, NOTHING)
@@ -349,21 +328,16 @@ class DataDirectory:
     def _remove_logs(self) -> None:
         """Durably forget deleted logs, then remove them (N5).
 
-        On a full disk that takes what is kept in reserve, for it makes room; else it is done with
-        the next `remember`.
+        On a full disk the reserve is used, for it makes room; without one it is done with the
+        next `remember`.
         """
         entries = list(self._deleted)
         known = dict.fromkeys(entry for entry in entries if entry in self._node_log.logs)
         removing = self._node_log.removing
         durable = any(self._deleted[entry] not in removing for entry in known)  # else N7 is enough
         try:
-            try:
-                if known:
-                    self._node_log.remember(known, durable=durable)
-            except DiskFull:
-                if not self._give_up_reserve():
-                    raise
-                self._node_log.remember(known, durable=durable)
+            if known:
+                self.reserve.lend(lambda: self._node_log.remember(known, durable=durable))
         except TransientDiskError:
             return
         except QuipuError as error:

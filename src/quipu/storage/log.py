@@ -78,6 +78,7 @@ class Log:
         self.directory = place.directory
         self.place = place
         self.failure: QuipuError | None = None
+        self._logged_failure = ""  # the last one, as it was logged
         self.log_start_offset = Offset(0)
         self.end_offset = Offset(0)
         self.log_end = LogOffset(0)
@@ -455,9 +456,10 @@ class Log:
     def fail(self, error: QuipuError) -> None:
         """Refuse every call from now on (L5)."""
         if self.failure is None:
-            passes = isinstance(error, TransientDiskError)
-            _log.error("log %s is offline%s: %s", self.name, " for now" if passes else "", error)
-            self.failure = error
+            if str(error) != self._logged_failure:  # a `retry` that fails as before is no news
+                for_now = " for now" if isinstance(error, TransientDiskError) else ""
+                _log.error("log %s is offline%s: %s", self.name, for_now, error)
+            self.failure, self._logged_failure = error, str(error)
         self.active, self.is_blank = None, False
         self.flusher.fail(self.failure)
 
@@ -477,6 +479,7 @@ class Log:
                 self.fail(found)
             else:
                 opening.load(self, now_ms, found)
+                self._logged_failure = ""
         return self.failure is None
 
     def close(self) -> CleanStop | None:

@@ -5,17 +5,20 @@ batch whose answer was an error may be in the log all the same, and the client s
 together with new ones: after a second such round it lies further back.  The log itself knows it.
 """
 
+from struct import Struct
 from typing import Final
 
 from quipu.model.ids import Offset
 from quipu.storage.log import Log
 from quipu.storage.producers import SEQUENCE_COUNT
-from quipu.wire.record_batch import BatchHeader, parse_header
+from quipu.wire.record_batch import LENGTH_START, BatchHeader
 
 # So many records before the oldest batch that is remembered are searched, and so many bytes: the
 # nearest first, for few batches of one client come between.
 _DISTANCES: Final = (100, 1_000, 10_000)
 _SIZE_MAX: Final = 1 << 20
+_PRODUCER: Final = Struct(">qhi")  # id, epoch and first sequence, as they lie in a batch's header
+_WALK: Final = Struct(">qi11xi16xqhi")  # baseOffset, batchLength, lastOffsetDelta, then the same
 
 
 def find_repeat(log: Log, wanted: BatchHeader) -> Offset | None:
@@ -36,16 +39,15 @@ def find_repeat(log: Log, wanted: BatchHeader) -> Offset | None:
 
 
 def _find(log: Log, start: Offset, end: Offset, wanted: BatchHeader) -> Offset | None:
-    identity = _identity(wanted)
+    producer = wanted.producer_id, wanted.producer_epoch, wanted.base_sequence
+    mark = _PRODUCER.pack(*producer)
     for batches in log.read(start, _SIZE_MAX, end=end, min_one=True):
+        if mark not in bytes(batches):
+            continue  # nearly always: found out in C, for there may be ten thousand batches
         position = 0
         while position < len(batches):
-            header = parse_header(batches, position)
-            if header.producer_id == wanted.producer_id and _identity(header) == identity:
-                return Offset(header.base_offset)
-            position += header.size
+            base_offset, length, delta, *found = _WALK.unpack_from(batches, position)
+            if tuple(found) == producer and delta == wanted.last_offset_delta:
+                return Offset(base_offset)
+            position += LENGTH_START + length
     return None
-
-
-def _identity(header: BatchHeader) -> tuple[int, int, int]:
-    return header.producer_epoch, header.base_sequence, header.last_offset_delta

@@ -43,7 +43,6 @@ STORED_HEADER: Final = struct.Struct(">IBBHqqiibIhiqqqhii")
 STORED_HEADER_SIZE: Final = STORED_HEADER.size
 COVERED_START: Final = 4  # header_crc covers [COVERED_START, COVERED_END)
 COVERED_END: Final = PREFIX_SIZE + CRC_START
-STORED_SIZE_MIN: Final = STORED_HEADER_SIZE  # a batch needs a record, but its header says so
 BATCH_LENGTH_MAX: Final = 2**31 - 1 - PREFIX_SIZE - LENGTH_START
 
 assert STORED_HEADER_SIZE == PREFIX_SIZE + HEADER_SIZE

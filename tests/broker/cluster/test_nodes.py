@@ -10,6 +10,7 @@ from quipu.broker.cluster.membership import FAILED_MAX
 from quipu.broker.cluster.requests import BrokerRegistration, RegisterBroker
 from quipu.broker.quorum.contract import NotController
 from quipu.controller.topics import NewTopic
+from quipu.model.chains import ReplicaSet
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.topics import CONSUMER_OFFSETS
@@ -285,6 +286,30 @@ def test_a_failed_log_takes_its_node_off_one_partition(rig: Rig, victim: int) ->
     sick.report_repair(*key)
     rig.until(lambda: isr(0) == [1, 2, 3], "whole again", seconds=1.0)
     rig.until(lambda: rig.cluster(1).state.detached() == [], "as it was", seconds=1.0)
+
+
+def test_only_members_tell_that_a_replica_has_caught_up() -> None:
+    """K8, V15: of a partition that is detached from its chain, too; others cannot know."""
+    rig = Rig(names=("a-0", "a-1", "a-2", "b-0"))
+    rig.boot()
+    rig.chain()
+    create(rig, 1, "t")
+    topic_id = rig.cluster(1).state.topics["t"].topic_id
+    for member in (1, 2, 3):
+        rig.program(member).chains.is_quick = False
+    rig.cluster(2).report_failure(topic_id, 0, "broken for a test")
+    rig.until(lambda: rig.cluster(2).is_failure_known(topic_id, 0), "told", seconds=1.0)
+    rig.cluster(2).report_repair(topic_id, 0)
+
+    def replicas(node_id: int) -> ReplicaSet:
+        return rig.cluster(node_id).state.topics["t"].partitions[0].replica_set
+
+    rig.until(lambda: replicas(1).syncing == replicas(4).syncing == (2,), "open again", seconds=1.0)
+    for teller, serving in ((4, [1, 3]), (3, [1, 2, 3])):
+        rig.cluster(teller).report_in_sync(topic_id, 0, NodeId(2), version=replicas(4).version)
+        rig.run_for(2 * SESSION_MS / 1000)
+        assert sorted(replicas(1).serving) == serving
+    rig.world.end()
 
 
 def test_a_node_with_too_many_failed_logs_steps_back(rig: Rig) -> None:

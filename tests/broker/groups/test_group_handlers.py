@@ -17,7 +17,7 @@ from quipu.broker.handlers import (
     k42_delete_groups,
     k47_offset_delete,
 )
-from quipu.model.errors import Code
+from quipu.model.errors import Code, RequestError
 from quipu.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from quipu.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from quipu.wire.messages.k12_heartbeat import HeartbeatRequest
@@ -28,7 +28,14 @@ from quipu.wire.messages.k16_list_groups import ListGroupsRequest
 from quipu.wire.messages.k42_delete_groups import DeleteGroupsRequest
 from quipu.wire.messages.k47_offset_delete import OffsetDeleteRequest
 from tests.broker.clusters import versions
-from tests.broker.groups.brokers import Client, GroupBroker, a_group_broker, two_members
+from tests.broker.groups.brokers import (
+    Client,
+    GroupBroker,
+    GroupMemoryLog,
+    a_group_broker,
+    begun,
+    two_members,
+)
 
 
 def run(test: Callable[[GroupBroker], Awaitable[None]]) -> None:
@@ -253,6 +260,60 @@ def test_deleting_in_every_version(version: int) -> None:
         for _ in range(2):
             assert await client.committed() == -1
             assert [group.group_id for group in broker.groups.all()] == ["used"]
+            await broker.restart()
+
+    run(test)
+
+
+def test_a_deletion_that_is_not_kept_has_not_happened() -> None:
+    """K3, K8: a client that is told an error finds the group and its offsets as they were."""
+    async def test(broker: GroupBroker) -> None:
+        client = Client(broker, "simple")
+        assert await client.commit(6) == Code.NONE
+        assert isinstance(broker.log, GroupMemoryLog)
+
+        async def full() -> None:
+            raise RequestError("no room", code=Code.KAFKA_STORAGE_ERROR)
+
+        broker.log.before_append = full
+        answer = await broker.ask(k42_delete_groups, DeleteGroupsRequest(groups_names=["simple"]))
+        assert answer.results[0].error_code == Code.COORDINATOR_NOT_AVAILABLE
+        broker.log.before_append = None
+        for _ in range(2):
+            assert await client.committed() == 6
+            await broker.restart()
+
+    run(test)
+
+
+def test_what_comes_after_a_deletion_is_kept() -> None:
+    """K3, K8: a commit or a member that comes while a deletion is written is behind it."""
+    async def test(broker: GroupBroker) -> None:
+        assert isinstance(broker.log, GroupMemoryLog)
+        commits, joins = Client(broker, "commits"), Client(broker, "joins")
+        for client in (commits, joins):
+            await client.commit(6, partition=0)
+            await client.commit(6, partition=1)
+        written = asyncio.Event()
+
+        async def wait() -> None:
+            await written.wait()
+
+        broker.log.before_append = wait
+        deleting = await begun(broker.ask(
+            k42_delete_groups, DeleteGroupsRequest(groups_names=["commits"])))
+        also = await begun(broker.ask(
+            k42_delete_groups, DeleteGroupsRequest(groups_names=["joins"])))
+        committing, entering = await begun(commits.commit(7)), await begun(joins.enter())
+        written.set()
+        assert (await deleting).results[0].error_code == Code.NONE
+        assert (await also).results[0].error_code == Code.NONE
+        assert await committing == Code.NONE
+        await entering
+        for _ in range(2):
+            assert [await commits.committed(partition=index) for index in (0, 1)] == [7, -1]
+            assert [await joins.committed(partition=index) for index in (0, 1)] == [-1, -1]
+            assert await joins.heartbeat() == Code.NONE
             await broker.restart()
 
     run(test)

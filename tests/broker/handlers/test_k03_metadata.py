@@ -105,6 +105,25 @@ async def test_a_missing_topic_is_not_created(
     assert list(broker.cluster.state.topics) == ["old_topic"]
 
 
+@pytest.mark.parametrize(("error", "code"), [
+    (Code.KAFKA_STORAGE_ERROR, Code.KAFKA_STORAGE_ERROR),
+    (Code.REQUEST_TIMED_OUT, Code.LEADER_NOT_AVAILABLE)])
+@looped
+async def test_topics_that_cannot_be_created_hide_no_others(
+    error: Code, code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K8: whatever the controller says to one new topic, those that are there are told."""
+    broker = await a_broker(NewTopic("there"))
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise RequestError("not now", code=error)
+
+    monkeypatch.setattr(broker.cluster, "create_topics", refuse)
+    answer = await ask(broker, k03_metadata, MetadataRequest(topics=by_name("new", "there")), 13)
+    assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in answer.topics] == [
+        ("new", code, 0), ("there", Code.NONE, 1)]
+
+
 @pytest.mark.parametrize("version", [12, 13])
 @looped
 async def test_topics_are_found_by_id(version: int) -> None:

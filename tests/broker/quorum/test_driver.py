@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from quipu.model.ids import NodeId, RaftIndex
 from quipu.runtime.disk import DiskError, RealDisk
 from quipu.runtime.rng import SeededRng
 from quipu.runtime.sim_disk import SimDisk
+from quipu.storage.reserve import Reserve
 from quipu.storage.state_log import StateLog
 from tests.broker.quorum.quorums import (
     CLOCK,
@@ -27,13 +29,14 @@ from tests.broker.quorum.quorums import (
 )
 from tests.killed import killed
 from tests.looped import looped, timeless
+from tests.storage.builders import Freeing
 
 
-async def alone(disk: SimDisk | RealDisk, directory: str = "data/__cluster-0"
-                ) -> tuple[Quorum, Machine]:
+async def alone(disk: SimDisk | RealDisk, directory: str = "data/__cluster-0",
+                **more: Any) -> tuple[Quorum, Machine]:
     machine = Machine()
     quorum = Quorum(machine, config(1, [1]), log=open_log(disk, directory), clock=CLOCK,
-                    rng=SeededRng(1))
+                    rng=SeededRng(1), **more)
     await quorum.start()
     return quorum, machine
 
@@ -55,6 +58,45 @@ async def test_a_quorum_of_one_leads_at_once() -> None:
     await quorum.barrier()
     await quorum.stop()
     assert machine.leads == [True, False]
+
+
+@timeless
+async def test_on_a_full_disk_the_reserve_is_used() -> None:
+    """K8, T7: votes and decisions are written, now and at the next start; without a reserve they
+    wait for room, and the log says so.
+    """
+    disk = Freeing(new_disk())
+    reserve = Reserve(disk, "data")
+    reserve.keep()
+    quorum, machine = await alone(disk, lend=reserve.lend)
+    disk.capacity = 0
+    await quorum.propose([b"a"])
+    assert machine.state == [b"a"]
+    assert reserve.is_drawn
+    await quorum.stop()
+
+    quorum, machine = await alone(disk, lend=Reserve(disk, "data").lend)
+    assert machine.state == [b"a"]
+    await quorum.propose([b"b"])
+    await quorum.stop()
+
+
+@timeless
+async def test_a_start_on_a_full_disk_waits_for_room(caplog: pytest.LogCaptureFixture) -> None:
+    """K8: and says what it waits for."""
+    disk = new_disk()
+    quorum, _ = await alone(disk)
+    await quorum.propose([b"a"])
+    await quorum.stop()
+    disk.capacity = 0
+    starting = asyncio.ensure_future(alone(disk))
+    await asyncio.sleep(1)
+    assert not starting.done()
+    assert "the metadata cannot be written, and is tried again" in caplog.text
+    disk.capacity = None
+    quorum, machine = await starting
+    assert machine.state == [b"a"]
+    await quorum.stop()
 
 
 @timeless

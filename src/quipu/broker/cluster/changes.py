@@ -70,8 +70,11 @@ class Changes:
     """What the controller can be asked to change."""
 
     def __init__(
-        self, static: BrokerSettings, machine: Machine, decisions: Decisions, rng: Rng
+        self, static: BrokerSettings, machine: Machine, decisions: Decisions, rng: Rng,
+        check_room: Callable[[], None] = lambda: None,
     ) -> None:
+        """`check_room` raises while there is no room for more topics."""
+        self._check_room = check_room
         self._static = static
         self._machine = machine
         self._carry_out = decisions.carry_out
@@ -87,6 +90,7 @@ class Changes:
     async def create_topics(
         self, wanted: Sequence[topics.NewTopic], *, validate_only: bool = False
     ) -> list[topics.TopicAnswer]:
+        self._check_room()
         whole = topics.Whole(topic.name for topic in wanted)
         return self._counted(await self._in_parts(
             list({topic.name: topic for topic in wanted}.values()),
@@ -115,6 +119,7 @@ class Changes:
     async def create_partitions(
         self, wanted: Sequence[topics.NewPartitions], *, validate_only: bool = False
     ) -> list[topics.TopicAnswer]:
+        self._check_room()
         whole = topics.Whole(topic.name for topic in wanted)
         return self._counted(await self._in_parts(
             list({topic.name: topic for topic in wanted}.values()),

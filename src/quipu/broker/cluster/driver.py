@@ -81,8 +81,12 @@ class Cluster:
         *,
         net: PeerNet | None = None,
         directory_id: UUID = ZERO_UUID,
+        check_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """`net` is missing where this node is alone; then no other knows its data directory."""
+        """`net` is missing where this node is alone; then no other knows its data directory.
+
+        `check_room` raises while the disk is too full for more topics.
+        """
         self.node_id = settings.own_id
         self.views = TopicViews()
         self._static = settings
@@ -92,7 +96,7 @@ class Cluster:
         self._quorum = make_quorum(self._machine)
         telling = self._machine.telling
         decisions = Decisions(self._quorum, telling)
-        self.changes = Changes(settings, self._machine, decisions, rng)
+        self.changes = Changes(settings, self._machine, decisions, rng, check_room)
         self._desk = Desk(
             self._quorum, is_registered=lambda node_id: node_id in self._machine.state.brokers)
         self._link = ControllerLink(self.node_id, self._quorum, self._desk, telling, net=net)
@@ -146,11 +150,13 @@ class Cluster:
         config = QuorumConfig.of(settings)
 
         def make_quorum(machine: StateMachine) -> Quorum:
-            quorum = Quorum(machine, config, log=log, clock=clock, rng=rng, peers=net)
+            quorum = Quorum(machine, config, log=log, clock=clock, rng=rng, peers=net,
+                            lend=directory.reserve.lend)
             directory.rewrites[log] = quorum.rewrite
             return quorum
 
-        return cls(settings, clock, rng, make_quorum, net=net, directory_id=directory_id)
+        return cls(settings, clock, rng, make_quorum, net=net, directory_id=directory_id,
+                   check_room=directory.reserve.check)
 
     # -- this node's life in the cluster
 

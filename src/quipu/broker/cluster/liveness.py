@@ -221,7 +221,7 @@ class Liveness:
             if chain is not None and chain.find(sender) is not None:  # else it cannot know
                 await self._promote(report)
         for caught_up in request.caught_up_partitions:
-            await self._promote_in(caught_up)
+            await self._promote_in(sender, caught_up)
         arrived = self._arrivals.add(self._state, request.caught_up_partitions, sender)
         if arrived:
             await self._decisions.carry_out(
@@ -242,9 +242,12 @@ class Liveness:
             await self._decisions.carry_out(decide, confirm=False)
             _log.warning("node %d: logs of %d partitions have failed there", node_id, len(failed))
 
-    async def _promote_in(self, report: CaughtUpPartition) -> None:
-        """A replica has caught up that is detached from its chain."""
+    async def _promote_in(self, sender: NodeId, report: CaughtUpPartition) -> None:
+        """A replica of a partition that is detached from its chain has caught up."""
         key, node_id = (report.topic_id, report.partition), NodeId(report.node_id)
+        partition = self._state.find_partition(key)
+        if partition is None or partition.replica_set.state_of(sender) is None:
+            return  # it cannot know
         if detached.promote(self._state, key, node_id, report.version).records:
             await self._decisions.carry_out(
                 lambda: detached.promote(self._state, key, node_id, report.version), confirm=False)

@@ -222,8 +222,20 @@ class Shard:
             return Code.GROUP_ID_NOT_FOUND
         if entry.group.state is not State.EMPTY:
             return Code.NON_EMPTY_GROUP
-        self.forget(entry)
-        return await self.keep(GroupDeleted(group_id=group_id))
+        return await self.keep(
+            GroupDeleted(group_id=group_id), lambda: self._deleted(group_id))
+
+    def _deleted(self, group_id: str) -> None:
+        """That a group is deleted is kept, and so are all commits that came before.
+
+        Whoever joined or commits meanwhile comes after it in the log: then the group stays, without
+        the offsets that it had.
+        """
+        entry = self.registry.entries.get(group_id)
+        if entry is not None:
+            self.registry.drop_offsets(entry, list(entry.offsets))
+            if entry.is_blank:
+                self.forget(entry)
 
     # -- for handlers and offsets
 

@@ -89,8 +89,14 @@ def _is_empty(response: Response) -> bool:
                    if field.is_array)
 
 
+def import_all() -> None:
+    """Import every handler, for a node that starts: later there may be no descriptor for it."""
+    for name in MODULES.values():
+        import_module(name)
+
+
 @cache
 def load(api_key: int) -> Handler:
-    """The handler of an API in SUPPORTED; its module is imported on first use."""
+    """The handler of an API in SUPPORTED; its module is imported on first use at the latest."""
     handle: Handler = import_module(MODULES[api_key]).handle
     return handle

@@ -93,11 +93,15 @@ def _look_first(
                    seen=dict.fromkeys(heavy, no_room(broker)))
         return
     kept = reply.hold(frame)  # it is borrowed
+    lost: list[bool] = []
+    if call[2] != 0:  # who wants no answer may go before its records are taken
+        reply.when_lost(lambda: lost.append(True))
 
     async def look_and_go_on() -> None:
         try:
-            seen = await look(broker, kept, parts, heavy)
-            _carry_out(broker, reply, kept, parts, call, seen=seen)
+            seen = await look(broker, kept, parts, heavy, lambda: not lost)
+            if seen is not None:
+                _carry_out(broker, reply, kept, parts, call, seen=seen)
         except Exception as error:
             reply.close(f"produce failed: {error!r}")
             raise

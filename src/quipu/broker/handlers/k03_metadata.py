@@ -107,10 +107,10 @@ async def _create_missing(
         return {}
     try:
         answers = await broker.cluster.create_topics(missing, timeout_seconds=CREATE_SECONDS_MAX)
-    except QuipuError as error:
-        if error.code is not Code.REQUEST_TIMED_OUT:
-            raise
-        return {topic.name: Code.LEADER_NOT_AVAILABLE for topic in missing}
+    except QuipuError as error:  # of the new topics alone: the others are there, and told
+        timed_out = error.code is Code.REQUEST_TIMED_OUT
+        code = Code.LEADER_NOT_AVAILABLE if timed_out else error.code
+        return {topic.name: code for topic in missing}
     return {answer.name: answer.code for answer in answers
             if answer.name is not None and answer.code is not Code.NONE}
 

@@ -19,7 +19,7 @@ Not here: the rules (raft/), the log (wal.py), who waits for what (waiting.py).
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -68,14 +68,19 @@ class Quorum:
         clock: Clock,
         rng: Rng,
         peers: Peers | None = None,
+        lend: Callable[[Callable[[], None]], None] = lambda write: write(),
     ) -> None:
-        """`peers` may be missing where this node is the only one."""
+        """`peers` may be missing where this node is the only one.
+
+        `lend` does a write, on a full disk with room that is kept for it (storage/reserve.py).
+        """
         self.applied = RaftIndex(0)
         self.failure: QuipuError | None = None
         self._machine = machine
         self._config = config
         self._clock = clock
         self._peers = peers
+        self._lend = lend
         self._log = log
         self._waiting = Waiting()
         self._wal = Wal(log, config.node_id, clock)
@@ -359,9 +364,11 @@ class Quorum:
             return
         number = self._promises[-1][0]
         try:
-            self._wal.push()
+            self._lend(self._wal.push)
         except TransientDiskError as error:  # it passes: the next turn tries again
             failure = error
+            self._refusals.warning(
+                "not written", "the metadata cannot be written, and is tried again: %s", error)
             self._waiting.fail_decisions(lambda: failure)
             return
         self._pushed_number = number

@@ -27,9 +27,6 @@ _HEADER_SHAPE: Final = re.compile(
 )
 _LAYOUT_POSITION: Final = 5
 
-# Faults of a batch whose header is sound, so that its length can be believed.
-SOUND_HEADER_FAULTS: Final = frozenset({Fault.UNSET_TYPE, Fault.BODY_CRC})
-
 
 class Batch(NamedTuple):
     """A batch with a sound header; `fault` says if its type is unset or its body damaged."""
