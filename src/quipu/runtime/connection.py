@@ -24,8 +24,9 @@ import socket
 from collections import deque
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
+from quipu.runtime.frame_handler import NOBODY, FrameHandler, LastBytes
 from quipu.runtime.net_limits import (
     BY_NODE,
     HUNG_UP,
@@ -41,7 +42,7 @@ from quipu.runtime.outgoing import Buffer, drop_sent, keep_own, next_buffers
 if TYPE_CHECKING:  # the server makes connections; a connection only points back to it
     from quipu.runtime.net import FrameServer
 
-__all__ = ["Buffer", "Connection", "FrameHandler", "NetLimits"]
+__all__ = ["Buffer", "Connection", "NetLimits"]
 
 RECEIVE_SIZE: Final = 512 * 1024  # one read: a smaller one costs rate, a larger one misses cache
 BEGIN_SIZE: Final = 64 * 1024  # a read where a larger frame may begin: it is copied
@@ -56,22 +57,6 @@ EVICT_AGE_SECONDS: Final = 1.0  # younger frames are never closed to make room
 ROOM_RETRY_SECONDS: Final = 0.1
 
 _SIZE: Final = Struct(">i")
-
-
-class FrameHandler(Protocol):
-    """What a connection's owner does with it."""
-
-    def frame_received(self, frame: memoryview) -> None:
-        """Deal with one frame; the bytes are gone when this returns (N1)."""
-        ...
-
-    def drained(self) -> None:
-        """All that was given to `send` has left, after a pause or after the peer was slow."""
-        ...
-
-    def connection_lost(self) -> None:
-        """Forget the connection; nothing can be sent any more."""
-        ...
 
 
 @dataclass(slots=True)
@@ -98,7 +83,7 @@ class Connection:
         self.peer_host, self.peer_port = peer
         self.frame_size_max = server.limits.frame_size_max  # lower it for a peer nobody trusts yet
         self.sent_size = 0  # bytes that the kernel has taken
-        self._handler: FrameHandler = _LastBytes(self)  # until `start`
+        self._handler: FrameHandler = LastBytes(self.close)  # until `start`
         self._out: deque[Buffer] = deque()
         self._partial: _Partial | None = None
         self._view: memoryview | None = None  # of the partial's data, so that reads need no copy
@@ -167,7 +152,7 @@ class Connection:
         if after_sending and self._out:
             self.pause()
             self._handler_lost()
-            self._handler = _LastBytes(self)
+            self._handler = LastBytes(self.close)
             if not self._writing:
                 self._flush()
             return
@@ -468,7 +453,7 @@ class Connection:
         self._close(NO_MEMORY)
 
     def _handler_lost(self) -> None:
-        handler, self._handler = self._handler, _NOBODY  # N6
+        handler, self._handler = self._handler, NOBODY  # N6
         handler.connection_lost()
 
     def _close(self, why: str) -> None:
@@ -486,23 +471,3 @@ class Connection:
         self._server.forget(self)
         self._socket.close()
         self._handler_lost()
-
-
-@dataclass(slots=True)
-class _LastBytes:
-    """The handler while the last bytes leave, which then closes; or of a closed connection."""
-
-    connection: Connection | None
-
-    def frame_received(self, frame: memoryview) -> None:
-        """Too late."""
-
-    def drained(self) -> None:
-        if self.connection is not None:
-            self.connection.close()
-
-    def connection_lost(self) -> None:
-        """Nobody needs to know."""
-
-
-_NOBODY: Final = _LastBytes(None)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from quipu.model.settings import BrokerSettings
-from quipu.runtime.connection import Buffer, FrameHandler
+from quipu.runtime.connection import Buffer
+from quipu.runtime.frame_handler import FrameHandler
 from quipu.runtime.net import FrameServer
 from quipu.runtime.net_limits import BY_NODE, NetLimits, NetStats
 from quipu.runtime.peer_net import Identity, PeerNet

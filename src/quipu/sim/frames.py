@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from quipu.model.errors import Kind, QuipuError
-from quipu.runtime.connection import Buffer, FrameHandler
+from quipu.runtime.connection import Buffer
+from quipu.runtime.frame_handler import FrameHandler
 from quipu.runtime.net import CannotListen
 from quipu.runtime.net_limits import BY_NODE, NetLimits, NetStats
 from quipu.runtime.network import Accept
