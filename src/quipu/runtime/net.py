@@ -17,8 +17,8 @@ from typing import Any, Final
 from quipu.model.errors import Kind, QuipuError
 from quipu.runtime.admission import Admission
 from quipu.runtime.connection import RECEIVE_SIZE, SWEEP_SECONDS, Connection
-from quipu.runtime.frame_handler import FrameHandler
 from quipu.runtime.descriptors import connections_end
+from quipu.runtime.frame_handler import FrameHandler
 from quipu.runtime.hangups import HangUps
 from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.net_limits import OUT_OF_DESCRIPTORS, NetLimits, NetStats
