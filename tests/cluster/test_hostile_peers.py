@@ -73,9 +73,9 @@ def raft_messages(terms: Iterator[int]) -> Iterator[Message]:
     for number in terms:
         term, index = Term(number), RaftIndex(min(number, LONG))
         bad = Entry(RaftIndex(1), term, CONTROLLER, (b"no such record",))
-        yield Vote(term, index, term, is_trial=False, is_transfer=True)
-        yield Vote(term, index, term, is_trial=False, is_transfer=False)
-        yield VoteReply(term, is_granted=False, is_trial=False)
+        yield Vote(term, index, term, is_pre_vote=False, is_transfer=True)
+        yield Vote(term, index, term, is_pre_vote=False, is_transfer=False)
+        yield VoteReply(term, is_granted=False, is_pre_vote=False)
         yield Heartbeat(term, index, 1)
         yield HeartbeatReply(term, LONG)
         yield Append(term, RaftIndex(0), Term(0), index, index, (bad,))
