@@ -120,7 +120,7 @@ def test_an_unclean_election_takes_an_emptied_member_last() -> None:
 
 
 def test_what_is_known_of_directories_lasts() -> None:
-    """M2: a snapshot of the metadata has it too."""
+    """V16: a snapshot of the metadata has it too."""
     state = a_chain(2)
     again = ClusterState()
     for record in records_of(state):

@@ -33,7 +33,7 @@ def test_an_id_lasts_as_long_as_the_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_an_id_that_was_given_survives_a_loss_of_power(seed: int) -> None:
-    """V16, Q1: it is told to others only when it is durable."""
+    """V16: it is told to others only when it is durable."""
     disk = SimDisk()
     assert DataDirectory.open(disk, "data", ManualClock()).identify(ONE) == ONE
     disk.crash(SeededRng(seed))
