@@ -24,6 +24,7 @@ from uuid import UUID
 
 from quipu.broker.handlers import is_on_controller, refused
 from quipu.model.errors import Code, QuipuError
+from quipu.wire._fast_pure import FETCH_ODD_SIZE_MAX
 from quipu.wire.frame import decode_response, encode_request
 from quipu.wire.messages import REQUESTS
 from quipu.wire.schema import Request
@@ -77,6 +78,8 @@ class Made:
         error = QuipuError("no", code=Code.INVALID_REQUEST)
         if is_on_controller(self.key) and refused(self.request, self.version, error) is None:
             return True
+        if self.key == FETCH and len(self.frame) > FETCH_ODD_SIZE_MAX:
+            return True  # with tagged fields, as many of them have
         if count_elements(self.request) <= ELEMENTS_MAX:
             return False
         return self.key in (PRODUCE, FETCH) or (
