@@ -64,6 +64,7 @@ class Link:
         self._free_at = 0.0  # when what was sent before has left
         self._last_arrival = 0.0  # of a stream (W2)
         self._held: list[tuple[Deliver, Context | None]] = []  # streams stop while it is cut
+        self._released = 0  # pieces that were held, and wait for a host that is paused
 
     def datagram(self, size: int, deliver: Deliver, context: Context | None) -> None:
         """Carry one message, or lose it."""
@@ -101,10 +102,20 @@ class Link:
         def arrive() -> None:
             if self.is_cut or self._held:
                 self._held.append((deliver, context))
+            elif self._released:
+                self._release(deliver, context)  # behind those that came before (W2)
             else:
                 deliver()
 
         self._net.at(arrival, arrive, context)
+
+    def _release(self, deliver: Deliver, context: Context | None) -> None:
+        def arrive() -> None:
+            self._released -= 1
+            deliver()
+
+        self._released += 1
+        self._net.at(self._net.loop.now, arrive, context)
 
     def cut(self) -> None:
         self.is_cut = True
@@ -113,7 +124,7 @@ class Link:
         self.is_cut = False
         held, self._held = self._held, []
         for deliver, context in held:
-            self._net.at(self._net.loop.now, deliver, context)
+            self._release(deliver, context)
 
 
 @dataclass(slots=True, eq=False)

@@ -94,7 +94,7 @@ class NodeWorld:
         self.plan = plan_of(self.world)
         malice = self.plan.malice
         if malice.full_disks:
-            self.world.allowed_errors += ("no space left",)
+            self.world.allowed_errors += ("no space left", "the disk is full")
         if malice.failing_syncs:
             self.world.allowed_errors += ("a sync failed",)
         if malice.failing_logs:
