@@ -90,6 +90,7 @@ class Traffic:
         except BaseException as error:  # noqa: BLE001 raised again where the test hears it
             self._failures.append(error)
         finally:
+            threading.current_thread().name += ", closing its consumer,"  # told if it hangs
             consumer.close()
 
 
