@@ -1,5 +1,28 @@
-"""Words that every room shares: numbers with names, errors, batch types, topic names, settings.
+"""Types that every room shares: numbers, errors, batch types, topic names, settings.
 
-Nothing here does I/O or imports a third party.  Start with `ids`; then `batch_types`, which
-tells what kinds of batches a log may hold, and `partition_log`, what the broker asks of a log.
+    ids.py               types of numbers: offsets, epochs, ids of brokers and producers
+    errors.py            errors, by what the caller must do about them; Kafka's error codes
+    batch_types.py       the registry of batch types: one number per type
+    partition_log.py     `PartitionLog`, the protocol by which all code uses a partition's log
+    tiered_log.py        what a log offers to a remote tier, and what it needs from one
+    batch_rules.py       which batches a topic accepts, according to its settings
+    topics.py            topic names: which are legal, which clash, which are internal
+    chains.py            the replicas of a partition, their states and their order
+    listeners.py         the named addresses that clients connect to
+    principals.py        on whose behalf a request is carried out
+    settings.py          settings by name: looking them up, parsing, what a topic inherits
+    settings_types.py    what a setting is: its type, what it allows, how its text is parsed
+    settings_sources.py  settings from a properties file, the environment, the command line
+    broker_settings.py   the table of a broker's settings
+    remote_settings.py   the part of it that is about a remote tier
+    diskless_settings.py the part of it that is about diskless topics
+    topic_settings.py    the table of a topic's settings
+    tiering_rules.py     which settings of a topic go together with a remote tier
+    diskless_rules.py    which topics may be diskless
+    bounds.py            limits on the terms, epochs and offsets that another node may send
+    nearest.py           the known name that is nearest to a misspelt one
+
+Start with ids.py; then read batch_types.py, which lists the types of batches in a log, and
+partition_log.py, which declares the operations on a partition's log.
+Not here: anything with an effect.  This room does no I/O and imports no third party.
 """

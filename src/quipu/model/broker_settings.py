@@ -1,10 +1,11 @@
-"""What a broker can be told, spelled as Kafka spells it: the table and its typed values.
+"""The table of a broker's settings, with Kafka's names, and their typed values.
 
-Every number declares the least and the most that it may be, so that no value that is well-formed
-can make a node useless: a timer that never fires, a segment file for each batch, a default that
-fills the disk with empty logs.
+Every number declares its minimum and maximum, so that no well-formed value makes a node useless:
+a timer that never fires, a segment file for each batch, a default that fills the disk with empty
+logs.
 
-Not here: what a topic can be told (topic_settings), reading and rendering values (settings).
+Not here: the settings of a remote tier (remote_settings), of diskless topics (diskless_settings)
+and of a topic (topic_settings), looking up and parsing values (settings).
 """
 
 # ruff: noqa: RUF009  the calls make dataclass fields
@@ -12,7 +13,9 @@ Not here: what a topic can be told (topic_settings), reading and rendering value
 from dataclasses import dataclass, field
 from typing import Final
 
+from quipu.model.diskless_settings import DisklessSettings
 from quipu.model.ids import NodeId
+from quipu.model.listeners import DEFAULT, DEFAULT_PROTOCOLS, ListenerEndpoint, ListenerProtocol
 from quipu.model.settings_types import (
     INT_MAX,
     LONG_MAX,
@@ -21,12 +24,15 @@ from quipu.model.settings_types import (
     Voter,
     address,
     address_limits,
+    advertised_endpoints,
     boolean,
     choice,
     choices,
+    endpoints,
     int16,
     int32,
     int64,
+    listener_protocols,
     member_name,
     optional_address,
     optional_int32,
@@ -34,6 +40,7 @@ from quipu.model.settings_types import (
     optional_line,
     optional_secret,
     path,
+    ratio,
     voters,
 )
 from quipu.model.topic_settings import (
@@ -57,321 +64,411 @@ _GIB: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
-    """What a broker is told when it starts, and what may be changed while it runs."""
+class BrokerSettings(DisklessSettings):
+    """The settings of one broker; dynamic ones may be changed while it runs."""
 
-    # Who it is and where it is reached.
+    # Identity and addresses.
     node_id: int | None = optional_int32(
-        "This node's number in Kafka's protocol (also: broker.id); if not set, node.id.base plus "
-        "the number in node.name.", low=0, high=INT_MAX)
+        "This node's number in Kafka's protocol, different on every node (also: broker.id). If "
+        "not set, it is node.id.base plus the number at the end of node.name.", low=0, high=INT_MAX)
     node_id_base: int = int32(
-        1, "Number of the first node of this node's chain, where node.id is not set.",
-        low=0, high=1_000_000_000)
+        1, "Number of the node whose name ends in -0, for nodes whose node.id is not set.", low=0,
+        high=1_000_000_000)
     node_name: str = member_name(
-        "quipu-0", "This node's name, for people: the chain it belongs to and its number there.")
-    broker_rack: str | None = optional_line("Rack or availability zone that this node is in.")
-    listeners: Address = address(
-        Address("127.0.0.1", 9092),
-        "Address that Kafka clients connect to; port 0 takes any that is free.")
-    advertised_listeners: Address | None = optional_address(
-        "Address that clients are told to connect to, if it differs from listeners; "
-        "port 0 stands for the port that listeners really got.")
+        "quipu-0",
+        "This node's name, CHAIN-N: the chain that the node belongs to, and its number in that "
+        "chain.")
+    broker_rack: str | None = optional_line(
+        "Rack or availability zone of this node, as Metadata responses report it.")
+    listeners: tuple[ListenerEndpoint, ...] = endpoints(
+        (ListenerEndpoint(DEFAULT.name, "127.0.0.1", 9092),),
+        "Addresses that Kafka clients connect to: NAME://HOST:PORT,NAME://HOST:PORT, or HOST:PORT "
+        "alone for a listener named PLAINTEXT. With port 0 the system chooses a free port. Other "
+        "nodes connect to peer.listener instead.")
+    advertised_listeners: tuple[ListenerEndpoint, ...] = advertised_endpoints(
+        "Addresses that clients are given to connect to, NAME://HOST:PORT, for those listeners "
+        "where they differ from listeners. A client is given the addresses of the listener that "
+        "it connected to. Port 0 means the port that the listener got.")
+    listener_security_protocol_map: tuple[ListenerProtocol, ...] = listener_protocols(
+        DEFAULT_PROTOCOLS,
+        "Security protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL. Only PLAINTEXT is "
+        "supported yet.")
     peer_listener: Address | None = optional_address(
-        "Address that other nodes connect to; a node without one is a cluster of its own. "
-        "Port 0 takes any that is free.")
+        "Address that other nodes of the cluster connect to; a node without one is a cluster of "
+        "one node. With port 0 the system chooses a free port.")
     advertised_peer_listener: Address | None = optional_address(
-        "Address that other nodes are told to connect to, if it differs from peer.listener.")
+        "Address that other nodes are given to connect to, if it differs from peer.listener.")
     peer_secret: str | None = optional_secret(
-        "What nodes of one cluster prove to each other that they know, and sign their messages "
-        "with; all must have the same. Required, with 16 characters at least, unless peer.listener "
-        "is on loopback. Give it in a file or in QUIPU_PEER_SECRET: a command line can be read by "
-        "others.")
+        "Shared secret with which nodes authenticate to each other and sign their messages; the "
+        "same on every node. Required, with at least 16 characters, unless peer.listener is on "
+        "loopback. Write it to a file or to QUIPU_PEER_SECRET: other users of the machine can "
+        "read a command line.")
     peer_frame_authentication_enable: bool = boolean(
-        "Sign every message between nodes with a key made of peer.secret. Where it is off on both "
-        "nodes of a connection, peer.secret is proved once, when they connect: faster, for a "
-        "network that nobody else can write to.", default=True)
+        "Sign every message between nodes with a key derived from peer.secret. If it is off on "
+        "both nodes of a connection, they authenticate only once, when they connect: faster, for "
+        "a network that nobody else can write to.", default=True)
     peer_max_unauthenticated_connections: int = int32(
-        128, "Connections to peer.listener that have not proved yet that they know peer.secret; "
-        "beyond it the oldest of them is closed, never one of a node.", low=1, high=10_000)
+        128,
+        "Maximum number of connections to peer.listener that have not authenticated yet; above it "
+        "the oldest of them is closed. Authenticated connections do not count.", low=1, high=10_000)
     peer_discovery: str | None = optional_line(
-        "Where other nodes are looked for besides controller.quorum.voters: srv:NAME or "
+        "Where to look for other nodes in addition to controller.quorum.voters: srv:NAME or "
         "a:NAME:PORT in DNS, or static:HOST:PORT,HOST:PORT.")
     peer_discovery_nameserver: Address | None = optional_address(
-        "Name server that peer.discovery asks, by its number; if not set, those of the system.")
+        "Address of the name server that peer.discovery queries, as an IP and a port. If not set, "
+        "the name servers of the system.")
     peer_discovery_interval_ms: int = int64(
-        5000, "How often peer.discovery is asked.",
-        low=100, high=_DAY_MS)
+        5000, "Milliseconds between two queries of peer.discovery.", low=100, high=_DAY_MS)
     peer_request_timeout_ms: int = int32(
-        10_000, "How long one node waits for another's answer.", low=1, high=_HOUR_MS)
+        10_000,
+        "Milliseconds that a node waits for another node's reply before it treats that node as "
+        "unreachable and retries.", low=1, high=_HOUR_MS)
     metrics_listener: Address = address(
         Address("127.0.0.1", 9464),
-        "Address of the HTTP server for /metrics and /health; port 0 takes any that is free, and "
-        "so does a node that was not told a port and finds this one taken.")
+        "Address of the HTTP server for /metrics and /health. With port 0 the system chooses a "
+        "free port; it also does if this setting is not given and the default port is taken.")
     metrics_max_connections: int = int32(
-        256, "Connections to metrics.listener that have not asked yet; a further one takes the "
-        "place of the oldest.", low=128, high=10_000)
-    log_dirs: str = path("quipu-data", "Directory that holds everything a node keeps.")
+        256,
+        "Maximum number of connections to metrics.listener that have not sent a request yet; a "
+        "further one replaces the oldest.", low=128, high=10_000)
+    log_dirs: str = path("quipu-data", "Directory in which the node keeps all its files.")
 
-    # The cluster: who elects the controller, and who is taken for dead.
+    # The cluster: election of the controller, and detection of dead nodes.
     controller_quorum_voters: tuple[Voter, ...] = voters(
-        "Nodes that keep the cluster's metadata and elect the controller among them, the same "
-        "list on every node; empty: this node alone. It counts when the cluster is first "
-        "started; later the list that the nodes have agreed on does. Voters whose addresses are "
-        "left out are found by peer.discovery.")
+        "Nodes that store the cluster's metadata and elect the controller from among them, "
+        "ID@HOST:PORT with commas, the same list on every node; empty: this node alone. It is "
+        "used only when the cluster starts for the first time; afterwards the voters are part of "
+        "the metadata. Voters without an address are found by peer.discovery.")
     controller_quorum_election_timeout_ms: int = int32(
-        1000, "A voter that hears of no controller for this long asks to become it.",
-        low=10, high=_HOUR_MS)
+        1000,
+        "Milliseconds without a message from the controller after which a voter starts an "
+        "election.", low=10, high=_HOUR_MS)
     controller_quorum_heartbeat_interval_ms: int = int32(
-        200, "How often the controller tells the other nodes that it is there.",
-        low=1, high=_HOUR_MS)
+        200, "Milliseconds between two heartbeats of the controller to the other nodes.", low=1,
+        high=_HOUR_MS)
     broker_heartbeat_interval_ms: int = int32(
-        300, "How often a node tells the controller that it is alive (Kafka: 2000).",
+        300, "Milliseconds between two heartbeats of a node to the controller (Kafka: 2000).",
         low=1, high=_HOUR_MS)
     broker_session_timeout_ms: int = int32(
-        6000, "A node that the controller has not heard of for this long is taken for dead "
+        6000,
+        "Milliseconds without a heartbeat after which the controller treats a node as dead "
         "(Kafka: 9000).", low=10, high=_DAY_MS)
     broker_lease_ms: int = int32(
-        1500, "How long a node may go on leading after it last reached the controller, whatever "
-        "broker.session.timeout.ms is. A node whose process has ended is replaced when this is "
-        "over; a shorter time needs more frequent heartbeats.", low=10, high=_DAY_MS)
+        1500,
+        "Milliseconds for which a node may go on leading after the controller last replied to its "
+        "heartbeat, whatever broker.session.timeout.ms is. A node whose process has ended is "
+        "replaced after this time; a shorter one needs more frequent heartbeats.", low=10,
+        high=_DAY_MS)
     controlled_shutdown_enable: bool = boolean(
-        "Leave the chains in order before stopping.", default=True)
+        "Hand over leadership and leave the chains before the node stops.", default=True)
     controlled_shutdown_timeout_ms: int = int32(
-        10_000, "How long a stopping node waits for the controller's leave.", low=0, high=_DAY_MS)
+        10_000,
+        "Milliseconds that a stopping node waits for the controller to take it out of its chains.",
+        low=0, high=_DAY_MS)
 
     # Chains.
     chain_heartbeat_interval_ms: int = int32(
-        200, "How often a node of a chain tells its neighbours how far it is.",
-        low=1, high=_MINUTE_MS)
+        200,
+        "Milliseconds between two messages in which a node reports its log's end to its "
+        "neighbours in a chain.", low=1, high=_MINUTE_MS)
     chain_window_bytes: int = int32(
-        8 * _MIB, "Bytes of one partition that are on their way to the next node, at most.",
-        low=1024, high=_GIB)
+        8 * _MIB,
+        "Maximum number of bytes of one partition that are sent to the next node of its chain and "
+        "not yet acknowledged.", low=1024, high=_GIB)
     chain_cold_start_wait_ms: int = int32(
-        10_000, "How long a chain whose nodes were all down waits for the last of them to come "
-        "back before it goes on with those that did.", low=0, high=_DAY_MS)
+        10_000,
+        "Milliseconds that a chain whose nodes were all down waits for its last node to come back "
+        "before it continues with those that are back.", low=0, high=_DAY_MS)
 
-    # What it tells its operator, on standard error.
+    # Logging, to standard error.
     logging_level: str = choice(
-        "info", ("debug", "info", "warning", "error"), "Events below this level are left out.")
+        "info", ("debug", "info", "warning", "error"),
+        "Lowest level of the events that are logged to standard error.")
     logging_format: str = choice(
-        "text", ("text", "json"), "Lines for people, or one JSON object per line for machines.")
+        "text", ("text", "json"),
+        "Format of log lines: text for people, or json for one JSON object per line.")
 
     # Topics.
     num_partitions: int = int32(
-        1, "Partitions of a topic that is created without saying how many.", dynamic=True,
-        low=1, high=10_000)
+        1, "Number of partitions of a topic that is created without a number.", dynamic=True, low=1,
+        high=10_000)
     default_replication_factor: int = int16(
-        0, "Replicas of a topic that is created without saying how many; 0: as many as its chain "
+        0,
+        "Number of replicas of a topic that is created without a number; 0: as many as its chain "
         "has nodes.", low=0, high=REPLICAS_MAX)
     auto_create_topics_enable: bool = boolean(
-        "Create a topic when a client first asks for it.", default=True)
-    delete_topic_enable: bool = boolean("Allow topics to be deleted.", default=True)
+        "Create a topic when a client first requests its metadata.", default=True)
+    delete_topic_enable: bool = boolean("Allow clients to delete topics.", default=True)
     min_insync_replicas: int = int32(
-        0, "Nodes of a chain that must serve for writes with acks=all to be taken; 0: all of them, "
-        "and then for any write (Kafka: 1).", dynamic=True, low=0, high=REPLICAS_MAX)
+        0,
+        "Number of in-sync nodes of a chain below which writes with acks=all are refused. 0 means "
+        "all nodes of the chain, and then writes with any acks are refused (Kafka: 1).",
+        dynamic=True, low=0, high=REPLICAS_MAX)
     max_partitions: int = int32(
-        100_000, "Partitions of all topics together, at most: topics and partitions beyond are "
-        "refused, whoever asks for them. The cluster's own topics count and are never refused.",
-        low=1, high=10_000_000)
+        100_000,
+        "Maximum number of partitions of all topics together; requests for more are refused. The "
+        "cluster's internal topics count and are never refused.", low=1, high=10_000_000)
     max_request_partition_size_limit: int = int32(
-        2000, "Partitions in one answer of DescribeTopicPartitions, at most.", low=1, high=100_000)
+        2000, "Maximum number of partitions in one DescribeTopicPartitions response.", low=1,
+        high=100_000)
 
     # Connections and memory.
     max_connections: int = int32(
-        10_000, "Connections at a time; further ones are closed.",
-        low=1, high=1_000_000)
+        10_000, "Maximum number of client connections at a time; further ones are closed.", low=1,
+        high=1_000_000)
     max_connections_per_ip: int | None = optional_int32(
-        "Connections of one address at a time, of a /64 network with IPv6; further ones are "
-        "closed. If not set, half of max.connections (Kafka sets no bound).", low=0, high=1_000_000)
+        "Maximum number of connections from one IP address at a time, or from one /64 network "
+        "with IPv6; further ones are closed. If not set, half of max.connections (Kafka: no "
+        "limit).", low=0, high=1_000_000)
     max_connections_per_ip_overrides: tuple[AddressLimit, ...] = address_limits(
-        "What counts instead of max.connections.per.ip for some addresses, such as a proxy's: "
+        "Limits that replace max.connections.per.ip for some addresses, such as a proxy's: "
         "IP:COUNT,IP:COUNT.")
     max_connection_creation_rate: int = int32(
-        2000, "New connections a second, averaged over ten; further ones wait for a second at most "
-        "before they are served, or are closed (Kafka sets no bound).", low=1, high=INT_MAX)
+        2000,
+        "Maximum number of new connections per second, averaged over ten seconds; a further "
+        "connection waits, and is closed if it would wait for more than a second (Kafka: no "
+        "limit).", low=1, high=INT_MAX)
     max_connection_creation_rate_per_ip: int | None = optional_int32(
-        "The same of one address; if not set, half of max.connection.creation.rate.",
-        low=1, high=INT_MAX)
+        "Maximum number of new connections per second from one IP address. If not set, half of "
+        "max.connection.creation.rate.", low=1, high=INT_MAX)
     connections_max_idle_ms: int = int64(
-        600_000, "A connection that is silent for this long is closed; -1: never.",
+        600_000, "Milliseconds without traffic after which a connection is closed; -1: never.",
         low=-1, high=_YEAR_MS)
     socket_request_max_bytes: int = int32(
-        100 * _MIB, "Size of one request, at most; a larger one closes its connection.",
+        100 * _MIB, "Maximum size in bytes of one request; a larger one closes its connection.",
         low=1024, high=_GIB)
     max_request_bytes: int = int32(
-        2 * _MIB, "Size of one request other than Produce, Fetch and SyncGroup, at most: such a "
-        "request takes far more memory than its bytes.", low=1024, high=100 * _MIB)
+        2 * _MIB,
+        "Maximum size in bytes of one request other than Produce, Fetch and SyncGroup; decoded, "
+        "such a request takes far more memory than its bytes.", low=1024, high=100 * _MIB)
     max_request_elements: int = int32(
-        10_000, "Elements that the arrays of one request other than Produce and Fetch may have, "
-        "all together. Reading so many takes 10 to 20 ms, in which nothing else is done.",
-        low=100, high=1_000_000)
+        10_000,
+        "Maximum number of elements in all arrays of one request other than Produce and Fetch. "
+        "Decoding 10000 elements takes 10 to 20 ms, in which the node does nothing else.", low=100,
+        high=1_000_000)
     max_response_bytes: int = int32(
-        32 * _MIB, "Size of one answer other than Fetch's, at most; whoever asks for more is told "
-        "to ask for less at a time.", low=64 * 1024, high=_GIB)
+        32 * _MIB,
+        "Maximum size in bytes of one response other than Fetch's; a request that would exceed it "
+        "is refused with an error that asks for a smaller one.", low=64 * 1024, high=_GIB)
     queued_max_request_bytes: int = int64(
         256 * _MIB,
-        "Memory for requests that have arrived in part, all connections together; "
-        "when it is used up, large requests wait. As much again is for requests that wait for "
-        "their turn.", low=_MIB, high=1024 * _GIB)
+        "Memory in bytes for requests that have arrived in part, over all connections; when it is "
+        "used up, large requests wait. Requests that wait to be handled may take as much again.",
+        low=_MIB, high=1024 * _GIB)
     queued_max_response_bytes: int = int64(
         128 * _MIB,
-        "Memory for answers other than Fetch's that are being made or have not left yet, all "
-        "connections together; when it is used up, whoever takes its answer slowest is closed.",
-        low=_MIB, high=1024 * _GIB)
+        "Memory in bytes for responses other than Fetch's that are being built or not sent yet, "
+        "over all connections; when it is used up, the connection that reads its responses "
+        "slowest is closed.", low=_MIB, high=1024 * _GIB)
     fetch_max_bytes: int = int32(
-        55 * _MIB, "Size of one fetch's answer, about.",
+        55 * _MIB, "Maximum size in bytes of one Fetch response; the first batch may exceed it.",
         low=1024, high=_GIB)
     fetch_max_wait_ms: int = int32(
-        60_000, "How long a fetch waits for records, at most, whatever its client asks for.",
-        low=1, high=_DAY_MS)
+        60_000,
+        "Maximum time in milliseconds for which a Fetch waits for records, even if its client "
+        "asks for more.", low=1, high=_DAY_MS)
     request_max_wait_ms: int = int32(
-        120_000, "How long any other request waits for other nodes, at most, whatever its client "
-        "asks for.", low=1000, high=_DAY_MS)
+        120_000,
+        "Maximum time in milliseconds for which any other request waits for other nodes, even if "
+        "its client asks for more.", low=1000, high=_DAY_MS)
     max_incremental_fetch_session_cache_slots: int = int32(
-        1000, "Incremental fetch sessions at a time; 0: none are given.", low=0, high=100_000)
+        1000, "Maximum number of incremental fetch sessions at a time; 0: none are created.", low=0,
+        high=100_000)
     max_incremental_fetch_session_cache_partitions: int = int32(
-        200_000, "Partitions that fetch sessions and waiting fetches hold, and that connections "
-        "were sent elsewhere for, all together; beyond it no session is given and no fetch waits.",
-        low=0, high=10_000_000)
+        200_000,
+        "Maximum number of partitions that are held in memory for fetch sessions, waiting fetches "
+        "and clients redirected to another replica, all together; above it no session is created "
+        "and no fetch waits.", low=0, high=10_000_000)
 
-    # What producers may send.
+    # Limits on what producers send.
     message_max_bytes: int = int32(
-        1_048_588, "Size of one batch of records, at most.", dynamic=True,
-        low=BATCH_SIZE_LOW, high=_GIB)
+        1_048_588,
+        "Largest size in bytes of one batch of records; a larger batch is refused with "
+        "MESSAGE_TOO_LARGE.", dynamic=True, low=BATCH_SIZE_LOW, high=_GIB)
     message_decompressed_max_bytes: int = int32(
-        64 * _MIB, "Size of the records of one compressed batch once they are decompressed, at "
-        "most; a batch that may exceed it is refused before memory is taken for it.",
-        dynamic=True, low=DECOMPRESSED_SIZE_LOW, high=DECOMPRESSED_SIZE_HIGH)
+        64 * _MIB,
+        "Largest size in bytes of the records of one compressed batch after decompression; a "
+        "batch that may exceed it is refused before memory is allocated for it.", dynamic=True,
+        low=DECOMPRESSED_SIZE_LOW, high=DECOMPRESSED_SIZE_HIGH)
     log_message_records_check: str = choice(
         "all", RECORDS_CHECKS, dynamic=True,
-        about="Which batches are stored only if their records are what their header says: all, or "
-        "only uncompressed ones, or none; see message.records.check.")
+        about="Which batches are stored only after their records were found to match the batch "
+        "header: all, only uncompressed ones, or none; see message.records.check.")
     log_message_records_check_max_ms: int = int32(
-        5000, "How long one request's compressed batches are looked at in threads, at most; those "
-        "that are not reached by then are put off with REQUEST_TIMED_OUT, which clients retry.",
-        low=100, high=600_000)
+        5000,
+        "Maximum time in milliseconds for which the compressed batches of one request are checked "
+        "in threads; batches not checked by then are refused with REQUEST_TIMED_OUT, which "
+        "clients retry.", low=100, high=600_000)
     compression_type: str = choice(
         "producer", ("producer",), dynamic=True,
-        about="Compression of stored batches: as the producer sent them. Kafka's other values are "
-        "refused, since this broker never compresses anew; set it at the producer.")
+        about="Compression of stored batches. Only `producer` is accepted: batches are stored as "
+        "the producer compressed them, so set the compression at the producer.")
     log_message_timestamp_type: str = choice(
         "CreateTime", TIMESTAMP_TYPES, dynamic=True,
-        about="Whether a record's time is its producer's or that of its arrival.")
+        about="Which timestamp is stored: CreateTime, the one that the producer set, or "
+        "LogAppendTime, the broker's time when it appended the batch.")
     log_message_timestamp_before_max_ms: int = int64(
-        LONG_MAX, "How far a record's time may lie in the past.", dynamic=True,
-        low=0, high=LONG_MAX)
+        LONG_MAX,
+        "Largest time in milliseconds by which a record's timestamp may lie before the broker's "
+        "clock; an older record is refused.", dynamic=True, low=0, high=LONG_MAX)
     log_message_timestamp_after_max_ms: int = int64(
-        _HOUR_MS, "How far a record's time may lie in the future.", dynamic=True,
-        low=0, high=LONG_MAX)
+        _HOUR_MS,
+        "Largest time in milliseconds by which a record's timestamp may lie after the broker's "
+        "clock; a later record is refused.", dynamic=True, low=0, high=LONG_MAX)
     producer_id_expiration_ms: int = int32(
-        _DAY_MS, "An idempotent producer that is silent for this long is forgotten.",
+        _DAY_MS,
+        "Milliseconds without a batch after which a partition forgets an idempotent producer.",
         low=1000, high=INT_MAX)
     max_producer_ids_per_partition: int = int32(
         20_000,
-        "Idempotent producers that a partition remembers. A new one takes the place of those that "
-        "are silent for producer.id.retry.ms; if there are none it is refused with "
-        "THROTTLING_QUOTA_EXCEEDED.", low=1, high=100_000)
+        "Maximum number of idempotent producers that a partition remembers. A new one replaces "
+        "those that have sent nothing for producer.id.retry.ms; if there are none, it is refused "
+        "with THROTTLING_QUOTA_EXCEEDED.", low=1, high=100_000)
     producer_id_retry_ms: int = int32(
         300_000,
-        "For how long an idempotent producer may send a batch again, and is remembered whoever "
-        "else comes: at least delivery.timeout.ms (message.timeout.ms in librdkafka).",
-        low=1000, high=INT_MAX)
+        "Milliseconds for which an idempotent producer may retry a batch and is not replaced by a "
+        "new producer; at least the clients' delivery.timeout.ms (message.timeout.ms in "
+        "librdkafka).", low=1000, high=INT_MAX)
 
     # Logs.
     log_segment_bytes: int = int32(
-        1 << 30, "Size at which a segment file is closed and a new one begun.",
+        1 << 30, "Size in bytes at which a segment file is closed and a new one is started.",
         dynamic=True, low=SEGMENT_SIZE_LOW, high=INT_MAX)
     log_roll_ms: int | None = optional_int64(
-        "Age at which a segment is closed; if not set, log.roll.hours.", dynamic=True,
-        low=SEGMENT_MS_LOW, high=LONG_MAX)
+        "Age in milliseconds at which a segment is closed and a new one is started. If not set, "
+        "log.roll.hours.", dynamic=True, low=SEGMENT_MS_LOW, high=LONG_MAX)
     log_roll_hours: int = int32(
-        168, "Age in hours at which a segment is closed.",
-        low=1, high=INT_MAX)
+        168, "Age in hours at which a segment is closed and a new one is started.", low=1,
+        high=INT_MAX)
     log_index_interval_bytes: int = int32(
-        4096, "Bytes of log between two entries of its index.", dynamic=True, low=64, high=_GIB)
+        4096,
+        "Bytes of log between two entries of the segment's index; fewer bytes make lookups read "
+        "less and the index larger.", dynamic=True, low=64, high=_GIB)
     log_index_size_max_bytes: int = int32(
-        10 * _MIB, "Size of an index at which its segment is closed.", dynamic=True,
-        low=1024, high=_GIB)
+        10 * _MIB,
+        "Size in bytes of an index at which its segment is closed and a new one is started.",
+        dynamic=True, low=1024, high=_GIB)
     log_cleanup_policy: tuple[str, ...] = choices(
-        ("delete",), CLEANUP_POLICIES, "What happens to old records; see cleanup.policy.",
+        ("delete",), CLEANUP_POLICIES,
+        "What happens to old records: delete, compact or both; see cleanup.policy.", dynamic=True)
+    log_cleaner_enable: bool = boolean(
+        "Compact the logs of topics whose cleanup.policy includes compact.", default=True)
+    log_cleaner_backoff_ms: int = int64(
+        15_000, "Milliseconds between two searches for a log to compact, if there was none.",
+        low=100, high=_DAY_MS)
+    log_cleaner_dedupe_buffer_size: int = int64(
+        128 * _MIB,
+        "Bytes of memory for the keys of one pass of compaction, 32 bytes a key; a log with more "
+        "uncompacted keys takes several passes.", low=_MIB, high=64 << 30)
+    log_cleaner_delete_retention_ms: int = int64(
+        _DAY_MS, "Milliseconds for which a compacted topic keeps tombstones; see "
+        "delete.retention.ms.", dynamic=True, low=0, high=LONG_MAX)
+    log_cleaner_io_max_bytes_per_second: int = int64(
+        LONG_MAX, "Bytes that compaction reads and writes per second, together.", low=1 << 16,
+        high=LONG_MAX)
+    log_cleaner_max_compaction_lag_ms: int = int64(
+        LONG_MAX, "Longest time in milliseconds for which a record stays uncompacted.",
+        dynamic=True, low=1, high=LONG_MAX)
+    log_cleaner_min_cleanable_ratio: float = ratio(
+        0.5, "Fraction of the bytes of a log that must be uncompacted before it is compacted.",
         dynamic=True)
+    log_cleaner_min_compaction_lag_ms: int = int64(
+        0, "Shortest time in milliseconds for which a record stays uncompacted.", dynamic=True,
+        low=0, high=LONG_MAX)
     log_retention_ms: int | None = optional_int64(
-        "Age at which a segment is deleted, -1: never; if not set, log.retention.minutes.",
-        dynamic=True, low=-1, high=LONG_MAX)
+        "Age in milliseconds at which a segment is deleted; -1: never. If not set, "
+        "log.retention.minutes.", dynamic=True, low=-1, high=LONG_MAX)
     log_retention_minutes: int | None = optional_int32(
-        "Age in minutes at which a segment is deleted; if not set, log.retention.hours.",
+        "Age in minutes at which a segment is deleted; -1: never. If not set, log.retention.hours.",
         low=-1, high=INT_MAX)
     log_retention_hours: int = int32(
-        168, "Age in hours at which a segment is deleted, -1: never.", low=-1, high=INT_MAX)
+        168, "Age in hours at which a segment is deleted; -1: never.", low=-1, high=INT_MAX)
     log_retention_bytes: int = int64(
-        -1, "Size of a partition beyond which its oldest segments are deleted, -1: any.",
+        -1,
+        "Size in bytes of a partition above which its oldest segments are deleted; -1: no limit.",
         dynamic=True, low=-1, high=LONG_MAX)
     log_retention_check_interval_ms: int = int64(
-        300_000, "How often segments are looked at for deletion.", low=100, high=_DAY_MS)
+        300_000, "Milliseconds between two checks for segments to delete.", low=100, high=_DAY_MS)
     log_flush_interval_messages: int = int64(
         LONG_MAX,
-        "Records after which a log is flushed to disk. With 1 an answer to acks=1 or acks=all "
-        "waits until the records are flushed.", dynamic=True, low=1, high=LONG_MAX)
+        "Number of records after which a log is flushed to disk. With 1, a response to acks=1 or "
+        "acks=all is sent only after the records are on disk.", dynamic=True, low=1, high=LONG_MAX)
     log_flush_interval_ms: int = int64(
-        1000, "Time after which a log is flushed to disk (Kafka leaves this to the system).",
-        dynamic=True, low=1, high=LONG_MAX)
+        1000,
+        "Milliseconds after which new records of a log are flushed to disk (Kafka leaves it to "
+        "the operating system).", dynamic=True, low=1, high=LONG_MAX)
     log_scrub_bytes_per_second: int = int64(
-        8 * _MIB, "Bytes of complete segments that are read again and checked, per second; 0: none "
-        "are (Kafka has no such check).", low=0, high=1 << 40)
+        8 * _MIB,
+        "Bytes of complete segments that are read again and checked per second; 0: no check "
+        "(Kafka has no such check).", low=0, high=1 << 40)
     log_scrub_interval_ms: int = int64(
-        86_400_000, "Time from the beginning of one check of all segments to the next, at least.",
-        low=1000, high=365 * 86_400_000)
+        86_400_000,
+        "Minimum time in milliseconds from the start of one check of all segments to the start of "
+        "the next.", low=1000, high=365 * 86_400_000)
 
     # Consumer groups.
     offsets_topic_num_partitions: int = int32(
-        4, "Partitions of the topic that keeps groups and their offsets (Kafka: 50). Counts when "
-        "the topic is created, with the first group; who leads a partition coordinates its groups.",
-        low=1, high=1000)
+        4,
+        "Number of partitions of the topic that stores groups and their offsets (Kafka: 50). It "
+        "is used when the topic is created, with the first group; the leader of a partition "
+        "coordinates its groups.", low=1, high=1000)
     offsets_retention_minutes: int = int32(
-        10_080, "Offsets of a group without members are kept for this long.", low=1, high=INT_MAX)
+        10_080, "Minutes for which the offsets of a group without members are kept.", low=1,
+        high=INT_MAX)
     offsets_retention_check_interval_ms: int = int64(
-        600_000, "How often offsets are looked at for expiry.", low=100, high=_DAY_MS)
+        600_000, "Milliseconds between two checks for expired offsets.", low=100, high=_DAY_MS)
     offset_metadata_max_bytes: int = int32(
-        4096, "Size of the metadata that goes with a committed offset, at most.", low=0, high=_MIB)
+        4096, "Maximum size in bytes of the metadata of one committed offset.", low=0, high=_MIB)
     group_min_session_timeout_ms: int = int32(
-        6000, "Shortest session timeout a member may ask.",
-        low=1, high=_DAY_MS)
+        6000, "Shortest session timeout in milliseconds that a member may request.", low=1,
+        high=_DAY_MS)
     group_max_session_timeout_ms: int = int32(
-        1_800_000, "Longest session timeout a member may ask.", low=1, high=_DAY_MS)
+        1_800_000, "Longest session timeout in milliseconds that a member may request.", low=1,
+        high=_DAY_MS)
     group_initial_rebalance_delay_ms: int = int32(
-        300, "How long a new group waits for more members before its first rebalance (Kafka: "
-        "3000). Consumers that start together share one rebalance.", low=0, high=5 * _MINUTE_MS)
+        300,
+        "Milliseconds that a new group waits for more members before its first rebalance, so that "
+        "consumers that start together share one (Kafka: 3000).", low=0, high=5 * _MINUTE_MS)
     group_max_size: int = int32(
-        1000, "Members of one group, at most (Kafka sets no bound).", low=1, high=10_000)
+        1000, "Maximum number of members of one group (Kafka: no limit).", low=1, high=10_000)
     group_max_rebalance_timeout_ms: int = int32(
-        60 * _MINUTE_MS, "How long a rebalance waits for a member, at most, whatever it asks for.",
-        low=1000, high=_DAY_MS)
+        60 * _MINUTE_MS,
+        "Maximum time in milliseconds for which a rebalance waits for a member, even if the "
+        "member asks for more.", low=1000, high=_DAY_MS)
     group_max_count: int = int32(
-        10_000, "Groups that this node coordinates, at most.", low=1, high=1_000_000)
+        10_000, "Maximum number of groups that this node coordinates.", low=1, high=1_000_000)
     group_max_bytes: int = int32(
-        4 * _MIB, "Memory for one group: its members, their metadata and their assignments.",
+        4 * _MIB,
+        "Memory in bytes for one group: its members, their metadata and their assignments.",
         low=64 << 10, high=64 * _MIB)
     group_max_total_bytes: int = int64(
-        128 * _MIB, "Memory for the members of all groups. A group that takes no more than its "
-        "share, this over group.max.count, is never refused for it.", low=_MIB, high=16 * _GIB)
+        128 * _MIB,
+        "Memory in bytes for the members of all groups. A group that uses no more than its share, "
+        "this divided by group.max.count, is never refused because of it.", low=_MIB,
+        high=16 * _GIB)
     group_max_offsets: int = int32(
-        100_000, "Committed offsets of one group, at most.", low=1, high=10_000_000)
+        100_000, "Maximum number of committed offsets of one group.", low=1, high=10_000_000)
     offsets_max_count: int = int32(
-        500_000, "Committed offsets that this node keeps, at most.", low=1, high=100_000_000)
+        500_000, "Maximum number of committed offsets that this node keeps.", low=1,
+        high=100_000_000)
     offsets_max_bytes: int = int64(
-        128 * _MIB, "Memory for committed offsets and the metadata that goes with them.",
-        low=_MIB, high=16 * _GIB)
+        128 * _MIB, "Memory in bytes for committed offsets and their metadata.", low=_MIB,
+        high=16 * _GIB)
 
-    explicit: frozenset[str] = field(default=frozenset(), compare=False)  # names that were given
+    # Names of the settings that the operator gave a value for.
+    explicit: frozenset[str] = field(default=frozenset(), compare=False)
+    # Settings of the classes that other settings name, such as rsm.config.bucket, by full name;
+    # they may be secrets.
+    of_classes: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def own_id(self) -> NodeId:
-        """This node's number."""
+        """This node's id: node.id, or the one that follows from node.id.base and node.name."""
         if self.node_id is not None:
             return NodeId(self.node_id)
         return NodeId(self.node_id_base + int(self.node_name.rpartition("-")[2]))
 
     @property
     def chain_name(self) -> str:
-        """The chain that this node's name says it belongs to."""
+        """The chain of this node: the part of node.name before its number."""
         return self.node_name.rpartition("-")[0]

@@ -1,17 +1,18 @@
-"""Who holds a partition, and in which order: words that chains, controller and brokers share.
+"""The replicas of a partition, their states and their order: types for chain, controller, broker.
 
     head -> ... -> tail -> syncing ...        offline
 
-Writes enter at the head and travel along the path.  The members that serve come first; their last
-one, the tail, is where a record becomes committed.  After it come members that are catching up:
-they are sent everything and nobody waits for them.  Offline members are on no path.
+The head takes writes and sends them along the path.  Serving members (in-sync replicas) come first;
+a record is committed when the last of them, the tail, has it.  Syncing members come next: they
+are sent everything, but no write waits for them.  Offline members are not on the path.
 
 Invariants
-    H1  a node is a member once; serving members come first, then syncing ones, then offline ones
-    H2  there is always a serving member, even if its process is down: nobody else has every
-        record that was acknowledged
-    H3  the same epoch always has the same serving members in the same order; `version` grows
-        with every change, the epoch only when who serves or their order changes
+    model.H1  a node is a member once; serving members come first, then syncing ones, then offline
+              ones
+    model.H2  there is always a serving member, even if its process is down: only serving members
+              have every acknowledged record
+    model.H3  one epoch has the same serving members in the same order everywhere; `version` grows
+              with every change, the epoch only when the serving members or their order change
 """
 
 from dataclasses import dataclass
@@ -22,15 +23,15 @@ from quipu.model.ids import Epoch, NodeId
 
 
 class MemberState(IntEnum):
-    """What a member of a chain is good for; stored and sent as these numbers."""
+    """The state of a member of a chain; stored and sent as these numbers."""
 
-    SERVING = 0  # has every committed record, and its acknowledgement is waited for
-    SYNCING = 1  # is being sent what it lacks, and everything new
+    SERVING = 0  # in sync: has every committed record; writes wait for its acknowledgement
+    SYNCING = 1  # catching up: is sent the records that it lacks, and new ones
     OFFLINE = 2  # cannot be reached, or has not come back yet
 
 
-class Member(NamedTuple):
-    """One node's part in a chain."""
+class ReplicaMember(NamedTuple):
+    """One node of a replica set, and its state there."""
 
     node_id: NodeId
     state: MemberState
@@ -42,20 +43,20 @@ class ReplicaSet:
 
     epoch: Epoch
     version: int
-    members: tuple[Member, ...]
+    members: tuple[ReplicaMember, ...]
 
     def __post_init__(self) -> None:
         states = [member.state for member in self.members]
-        assert states == sorted(states), self.members  # H1
+        assert states == sorted(states), self.members  # model.H1
         assert len({member.node_id for member in self.members}) == len(states), self.members
         assert states, "a chain has members"
-        assert states[0] is MemberState.SERVING, self.members  # H2
+        assert states[0] is MemberState.SERVING, self.members  # model.H2
 
     @classmethod
     def alone(cls, node_id: NodeId, *, epoch: Epoch, version: int = 0) -> Self:
         """A chain of one."""
         return cls(epoch=epoch, version=version,
-                   members=(Member(node_id, MemberState.SERVING),))
+                   members=(ReplicaMember(node_id, MemberState.SERVING),))
 
     @property
     def replicas(self) -> tuple[NodeId, ...]:
@@ -72,7 +73,7 @@ class ReplicaSet:
 
     @property
     def path(self) -> tuple[NodeId, ...]:
-        """Where records travel: serving members, then syncing ones."""
+        """The members that records are sent along: serving ones, then syncing ones."""
         return tuple(member.node_id for member in self.members
                      if member.state is not MemberState.OFFLINE)
 
@@ -85,18 +86,18 @@ class ReplicaSet:
         return self.serving[-1]
 
     def state_of(self, node_id: NodeId) -> MemberState | None:
-        """What `node_id` is here; None if it is no member."""
+        """The state of `node_id`; None if it is not a member."""
         for member in self.members:
             if member.node_id == node_id:
                 return member.state
         return None
 
     def predecessor(self, node_id: NodeId) -> NodeId | None:
-        """Who sends to `node_id`; nobody to the head, nor to whoever is on no path."""
+        """The member that sends to `node_id`; None for the head and for nodes off the path."""
         return self._neighbour(node_id, -1)
 
     def successor(self, node_id: NodeId) -> NodeId | None:
-        """To whom `node_id` sends, be it serving or syncing."""
+        """The serving or syncing member that `node_id` sends to; None if there is none."""
         return self._neighbour(node_id, 1)
 
     def _neighbour(self, node_id: NodeId, step: int) -> NodeId | None:
@@ -111,10 +112,9 @@ class ReplicaSet:
 
 
 def member_key(name: str) -> tuple[str, int]:
-    """The chain that a node's name says it belongs to, and its number there.
+    """The chain in a node's name, and the node's number in that chain; a key to sort names by.
 
-    Names are in the order of these keys: `a-10` comes after `a-2`.  A name without a number
-    belongs to no chain.
+    `a-10` sorts after `a-2`.  A name without a number gives ("", -1): it is in no chain.
     """
     chain, dash, number = name.rpartition("-")
     is_number = number.isascii() and number.isdecimal() and str(int(number)) == number

@@ -1,15 +1,15 @@
-"""Errors by what the caller must do about them, and Kafka's error codes.
+"""Errors, by what the caller must do about them, and Kafka's error codes.
 
 A room raises a `QuipuError` (or a subclass of its own) whose message says what is wrong and what
-to do.  The broker turns `code` into the answer of a request, in one place; code branches on
-`kind` or on the class, never on the message.
+to do.  The broker puts `code` into the response, in one place; code branches on `kind` or on the
+class, never on the message.
 """
 
 from enum import IntEnum, StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class ErrorKind(StrEnum):
     """What the caller must do about an error."""
 
     RETRY = "retry"  # transient: the same request may succeed later
@@ -121,19 +121,21 @@ class Code(IntEnum):
     UNSUPPORTED_ASSIGNOR = 112
 
 
-MESSAGE_LENGTH_MAX: Final = 8_000  # characters; of four bytes each they fit a string of Kafka
+MESSAGE_LENGTH_MAX: Final = 8_000  # characters; of four bytes each, they fit a Kafka string
 
 
 class QuipuError(Exception):
-    """Something the caller can act on.  `code` is what a Kafka client is told.
+    """An error that the caller can act on; `code` is the error code that a Kafka client gets.
 
-    A message that repeats what a client sent may be as long as that, and is cut.
+    The message is cut to MESSAGE_LENGTH_MAX: it may quote what a client sent, of any length.
     """
 
-    kind: Kind = Kind.INVALID
+    kind: ErrorKind = ErrorKind.INVALID
     code: Code = Code.UNKNOWN_SERVER_ERROR
 
-    def __init__(self, message: str, *, code: Code | None = None, kind: Kind | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: Code | None = None, kind: ErrorKind | None = None
+    ) -> None:
         super().__init__(message if len(message) <= MESSAGE_LENGTH_MAX
                          else message[:MESSAGE_LENGTH_MAX - 3] + "...")
         if code is not None:
@@ -143,11 +145,11 @@ class QuipuError(Exception):
 
 
 class RequestError(QuipuError):
-    """A request that cannot be carried out; always made with the code that the client gets."""
+    """A request that cannot be carried out; raised with the error code for the client."""
 
 
 class MalformedBytes(QuipuError):
-    """Bytes from outside that break the format they claim to have."""
+    """Received bytes that do not have the format that they should have."""
 
     code = Code.CORRUPT_MESSAGE
 
@@ -159,31 +161,37 @@ class TooManyElements(RequestError):
 
 
 class OffsetOutOfRange(QuipuError):
-    """A read outside of what a log holds."""
+    """A read of an offset that the log does not hold."""
 
     code = Code.OFFSET_OUT_OF_RANGE
 
-    def __init__(self, partition: str, wanted: int, start: int, end: int) -> None:
+    def __init__(self, partition: str, offset: int, start: int, end: int) -> None:
         super().__init__(
-            f"{partition}: offset {wanted} is outside [{start}, {end}); "
+            f"{partition}: offset {offset} is outside [{start}, {end}); "
             f"seek to {start} for the oldest record kept or {end} for the next one written"
         )
 
 
-class CorruptLog(QuipuError):
-    """Stored bytes that should be whole are not; nothing is cut until an operator says so."""
+class RecordsInTier(OffsetOutOfRange):
+    """A read of an offset that the log holds only in its remote tier."""
 
-    kind = Kind.CORRUPT
+    code = Code.OFFSET_NOT_AVAILABLE
+
+
+class CorruptLog(QuipuError):
+    """Stored bytes are damaged; the log is not cut unless an operator asks for it."""
+
+    kind = ErrorKind.CORRUPT
     code = Code.KAFKA_STORAGE_ERROR
 
 
 class UnknownFormat(CorruptLog):
-    """Stored bytes that are whole, and that this version cannot read: another one wrote them."""
+    """Stored bytes are undamaged, but another version wrote them and this one cannot read them."""
 
-    kind = Kind.INVALID
+    kind = ErrorKind.INVALID
 
 
 class SettingError(QuipuError):
-    """A setting that is unknown or has a value that cannot be."""
+    """A setting that is unknown, or whose value is not allowed."""
 
     code = Code.INVALID_CONFIG

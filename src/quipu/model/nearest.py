@@ -1,14 +1,14 @@
-"""What somebody may have meant who wrote a name that nobody knows."""
+"""Finds the known name that is nearest to a misspelt one."""
 
 import difflib
 from collections.abc import Iterable
 from typing import Final
 
-LENGTH_MAX: Final = 100  # what is longer is no misspelling, and comparing it is slow
+LENGTH_MAX: Final = 100  # characters that are compared: comparing long texts is slow
 
 
 def nearest(word: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The candidate that is most like a word, whatever their case; None if none is like it.
+    """The candidate most similar to `word`, ignoring case; None if none is similar enough.
 
     >>> nearest("Ordres", ["orders", "customers"])
     'orders'

@@ -1,17 +1,18 @@
 """Settings by name: looking them up, parsing their text, and what a topic inherits.
 
-The tables are `BrokerSettings` (broker_settings) and `TopicSettings` (topic_settings): at the same
-time the typed values that the rest of the program reads.
+The tables are `BrokerSettings` (broker_settings) and `TopicSettings` (topic_settings).  An instance
+of a table holds the typed values that the rest of the program reads.
 
 Invariants
-    C1  a setting is honoured, or says in `ignored` that it is not and why
-    C2  unknown names are refused, with the nearest known one
-    C3  a value was checked when it was given: holders of a table may assume that it is allowed
-    C4  what was stored by an earlier version can always be read: a value that is not allowed any
-        more becomes the nearest one that is, or what it would be if it had not been set
-    C5  the value of a sensitive setting appears in no error
+    model.C1  a setting has an effect, or its `ignored` says why it has none
+    model.C2  an unknown name is refused, and the error suggests the nearest known one
+    model.C3  values are checked when a table is made: code that reads one may assume that every
+              value is allowed
+    model.C4  values that an earlier version stored can always be read: one that is no longer
+              allowed is replaced by the nearest allowed one, or by the default
+    model.C5  the value of a sensitive setting appears in no error
 
-Not here: reading files and environment (settings_sources), the kinds of settings (settings_types).
+Not here: reading files and environment (settings_sources), types of settings (settings_types).
 """
 
 import dataclasses
@@ -22,9 +23,9 @@ from quipu.model.broker_settings import BrokerSettings
 from quipu.model.errors import SettingError
 from quipu.model.nearest import nearest
 from quipu.model.settings_types import (
-    Kind,
     Setting,
     Value,
+    ValueRule,
     attribute_name,
     settings_of,
     whole_number,
@@ -36,43 +37,64 @@ __all__ = [
     "inherited", "parse", "stored_value", "topic_settings", "value_of", "with_dynamic",
 ]
 
-VALUE_SIZE_MAX: Final = 256  # of a setting that is changed while nodes run, or of a topic's
+VALUE_SIZE_MAX: Final = 256  # characters of a value that is stored in the cluster's metadata
 
+_ORDERED: Final = (  # pairs of settings: the first must not be the larger one
+    ("min.compaction.lag.ms", "max.compaction.lag.ms"),
+    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"))
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
 
 BROKER: Final[Mapping[str, Setting]] = settings_of(BrokerSettings)
 TOPIC: Final[Mapping[str, Setting]] = settings_of(TopicSettings)
-ALIASES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
+ALIASES: Final = {
+    "broker.id": "node.id",
+    "log.dir": "log.dirs",
+    # Names of Inkless.
+    "inkless.consume.cache.max.bytes": "diskless.cache.bytes",
+    "inkless.fetch.data.thread.pool.size": "diskless.fetch.threads",
+    "inkless.fetch.lagging.consumer.thread.pool.size": "diskless.fetch.lagging.threads",
+    "inkless.file.cleaner.interval.ms": "diskless.cleaner.interval.ms",
+    "inkless.file.cleaner.retention.period.ms": "diskless.object.grace.ms",
+    "inkless.produce.buffer.max.bytes": "diskless.flush.bytes",
+    "inkless.produce.commit.interval.ms": "diskless.flush.interval.ms",
+    "inkless.produce.upload.thread.pool.size": "diskless.upload.threads",
+    "inkless.retention.enforcement.interval.ms": "diskless.retention.interval.ms",
+}
 
 assert all(name in BROKER for row in TOPIC.values() for name in row.broker)
 assert all(name in BROKER for name in ALIASES.values())
 
 
 def parse(rows: Mapping[str, Setting], name: str, value: str, where: str = "") -> Value:
-    """The typed value of `name=value`, or a `SettingError` that says what is allowed (C2, C3)."""
+    """The typed value of `name=value`; SettingError if it is not allowed (model.C2, model.C3)."""
     row = find(rows, name, where)
     try:
         return row.kind.parse(value.strip())
     except ValueError:
-        shown = "" if row.is_sensitive else f"={_shorten(value)}"  # C5
+        shown = "" if row.is_sensitive else f"={_shorten(value)}"  # model.C5
         raise SettingError(f"{name}{shown}{_at(where)}: must be {row.kind.allowed}") from None
 
 
 def check(rows: Mapping[str, Setting], overrides: Mapping[str, str]) -> None:
-    """Raise `SettingError` unless every name is known and every value allowed (C2, C3).
+    """Raise `SettingError` unless every name is known and every value allowed (model.C2, model.C3).
 
-    For values that are kept as they are given, which are many: they have VALUE_SIZE_MAX characters.
+    For values that the metadata stores as text: each has at most VALUE_SIZE_MAX characters.
     """
     for name, value in overrides.items():
         parse(rows, name, value)
         if len(value) > VALUE_SIZE_MAX:
-            raise SettingError(f"{name}: a value of {len(value)} characters; at most "
-                               f"{VALUE_SIZE_MAX} are kept")
+            raise SettingError(f"{name}: the value has {len(value)} characters; at most "
+                               f"{VALUE_SIZE_MAX} are allowed")
+    for least, most in _ORDERED:
+        if least in overrides and most in overrides and (
+                whole_number(overrides[least].strip()) > whole_number(overrides[most].strip())):
+            raise SettingError(f"{least}={overrides[least]}: must be at most {most}, "
+                               f"which is {overrides[most]}")
 
 
 def stored_value(rows: Mapping[str, Setting], name: str, value: str) -> Value:
-    """What `name=value` means that was stored by whichever version; None: nothing (C4)."""
+    """The typed value of `name=value` as any version stored it; None if unusable (model.C4)."""
     row = rows.get(name)
     if row is None:
         return None
@@ -82,7 +104,7 @@ def stored_value(rows: Mapping[str, Setting], name: str, value: str) -> Value:
         return _nearest_allowed(row.kind, value.strip())
 
 
-def _nearest_allowed(kind: Kind, value: str) -> Value:
+def _nearest_allowed(kind: ValueRule, value: str) -> Value:
     if kind.low is None or kind.high is None:
         return None
     try:
@@ -92,7 +114,7 @@ def _nearest_allowed(kind: Kind, value: str) -> Value:
 
 
 def find(rows: Mapping[str, Setting], name: str, where: str = "") -> Setting:
-    """The row of `name`, or a `SettingError` with the nearest name (C2)."""
+    """The row of `name`, or a `SettingError` with the nearest name (model.C2)."""
     row = rows.get(name)
     if row is None:
         near = nearest(name, [*rows, *ALIASES], cutoff=0.5)
@@ -102,20 +124,20 @@ def find(rows: Mapping[str, Setting], name: str, where: str = "") -> Setting:
 
 
 def value_of(settings: BrokerSettings | TopicSettings, name: str) -> Value:
-    """The value of the setting called `name`, which must be one of the table."""
+    """The value of the setting called `name`, which must be in the table."""
     value: Value = getattr(settings, attribute_name(name))
     return value
 
 
 def with_dynamic(settings: BrokerSettings, overrides: Mapping[str, str]) -> BrokerSettings:
-    """`settings` with stored values that were changed while the node ran (C4)."""
+    """`settings` with the stored values of dynamic settings in place of its own (model.C4)."""
     values = {attribute_name(name): value for name, text in overrides.items()
               if (value := stored_value(BROKER, name, text)) is not None}
     return dataclasses.replace(settings, **values)  # type: ignore[arg-type]  # of its row's kind
 
 
 def topic_settings(overrides: Mapping[str, str], broker: BrokerSettings) -> TopicSettings:
-    """What applies to a topic: its own stored `overrides`, else what the broker says (C4)."""
+    """The settings of a topic: its stored `overrides`, else the broker's values (model.C4)."""
     values = {}
     for name, row in TOPIC.items():
         own = stored_value(TOPIC, name, overrides[name]) if name in overrides else None
@@ -133,13 +155,13 @@ def inherited(row: Setting, broker: BrokerSettings) -> Value:
 
 
 def in_ms(name: str, value: Value) -> Value:
-    """Hours and minutes turned into the milliseconds that topics count in; -1 stays -1."""
+    """`value` in milliseconds, if `name` says hours or minutes; -1 stays -1."""
     factor = {"hours": _HOUR_MS, "minutes": _MINUTE_MS}.get(name.rpartition(".")[2], 1)
     return value * factor if isinstance(value, int) and value > 0 and factor > 1 else value
 
 
 def _shorten(value: str) -> str:
-    """At most 80 characters of a text, and none that a terminal would act on."""
+    """The first 80 characters of `value`, with control characters escaped."""
     shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in value[:80])
     return shown if len(value) <= 80 else f"{shown}..."
 

@@ -1,8 +1,8 @@
 """Where a broker's settings come from: a properties file, the environment, the command line.
 
-The later of these wins: default, file, environment, `--set`.  Every value remembers where it was
-written, so that a mistake is reported with its file and line; never with the line itself, which may
-be that of a secret.  Reading is left to the caller: this module sees text.
+Each source overrides those before it: default, file, environment, `--set`.  Every value is kept
+with where it was given, so that an error names the file and the line number; never the line itself,
+which may hold a secret.  The caller reads the files: this module parses text.
 """
 
 import ipaddress
@@ -11,22 +11,33 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from quipu.model.errors import SettingError
-from quipu.model.settings import ALIASES, BROKER, BrokerSettings, find, parse
+from quipu.model.listeners import SERVED_PROTOCOLS
+from quipu.model.settings import ALIASES, BROKER, BrokerSettings, parse
 from quipu.model.settings_types import Value, attribute_name
 
 SECRET_SIZE_MIN: Final = 16  # characters of peer.secret, where other machines can connect
 ENVIRONMENT_PREFIX: Final = "QUIPU_"
-# Variables with the prefix that steer tools and tests, and are no settings.
+# Variables with the prefix that are not settings: they control tools and tests.
 ENVIRONMENT_OTHER: Final = frozenset({"QUIPU_PURE"})
-_EVERY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 named to be refused
+# Settings that name classes, and what the settings of these classes begin with.
+METADATA_CLASSES: Final = (
+    "remote.log.metadata.manager.class.name", "rlmm.config.metadata.storage.connector.class")
+METADATA_PREFIX: Final = "rlmm.config."
+STORAGE_CLASS: Final = "remote.log.storage.manager.class.name"
+STORAGE_PREFIX: Final = "rsm.config."
+PREFIX_NAME: Final = "remote.log.storage.manager.impl.prefix"
+_EVERY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 only compared with
 _ENTRY: Final = re.compile(r"\s*([^\s=:]+)(?:\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
 
 
 class Given(NamedTuple):
-    """A value as it was written, and where."""
+    """The text of a value, and where it was given."""
 
     value: str
     where: str
+
+
+_NOTHING: Final = Given("", "")
 
 
 def from_properties(content: str, file: str) -> dict[str, Given]:
@@ -50,7 +61,7 @@ def from_properties(content: str, file: str) -> dict[str, Given]:
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
-    """Variables such as QUIPU_LOG_SEGMENT_BYTES; the unknown ones are refused."""
+    """Settings from variables such as QUIPU_LOG_SEGMENT_BYTES."""
     found: dict[str, Given] = {}
     for variable in sorted(environment):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in ENVIRONMENT_OTHER:
@@ -72,38 +83,86 @@ def from_assignments(assignments: Iterable[str]) -> dict[str, Given]:
 
 
 def broker_settings(*sources: Mapping[str, Given]) -> BrokerSettings:
-    """Settings from `sources`, the weakest first; a `SettingError` tells what is wrong where."""
+    """Settings from `sources`, each overriding those before it; SettingError if one is wrong."""
     given: dict[str, Given] = {}
     for source in sources:
         given.update(source)
     values: dict[str, Value] = {}
+    prefixes = _class_prefixes(given)
+    of_classes = {name: each.value for name, each in given.items()
+                  if name not in BROKER and name.startswith(prefixes)}
     for name, (value, where) in given.items():
-        values[attribute_name(name)] = parse(BROKER, name, value, where)
-    settings = BrokerSettings(**values, explicit=frozenset(given))  # type: ignore[arg-type]
+        if name not in of_classes:
+            values[attribute_name(name)] = parse(BROKER, name, value, where)
+    settings = BrokerSettings(
+        **values,  # type: ignore[arg-type]
+        explicit=frozenset(given), of_classes=tuple(sorted(of_classes.items())))
     check_together(settings)
     return settings
 
 
+def may_be_of_class(name: str) -> bool:
+    """Whether an unknown setting may be one of a class, which only `broker_settings` can tell."""
+    return name not in BROKER and name.startswith((METADATA_PREFIX, STORAGE_PREFIX))
+
+
+def _class_prefixes(given: Mapping[str, Given]) -> tuple[str, ...]:
+    """What the settings of the classes begin with that are named in `given`."""
+    found = []
+    if any(given.get(name, _NOTHING).value for name in METADATA_CLASSES):
+        found.append(METADATA_PREFIX)
+    if given.get(STORAGE_CLASS, _NOTHING).value:
+        prefix, where = given.get(PREFIX_NAME, Given(STORAGE_PREFIX, ""))
+        if not prefix.endswith(".") or any(name.startswith(prefix) for name in BROKER):
+            raise SettingError(f"{PREFIX_NAME}={prefix[:100]!r} ({where}): must end with a dot, "
+                               "and begin no name of another setting")
+        found.append(prefix)
+    return tuple(found)
+
+
 def check_together(settings: BrokerSettings) -> None:
-    """Refuse values that are fine alone but not with each other."""
-    if settings.listeners.host in _EVERY_HOST and settings.advertised_listeners is None:
-        raise SettingError(
-            f"listeners={settings.listeners} accepts connections on every address, so clients "
-            "must be told one: set advertised.listeners to a HOST:PORT that they can reach")
-    advertised = settings.advertised_listeners
-    if advertised is not None and advertised.host in _EVERY_HOST:
-        raise SettingError(
-            f"advertised.listeners={advertised}: clients cannot connect to {advertised.host}; "
-            "name a host that they can reach")
+    """Raise `SettingError` if values that are allowed alone contradict each other."""
+    _check_listeners(settings)
     _check_peers(settings)
+    _check_tier(settings)
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         raise SettingError(
             f"group.min.session.timeout.ms={settings.group_min_session_timeout_ms} is more than "
             f"group.max.session.timeout.ms={settings.group_max_session_timeout_ms}")
 
 
+def _check_listeners(settings: BrokerSettings) -> None:
+    """Raise unless each listener has a supported protocol and an address that clients can use."""
+    protocols = dict(settings.listener_security_protocol_map)
+    advertised = {endpoint.listener: endpoint for endpoint in settings.advertised_listeners}
+    for endpoint in settings.listeners:
+        name = endpoint.listener
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise SettingError(
+                f"listeners={endpoint}: no security protocol is given for {name}; add "
+                f"{name}:PLAINTEXT to listener.security.protocol.map")
+        if protocol not in SERVED_PROTOCOLS:
+            raise SettingError(
+                f"listeners={endpoint}: {protocol} is not supported yet; use PLAINTEXT, on a "
+                "network where only clients that you trust can connect")
+        if endpoint.host in _EVERY_HOST and name not in advertised:
+            raise SettingError(
+                f"listeners={endpoint} accepts connections on every address, so clients must be "
+                "given one: set advertised.listeners to a HOST:PORT that they can reach")
+    for name, endpoint in advertised.items():
+        if endpoint.host in _EVERY_HOST:
+            raise SettingError(
+                f"advertised.listeners={endpoint}: clients cannot connect to {endpoint.host}; "
+                "name a host that they can reach")
+        if name not in {each.listener for each in settings.listeners}:
+            raise SettingError(
+                f"advertised.listeners={endpoint}: {name} is not one of listeners; give it an "
+                "address there, or do not advertise it")
+
+
 def _check_peers(settings: BrokerSettings) -> None:
-    """The same for what other nodes are told."""
+    """Raise unless other nodes can reach this one, and timeouts leave room for heartbeats."""
     listener, advertised = settings.peer_listener, settings.advertised_peer_listener
     if listener is None and settings.controller_quorum_voters:
         raise SettingError(
@@ -120,21 +179,37 @@ def _check_peers(settings: BrokerSettings) -> None:
             f"broker.lease.ms={settings.broker_lease_ms} is less than two heartbeats of "
             f"broker.heartbeat.interval.ms={settings.broker_heartbeat_interval_ms}: a node would "
             "lose its lease between them")
-    told = advertised or listener
-    if told is not None and told.host in _EVERY_HOST:
+    given_to_peers = advertised or listener
+    if given_to_peers is not None and given_to_peers.host in _EVERY_HOST:
         raise SettingError(
             f"peer.listener={listener} accepts connections on every address, so other nodes must "
-            "be told one: set advertised.peer.listener to a HOST:PORT that they can reach")
+            "be given one: set advertised.peer.listener to a HOST:PORT that they can reach")
     _check_secret(settings)
     if settings.broker_session_timeout_ms < 2 * settings.broker_heartbeat_interval_ms:
         raise SettingError(
-            f"broker.session.timeout.ms={settings.broker_session_timeout_ms} must be twice "
-            f"broker.heartbeat.interval.ms={settings.broker_heartbeat_interval_ms} at least, or "
-            "one late heartbeat takes a node for dead")
+            f"broker.session.timeout.ms={settings.broker_session_timeout_ms} must be at least "
+            f"twice broker.heartbeat.interval.ms={settings.broker_heartbeat_interval_ms}, or one "
+            "late heartbeat makes the controller treat a node as dead")
+
+
+def _check_tier(settings: BrokerSettings) -> None:
+    """Raise if nodes of a cluster have a remote tier, and it is not said where it is."""
+    if (settings.remote_log_storage_system_enable and settings.remote_log_storage_url is None
+            and not settings.remote_log_storage_manager_class_name
+            and settings.peer_listener is not None):
+        raise SettingError(
+            "remote.log.storage.system.enable=true needs an object store that all nodes of the "
+            "cluster can reach: set remote.log.storage.url, for example to s3://BUCKET/PREFIX")
+    backoff = settings.remote_log_manager_task_retry_backoff_ms
+    if backoff > settings.remote_log_manager_task_retry_backoff_max_ms:
+        raise SettingError(
+            f"remote.log.manager.task.retry.backoff.ms={backoff} is more than "
+            "remote.log.manager.task.retry.backoff.max.ms="
+            f"{settings.remote_log_manager_task_retry_backoff_max_ms}")
 
 
 def _check_secret(settings: BrokerSettings) -> None:
-    """Nodes that can be reached from other machines must prove that they belong together."""
+    """Raise if other machines can reach peer.listener and no long enough peer.secret is set."""
     secret, listener = settings.peer_secret or "", settings.peer_listener
     if listener is None or len(secret) >= SECRET_SIZE_MIN or all(
             is_loopback(address.host) for address in (listener, settings.advertised_peer_listener)
@@ -143,14 +218,14 @@ def _check_secret(settings: BrokerSettings) -> None:
     fault = "is not set" if not secret else f"has fewer than {SECRET_SIZE_MIN} characters"
     raise SettingError(
         f"peer.secret {fault}, and peer.listener={listener} can be reached from other machines: "
-        "whoever connects could join the cluster, and destroy it. Write "
-        f"peer.secret=TEXT with {SECRET_SIZE_MIN} random characters at least, the same for every "
+        "any process that connects could join the cluster, and destroy it. Write "
+        f"peer.secret=TEXT with at least {SECRET_SIZE_MIN} random characters, the same for every "
         "node, into the file that --config names (or QUIPU_PEER_SECRET=TEXT into the environment); "
         "`openssl rand -hex 32` makes one")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to `host`; a name other than localhost may be any."""
+    """Whether only this machine can connect to `host`; False for any name but localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -158,7 +233,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _goes_on(entry: str) -> bool:
-    """Whether the line ends in an odd number of backslashes."""
+    """Whether the line ends in an odd number of backslashes, so the next line continues it."""
     return (len(entry) - len(entry.rstrip("\\"))) % 2 == 1
 
 
@@ -173,11 +248,11 @@ def _split(entry: str, where: str) -> tuple[str, Given]:
 def _add(found: dict[str, Given], entry: tuple[str, Given]) -> None:
     name, given = entry
     name = ALIASES.get(name, name)
-    row = find(BROKER, name, given.where)
+    row = BROKER.get(name)
     earlier = found.get(name)
     if earlier is not None and earlier.value != given.value:
         first, second = (
-            each.where if row.is_sensitive else f"{each.value!r} ({each.where})"
+            each.where if row is None or row.is_sensitive else f"{each.value!r} ({each.where})"
             for each in (earlier, given))
         raise SettingError(f"{name} is given twice: {first} and {second}; keep one")
     found[name] = given

@@ -1,10 +1,11 @@
-"""What a setting is: its type, what it allows, and how its text becomes a value.
+"""What a setting is: its type, which values it allows, and how its text is parsed.
 
-Settings are fields of a frozen dataclass, made by the functions below.  The name on the outside
-is the field's name with dots for underscores, so `log_segment_bytes` is `log.segment.bytes`: the
-class is the table, and no name is written twice.  The tables themselves are in `settings`.
+Settings are fields of a frozen dataclass, made by the functions below.  A setting's name is the
+field's name with dots for underscores, so `log_segment_bytes` is `log.segment.bytes`: the class is
+the table, and no name is written twice.  The tables are in `broker_settings` and `topic_settings`.
 
-A parser raises ValueError with what is allowed; whoever knows the name and the place adds them.
+A parser raises ValueError; `settings.parse` makes it a SettingError with the setting's name, where
+it was given and what is allowed.
 """
 
 import dataclasses
@@ -15,26 +16,35 @@ from enum import IntEnum
 from functools import partial
 from typing import Final, NamedTuple, TypedDict, TypeVar, Unpack
 
+from quipu.model.listeners import (
+    DEFAULT,
+    LISTENERS_MAX,
+    ListenerEndpoint,
+    ListenerProtocol,
+    SecurityProtocol,
+    is_listener_name,
+)
+
 SHORT_MAX: Final = 2**15 - 1
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 PORT_MAX: Final = 2**16 - 1
 VOTERS_MAX: Final = 9
 ADDRESS_LIMITS_MAX: Final = 1000
-TEXT_SIZE_MAX: Final = 1 << 20  # bytes; such as certificates
-LINE_SIZE_MAX: Final = 1000  # bytes; racks and hosts are part of what every client is told
+TEXT_SIZE_MAX: Final = 1 << 20  # bytes; enough for certificates
+LINE_SIZE_MAX: Final = 1000  # bytes; a rack is part of every Metadata response
 PATH_SIZE_MAX: Final = 4096
-HOST_SIZE_MAX: Final = 255  # a name of DNS has 253
-_MEMBER_NAME_SIZE_MAX: Final = 63  # a label of DNS
+HOST_SIZE_MAX: Final = 255  # a DNS name has at most 253
+_MEMBER_NAME_SIZE_MAX: Final = 63  # as a DNS label
 _MEMBER_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?-(?:0|[1-9][0-9]{0,8})")
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")  # of an int64; int() of more takes long
-_TEXT: Final = re.compile(r"[^\x00\ud800-\udfff]+")  # UTF-8: lone surrogates are other bytes
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")  # an int64; int() of many digits is slow
+_TEXT: Final = re.compile(r"[^\x00\ud800-\udfff]+")  # a lone surrogate was a byte that is no UTF-8
 _LINE: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
 _DECIMAL: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?")
 
 
 class SettingType(IntEnum):
-    """Kafka's types of settings, with the codes that DescribeConfigs answers."""
+    """Kafka's types of settings, with the codes of DescribeConfigs responses."""
 
     BOOLEAN = 1
     STRING = 2
@@ -47,7 +57,7 @@ class SettingType(IntEnum):
 
 
 class Address(NamedTuple):
-    """Where a listener is: a host name or address, and a port (0: any that is free)."""
+    """Address of a listener: a host name or IP, and a port (0: the system chooses one)."""
 
     host: str
     port: int
@@ -57,9 +67,9 @@ class Address(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """A node that elects the controller: its number, and where other nodes reach it.
+    """A node that elects the controller: its id, and the address that other nodes connect to.
 
-    Without an address it has to be found (peer.discovery).
+    A voter without an address is found by peer.discovery.
     """
 
     node_id: int
@@ -70,7 +80,7 @@ class Voter(NamedTuple):
 
 
 class AddressLimit(NamedTuple):
-    """How many connections one address may have."""
+    """Maximum number of connections from one IP address."""
 
     host: str
     count_max: int
@@ -86,17 +96,18 @@ _RANGES: Final = {
 }
 
 Value = (int | float | bool | str | tuple[str, ...] | tuple[Voter, ...]
-         | tuple[AddressLimit, ...] | Address | None)
+         | tuple[AddressLimit, ...] | tuple[ListenerEndpoint, ...]
+         | tuple[ListenerProtocol, ...] | Address | None)
 T = TypeVar("T", bound=Value)
 
 
-class Kind(NamedTuple):
-    """A type together with what it allows."""
+class ValueRule(NamedTuple):
+    """The type of a setting, its parser, and which values it allows."""
 
     type: SettingType
     parse: Callable[[str], Value]  # raises ValueError
-    allowed: str  # in words, after "must be"
-    low: int | None = None  # of an integer: the least and the most that it may be
+    allowed: str  # for people: continues "must be ..."
+    low: int | None = None  # minimum and maximum of an integer
     high: int | None = None
 
 
@@ -105,28 +116,29 @@ class Setting:
     """One row of a table of settings."""
 
     name: str
-    kind: Kind
+    kind: ValueRule
     default: Value
     about: str
     dynamic: bool  # may be changed while the node runs
-    ignored: str  # why it has no effect yet; empty if it has
-    broker: tuple[str, ...]  # of a topic's setting: where its default comes from, first wins
+    ignored: str  # why it has no effect; empty if it has one (model.C1)
+    # Of a topic's setting: the broker's settings for its default; the first that has a value counts
+    broker: tuple[str, ...]
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is a secret: never shown, never logged, in no error."""
+        """Whether its value is a secret, which is in no response, log line or error."""
         return self.kind.type is SettingType.PASSWORD
 
     @property
     def documentation(self) -> str:
-        """What it does, and whether it does it."""
+        """What the setting does, and why it has no effect if it has none."""
         if not self.ignored:
             return self.about
         return f"{self.about} Accepted and reported, but without effect: {self.ignored}"
 
 
 class Traits(TypedDict, total=False):
-    """What a setting of any kind may say about itself."""
+    """Optional properties of a setting of any type."""
 
     dynamic: bool
     ignored: str
@@ -157,7 +169,7 @@ def settings_of(table: type) -> dict[str, Setting]:
 
 
 def render(value: Value) -> str | None:
-    """The text that would be parsed into `value`; None for a setting that has no value."""
+    """The text that parses to `value`; None for a setting that has no value."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -167,11 +179,11 @@ def render(value: Value) -> str | None:
     return str(value)
 
 
-# -- Kinds of settings, each to be used as the default of a dataclass field.
+# -- Types of settings: each function makes a dataclass field.
 
 
 def boolean(about: str, *, default: bool, **traits: Unpack[Traits]) -> bool:
-    kind = Kind(SettingType.BOOLEAN, _parse_boolean, "true or false")
+    kind = ValueRule(SettingType.BOOLEAN, _parse_boolean, "true or false")
     return _setting(default, kind, about, traits)
 
 
@@ -196,7 +208,7 @@ def optional_int64(about: str, *, low: int, high: int, **traits: Unpack[Traits])
 
 
 def ratio(default: float, about: str, **traits: Unpack[Traits]) -> float:
-    kind = Kind(SettingType.DOUBLE, _parse_ratio, "a number from 0 to 1")
+    kind = ValueRule(SettingType.DOUBLE, _parse_ratio, "a number from 0 to 1")
     return _setting(default, kind, about, traits)
 
 
@@ -217,26 +229,26 @@ def path(default: str, about: str, **traits: Unpack[Traits]) -> str:
 
 
 def optional_secret(about: str, **traits: Unpack[Traits]) -> str | None:
-    """A text that is never shown: not in an error, a log line, a repr or an answer."""
+    """A secret text: in no error, log line, repr or response."""
     return _setting(_NO_TEXT, _text(SettingType.PASSWORD), about, traits)
 
 
 def choice(default: str, among: Sequence[str], about: str, **traits: Unpack[Traits]) -> str:
-    """One of a few words, spelled exactly."""
+    """One of the words in `among`; case matters."""
 
     def parse(value: str) -> str:
         if value not in among:
             raise ValueError
         return value
 
-    kind = Kind(SettingType.STRING, parse, _either(among))
+    kind = ValueRule(SettingType.STRING, parse, _either(among))
     return _setting(default, kind, about, traits)
 
 
 def choices(
     default: tuple[str, ...], among: Sequence[str], about: str, **traits: Unpack[Traits]
 ) -> tuple[str, ...]:
-    """One or more of a few words, with commas between them."""
+    """One or more of the words in `among`, separated by commas."""
 
     def parse(value: str) -> tuple[str, ...]:
         words = tuple(word.strip() for word in value.split(","))
@@ -244,7 +256,7 @@ def choices(
             raise ValueError
         return tuple(dict.fromkeys(words))
 
-    kind = Kind(SettingType.LIST, parse, f"a comma list of {_either(among)}")
+    kind = ValueRule(SettingType.LIST, parse, f"a comma list of {_either(among)}")
     return _setting(default, kind, about, traits)
 
 
@@ -264,6 +276,22 @@ def address_limits(about: str, **traits: Unpack[Traits]) -> tuple[AddressLimit, 
     return _setting(_NO_LIMITS, ADDRESS_LIMITS, about, traits)
 
 
+def endpoints(
+    default: tuple[ListenerEndpoint, ...], about: str, **traits: Unpack[Traits]
+) -> tuple[ListenerEndpoint, ...]:
+    return _setting(default, ENDPOINTS, about, traits)
+
+
+def advertised_endpoints(about: str, **traits: Unpack[Traits]) -> tuple[ListenerEndpoint, ...]:
+    return _setting(_NO_ENDPOINTS, ADVERTISED_ENDPOINTS, about, traits)
+
+
+def listener_protocols(
+    default: tuple[ListenerProtocol, ...], about: str, **traits: Unpack[Traits]
+) -> tuple[ListenerProtocol, ...]:
+    return _setting(default, LISTENER_PROTOCOLS, about, traits)
+
+
 def optional_address(about: str, **traits: Unpack[Traits]) -> Address | None:
     return _setting(_NO_ADDRESS, ADDRESS, about, traits)
 
@@ -271,13 +299,14 @@ def optional_address(about: str, **traits: Unpack[Traits]) -> Address | None:
 _NONE: int | None = None
 _NO_TEXT: str | None = None
 _NO_ADDRESS: Address | None = None
+_NO_ENDPOINTS: tuple[ListenerEndpoint, ...] = ()
 _NO_VOTERS: tuple[Voter, ...] = ()
 _NO_LIMITS: tuple[AddressLimit, ...] = ()
 
 
-def _setting(default: T, kind: Kind, about: str, traits: Traits) -> T:
+def _setting(default: T, kind: ValueRule, about: str, traits: Traits) -> T:
     row = Setting(
-        name="",  # the field's, put in by `settings_of`
+        name="",  # set by `settings_of`, from the field's name
         kind=kind,
         default=default,
         about=about,
@@ -294,7 +323,7 @@ def _accepts(row: Setting) -> bool:
     return row.kind.parse(written) == row.default
 
 
-def _integer(kind: SettingType, low: int, high: int) -> Kind:
+def _integer(kind: SettingType, low: int, high: int) -> ValueRule:
     least, most = _RANGES[kind]
     assert least <= low <= high <= most, (kind, low, high)
 
@@ -304,11 +333,11 @@ def _integer(kind: SettingType, low: int, high: int) -> Kind:
             raise ValueError
         return number
 
-    return Kind(kind, parse, f"an integer from {low} to {high}", low, high)
+    return ValueRule(kind, parse, f"an integer from {low} to {high}", low, high)
 
 
 def whole_number(value: str) -> int:
-    """A number as Kafka writes it; `int` would also take digit groups and foreign digits."""
+    """An integer as Kafka writes it; `int` would also accept `1_000` and non-ASCII digits."""
     if _NUMBER.fullmatch(value) is None:
         raise ValueError
     return int(value)
@@ -326,13 +355,13 @@ def _parse_ratio(value: str) -> float:
     return float(value)
 
 
-def _text(kind: SettingType) -> Kind:
-    return Kind(kind, partial(_parse_text, _TEXT, TEXT_SIZE_MAX),
+def _text(kind: SettingType) -> ValueRule:
+    return ValueRule(kind, partial(_parse_text, _TEXT, TEXT_SIZE_MAX),
                 f"some text in UTF-8, {TEXT_SIZE_MAX} bytes at most")
 
 
-def _line(size_max: int) -> Kind:
-    return Kind(SettingType.STRING, partial(_parse_text, _LINE, size_max),
+def _line(size_max: int) -> ValueRule:
+    return ValueRule(SettingType.STRING, partial(_parse_text, _LINE, size_max),
                 f"one line of UTF-8, {size_max} bytes at most")
 
 
@@ -354,11 +383,44 @@ def _parse_address(value: str) -> Address:
     if host:
         _parse_text(_LINE, HOST_SIZE_MAX, host)
     number = _parse_digits(port, PORT_MAX)
-    return Address(host or "0.0.0.0", number)  # noqa: S104 Kafka: no host means every one
+    return Address(host or "0.0.0.0", number)  # noqa: S104 Kafka: no host means all interfaces
+
+
+def _parse_endpoint(value: str) -> ListenerEndpoint:
+    """`NAME://host:port`; without a name the listener is PLAINTEXT.  Case does not matter."""
+    name, separator, address = value.rpartition("://")
+    name = name.upper() if separator else DEFAULT.name
+    if not is_listener_name(name):
+        raise ValueError
+    return ListenerEndpoint(name, *_parse_address(address))
+
+
+def _parse_endpoints(value: str, *, are_ports_distinct: bool) -> tuple[ListenerEndpoint, ...]:
+    """A comma list with each name once; listeners, unlike advertised ones, need distinct ports."""
+    found = tuple(_parse_endpoint(item.strip()) for item in value.split(",") if value)
+    ports = [endpoint.port for endpoint in found if endpoint.port]
+    if len({endpoint.listener for endpoint in found}) < len(found) or len(found) > LISTENERS_MAX:
+        raise ValueError
+    if are_ports_distinct and (not found or len(set(ports)) < len(ports)):
+        raise ValueError
+    return found
+
+
+def _parse_listener_protocols(value: str) -> tuple[ListenerProtocol, ...]:
+    """`NAME:PROTOCOL,NAME:PROTOCOL`; case does not matter."""
+    found = []
+    for item in value.split(","):
+        name, _, protocol = item.strip().upper().partition(":")
+        if not is_listener_name(name):
+            raise ValueError
+        found.append(ListenerProtocol(name, SecurityProtocol(protocol)))
+    if len({each.listener for each in found}) < len(found):
+        raise ValueError
+    return tuple(found)
 
 
 def _parse_digits(value: str, most: int) -> int:
-    """A number without a sign, of no more digits than it can have."""
+    """An integer from 0 to `most`, written without a sign."""
     if not (value.isascii() and value.isdigit() and len(value) <= len(str(most))
             and int(value) <= most):
         raise ValueError
@@ -366,7 +428,7 @@ def _parse_digits(value: str, most: int) -> int:
 
 
 def _parse_voters(value: str) -> tuple[Voter, ...]:
-    """`1@host:port,2@host:port`, as Kafka writes it, or `1,2`; nothing means this node alone."""
+    """`1@host:port,2@host:port`, as Kafka writes it, or `1,2`; empty means this node alone."""
     found = []
     for item in value.split(",") if value else []:
         number, at, where = item.strip().partition("@")
@@ -378,7 +440,7 @@ def _parse_voters(value: str) -> tuple[Voter, ...]:
 
 
 def _parse_address_limits(value: str) -> tuple[AddressLimit, ...]:
-    """`10.0.0.1:100,::1:20`, as Kafka writes it: what is after the last colon is the number."""
+    """`10.0.0.1:100,::1:20`, as Kafka writes it: the count follows the last colon."""
     found = []
     for item in value.split(",") if value else []:
         host, _, count = item.strip().rpartition(":")
@@ -392,7 +454,7 @@ def _parse_address_limits(value: str) -> tuple[AddressLimit, ...]:
 
 
 def is_member_name(value: str) -> bool:
-    """`orders-0`: the name of a chain, and a node's number in it."""
+    """Whether `value` is a node name such as `orders-0`: a chain, and a number in it."""
     return len(value) <= _MEMBER_NAME_SIZE_MAX and _MEMBER_NAME.fullmatch(value) is not None
 
 
@@ -406,16 +468,28 @@ def _either(words: Sequence[str]) -> str:
     return " or ".join(words)
 
 
-ADDRESS: Final = Kind(
+ADDRESS: Final = ValueRule(
     SettingType.STRING, _parse_address,
     f"one HOST:PORT (or PLAINTEXT://HOST:PORT) with a host of {HOST_SIZE_MAX} characters at most "
     "and a port from 0 to 65535")
-VOTERS: Final = Kind(
+_ONE_ENDPOINT: Final = (
+    f"one HOST:PORT or NAME://HOST:PORT (port from 0 to 65535, host up to {HOST_SIZE_MAX} "
+    f"characters), or up to {LISTENERS_MAX} with commas, each name")
+ENDPOINTS: Final = ValueRule(
+    SettingType.LIST, partial(_parse_endpoints, are_ports_distinct=True),
+    f"{_ONE_ENDPOINT} and each port once")
+ADVERTISED_ENDPOINTS: Final = ValueRule(
+    SettingType.LIST, partial(_parse_endpoints, are_ports_distinct=False), f"{_ONE_ENDPOINT} once")
+LISTENER_PROTOCOLS: Final = ValueRule(
+    SettingType.LIST, _parse_listener_protocols,
+    f"a comma list of NAME:PROTOCOL, each name once, where PROTOCOL is "
+    f"{_either(list(SecurityProtocol))}")
+VOTERS: Final = ValueRule(
     SettingType.LIST, _parse_voters,
     f"a comma list of ID@HOST:PORT, or of IDs alone, each id once, {VOTERS_MAX} at most")
-ADDRESS_LIMITS: Final = Kind(
+ADDRESS_LIMITS: Final = ValueRule(
     SettingType.LIST, _parse_address_limits,
     f"a comma list of IP:COUNT, each address once, {ADDRESS_LIMITS_MAX} at most")
-MEMBER_NAME: Final = Kind(
+MEMBER_NAME: Final = ValueRule(
     SettingType.STRING, _parse_member_name,
     "CHAIN-N: lower-case letters, digits and dashes, then a dash and a number, such as a-0")

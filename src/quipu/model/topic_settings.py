@@ -1,14 +1,16 @@
-"""What a topic can be told, spelled as Kafka spells it: the table and its typed values.
+"""The table of a topic's settings, with Kafka's names, and their typed values.
 
-A topic's settings are its own overrides on top of the broker's: the `broker` column names where a
-default comes from.  Every number declares the least and the most that it may be.
+A topic has its own values for some settings and inherits the others from the broker: `broker`
+names the broker's settings that the default comes from.  Every number declares its minimum and
+maximum.
 
-Not here: what a broker can be told (broker_settings), reading and rendering values (settings).
+Not here: the settings of a broker (broker_settings), looking up and parsing values (settings).
 """
 
 from dataclasses import dataclass
 from typing import Final
 
+from quipu.model.remote_settings import AS_RETENTION
 from quipu.model.settings_types import (
     INT_MAX,
     LONG_MAX,
@@ -25,7 +27,7 @@ SEGMENT_SIZE_LOW: Final = 1 << 14  # a segment is a file that begins with a chec
 SEGMENT_MS_LOW: Final = 100  # a segment is a file: ten a second are many
 REPLICAS_MAX: Final = 100
 DECOMPRESSED_SIZE_LOW: Final = 1 << 20
-DECOMPRESSED_SIZE_HIGH: Final = 256 << 20  # readers of whole batches have to hold one, too
+DECOMPRESSED_SIZE_HIGH: Final = 256 << 20  # a consumer has to hold a whole batch in memory
 RECORDS_CHECKS: Final = ("all", "uncompressed", "none")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES: Final = ("delete", "compact")
@@ -34,94 +36,139 @@ _HOUR_MS: Final = 60 * 60_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
-_NO_COMPACTION: Final = "compaction is a later feature; a compacted topic keeps every record."
-_BY_HAND: Final = "data is lost only when someone asks for it, by an unclean election."
+_BY_HAND: Final = "only an unclean election that an operator requests may lose records."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What a topic can be told; everything may be changed while it is in use."""
+    """The settings of one topic; all may be changed while the topic is in use."""
 
     cleanup_policy: tuple[str, ...] = choices(
         ("delete",), CLEANUP_POLICIES, broker=("log.cleanup.policy",),
-        about="What happens to old records. With delete, retention applies. With compact alone "
-        "nothing is deleted; compaction itself is a later feature, so every record is kept.")
+        about="What happens to old records. With delete, retention removes old segments. With "
+        "compact, only the last record of each key is kept; records without a key are refused, "
+        "and those from before are removed. Both may be combined.")
     compression_type: str = choice(
         "producer", ("producer",), broker=("compression.type",),
-        about="Compression of stored batches: as the producer sent them. Kafka's other values are "
-        "refused, since this broker never compresses anew; set it at the producer.")
+        about="Compression of stored batches. Only `producer` is accepted: batches are stored as "
+        "the producer compressed them, so set the compression at the producer.")
     delete_retention_ms: int = int64(
-        _DAY_MS, "How long a compacted topic keeps tombstones.", ignored=_NO_COMPACTION,
-        low=0, high=LONG_MAX)
+        _DAY_MS, "Milliseconds for which a compacted topic keeps a tombstone, a record without a "
+        "value, after it was first compacted. A consumer that reads the topic from its start must "
+        "be done in this time, or it may miss deletions.",
+        broker=("log.cleaner.delete.retention.ms",), low=0, high=LONG_MAX)
+    diskless_enable: bool = boolean(
+        "Keep the topic's records in object storage alone, which any broker writes to and reads "
+        "from. Only when the topic is created; it needs diskless.storage.system.enable on the "
+        "brokers, and cleanup.policy=delete. Settings of segments, flushes and replicas have no "
+        "effect then.", default=False)
     file_delete_delay_ms: int = int64(
-        60_000, "How long the files of a deleted segment stay.",
-        ignored="files go at once; readers keep what they have mapped.", low=0, high=LONG_MAX)
+        60_000, "Milliseconds after which the files of a deleted segment are removed.",
+        ignored="files are removed at once; open reads keep their mapped bytes.",
+        low=0, high=LONG_MAX)
     flush_messages: int = int64(
         LONG_MAX, broker=("log.flush.interval.messages",),
-        about="Records after which the log is flushed to disk. With 1 an answer to acks=1 or "
-        "acks=all waits until the records are flushed.", low=1, high=LONG_MAX)
+        about="Number of records after which a log is flushed to disk. With 1, a response to "
+        "acks=1 or acks=all is sent only after the records are on disk.", low=1, high=LONG_MAX)
     flush_ms: int = int64(
-        1000, "Time after which the log is flushed to disk.",
+        1000, "Milliseconds after which new records of a log are flushed to disk.",
         broker=("log.flush.interval.ms",), low=1, high=LONG_MAX)
     index_interval_bytes: int = int32(
-        4096, "Bytes of log between two entries of its index.",
-        broker=("log.index.interval.bytes",), low=64, high=_GIB)
+        4096,
+        "Bytes of log between two entries of the segment's index; fewer bytes make lookups read "
+        "less and the index larger.", broker=("log.index.interval.bytes",), low=64, high=_GIB)
+    local_retention_bytes: int = int64(
+        AS_RETENTION, broker=("log.local.retention.bytes",),
+        about="Size in bytes of a partition's local segments above which the oldest of those that "
+        "the remote tier has are deleted locally; -1: no limit, -2: as retention.bytes. For topics "
+        "with remote.storage.enable.", low=AS_RETENTION, high=LONG_MAX)
+    local_retention_ms: int = int64(
+        AS_RETENTION, broker=("log.local.retention.ms",),
+        about="Age in milliseconds at which a segment that the remote tier has is deleted locally; "
+        "-1: never, -2: as retention.ms. For topics with remote.storage.enable.",
+        low=AS_RETENTION, high=LONG_MAX)
     max_compaction_lag_ms: int = int64(
-        LONG_MAX, "Longest time for which a record stays uncompacted.",
-        ignored=_NO_COMPACTION, low=1, high=LONG_MAX)
+        LONG_MAX, "Longest time in milliseconds for which a record stays uncompacted: older "
+        "segments are compacted whatever the ratio of dirty bytes is, and a segment is closed at "
+        "that age.", broker=("log.cleaner.max.compaction.lag.ms",), low=1, high=LONG_MAX)
     max_decompressed_message_bytes: int = int32(
-        64 * _MIB, "Size of the records of one compressed batch once they are decompressed, at "
-        "most; a batch that may exceed it is refused before memory is taken for it.",
-        broker=("message.decompressed.max.bytes",),
-        low=DECOMPRESSED_SIZE_LOW, high=DECOMPRESSED_SIZE_HIGH)
+        64 * _MIB,
+        "Largest size in bytes of the records of one compressed batch after decompression; a "
+        "batch that may exceed it is refused before memory is allocated for it.",
+        broker=("message.decompressed.max.bytes",), low=DECOMPRESSED_SIZE_LOW,
+        high=DECOMPRESSED_SIZE_HIGH)
     max_message_bytes: int = int32(
-        1_048_588, "Size of one batch of records, at most.", broker=("message.max.bytes",),
-        low=BATCH_SIZE_LOW, high=_GIB)
+        1_048_588,
+        "Largest size in bytes of one batch of records; a larger batch is refused with "
+        "MESSAGE_TOO_LARGE.", broker=("message.max.bytes",), low=BATCH_SIZE_LOW, high=_GIB)
     message_records_check: str = choice(
         "all", RECORDS_CHECKS, broker=("log.message.records.check",),
-        about="Which batches are stored only if their records are what their header says, so that "
-        "no consumer stops at one: all, or only uncompressed ones, which saves their "
-        "decompression, or none. With none, keys are not asked for on compacted topics either.")
+        about="Which batches are stored only after their records were found to match the batch "
+        "header, so that no consumer fails on them: all, only uncompressed ones, which saves the "
+        "decompression, or none. With none, records without a key are also accepted on compacted "
+        "topics.")
     message_timestamp_after_max_ms: int = int64(
-        _HOUR_MS, "How far a record's time may lie in the future.",
-        broker=("log.message.timestamp.after.max.ms",), low=0, high=LONG_MAX)
+        _HOUR_MS,
+        "Largest time in milliseconds by which a record's timestamp may lie after the broker's "
+        "clock; a later record is refused.", broker=("log.message.timestamp.after.max.ms",), low=0,
+        high=LONG_MAX)
     message_timestamp_before_max_ms: int = int64(
-        LONG_MAX, "How far a record's time may lie in the past.",
-        broker=("log.message.timestamp.before.max.ms",), low=0, high=LONG_MAX)
+        LONG_MAX,
+        "Largest time in milliseconds by which a record's timestamp may lie before the broker's "
+        "clock; an older record is refused.", broker=("log.message.timestamp.before.max.ms",),
+        low=0, high=LONG_MAX)
     message_timestamp_type: str = choice(
         "CreateTime", TIMESTAMP_TYPES, broker=("log.message.timestamp.type",),
-        about="Whether a record's time is its producer's or that of its arrival.")
+        about="Which timestamp is stored: CreateTime, the one that the producer set, or "
+        "LogAppendTime, the broker's time when it appended the batch.")
     min_cleanable_dirty_ratio: float = ratio(
-        0.5, "Share of a log that must be uncompacted before it is compacted.",
-        ignored=_NO_COMPACTION)
+        0.5, "Fraction of the bytes of a log that must be uncompacted before it is compacted.",
+        broker=("log.cleaner.min.cleanable.ratio",))
     min_compaction_lag_ms: int = int64(
-        0, "Shortest time for which a record stays uncompacted.", ignored=_NO_COMPACTION,
-        low=0, high=LONG_MAX)
+        0, "Shortest time in milliseconds for which a record stays uncompacted.",
+        broker=("log.cleaner.min.compaction.lag.ms",), low=0, high=LONG_MAX)
     min_insync_replicas: int = int32(
-        0, "Nodes of the chain that must serve for writes with acks=all to be taken; 0: all of "
-        "them, and then for any write.", broker=("min.insync.replicas",), low=0, high=REPLICAS_MAX)
+        0,
+        "Number of in-sync nodes of the chain below which writes with acks=all are refused. 0 "
+        "means all nodes of the chain, and then writes with any acks are refused.",
+        broker=("min.insync.replicas",), low=0, high=REPLICAS_MAX)
     preallocate: bool = boolean(
         "Reserve a segment's space on disk when it is created.", default=False,
-        ignored="space is taken as it is needed.")
+        ignored="space is allocated as segments grow.")
+    remote_log_copy_disable: bool = boolean(
+        "Copy no more segments to the remote tier; those that it has can be read until they "
+        "expire. Local segments are then kept for as long as retention.ms and retention.bytes "
+        "say.", default=False)
+    remote_log_delete_on_disable: bool = boolean(
+        "Delete what the remote tier has of the topic when remote.storage.enable is set to false, "
+        "which is refused otherwise.", default=False)
+    remote_storage_enable: bool = boolean(
+        "Copy complete segments to the remote tier, and delete them locally by "
+        "local.retention.ms and local.retention.bytes; retention.ms and retention.bytes then "
+        "apply to both tiers together. Needs remote.log.storage.system.enable on the brokers, and "
+        "cleanup.policy=delete.", default=False)
     retention_bytes: int = int64(
-        -1, "Size of a partition beyond which its oldest segments are deleted, -1: any.",
+        -1,
+        "Size in bytes of a partition above which its oldest segments are deleted; -1: no limit.",
         broker=("log.retention.bytes",), low=-1, high=LONG_MAX)
     retention_ms: int = int64(
-        7 * _DAY_MS, "Age at which a segment is deleted, -1: never.",
-        broker=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-        low=-1, high=LONG_MAX)
+        7 * _DAY_MS, "Age in milliseconds at which a segment is deleted; -1: never.",
+        broker=("log.retention.ms", "log.retention.minutes", "log.retention.hours"), low=-1,
+        high=LONG_MAX)
     segment_bytes: int = int32(
-        1 << 30, "Size at which a segment file is closed and a new one begun.",
+        1 << 30, "Size in bytes at which a segment file is closed and a new one is started.",
         broker=("log.segment.bytes",), low=SEGMENT_SIZE_LOW, high=INT_MAX)
     segment_index_bytes: int = int32(
-        10 * _MIB, "Size of an index at which its segment is closed.",
+        10 * _MIB,
+        "Size in bytes of an index at which its segment is closed and a new one is started.",
         broker=("log.index.size.max.bytes",), low=1024, high=_GIB)
     segment_jitter_ms: int = int64(
-        0, "Random part of segment.ms, so that segments do not all roll at once.",
-        ignored="closing a segment is cheap here.", low=0, high=LONG_MAX)
+        0,
+        "Maximum random time in milliseconds subtracted from segment.ms, so that segments are not "
+        "all closed at once.", ignored="closing a segment is cheap here.", low=0, high=LONG_MAX)
     segment_ms: int = int64(
-        7 * _DAY_MS, "Age at which a segment is closed and a new one begun.",
+        7 * _DAY_MS, "Age in milliseconds at which a segment is closed and a new one is started.",
         broker=("log.roll.ms", "log.roll.hours"), low=SEGMENT_MS_LOW, high=LONG_MAX)
     unclean_leader_election_enable: bool = boolean(
-        "Let a replica lead that has not got every record.", default=False,
+        "Allow a replica that lacks acknowledged records to become leader.", default=False,
         ignored=_BY_HAND)

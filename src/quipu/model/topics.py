@@ -1,9 +1,9 @@
-"""Topic names: which are legal, which clash, and which are the cluster's own.
+"""Topic names: which are legal, which clash, and which belong to the cluster itself.
 
-The rules are Kafka's, so that a name that is good here is good there.  Two names that differ only
-in `.` against `_` clash because metric names turn one into the other.
+The rules are Kafka's.  Two names that differ only in `.` and `_` clash, because metric names
+replace `.` by `_`.
 
-Not here: what the directories of their logs are called (storage/directory_names.py).
+Not here: names of the directories of their logs (storage/directory/directory_names.py).
 """
 
 import re
@@ -11,21 +11,22 @@ from typing import Final
 
 from quipu.model.errors import Code, RequestError
 
-NAME_LENGTH_MAX: Final = 249  # Kafka's; what is on disk has names of its own
+NAME_LENGTH_MAX: Final = 249  # Kafka's limit; directory names have their own
 PARTITION_COUNT_MAX: Final = 99_999
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
-INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
+INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, REMOTE_LOG_METADATA})
 
-# Logs that a node keeps for itself lie beside the topics' logs and must not be mistaken for one.
+# A node keeps logs of its own beside those of topics; no topic may have the name of one.
 RESERVED: Final = frozenset({"__cluster", "__node"})
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class InvalidTopicName(RequestError):
-    """A name that no topic may have."""
+    """A topic name that is not allowed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code=Code.INVALID_TOPIC_EXCEPTION)
@@ -54,5 +55,5 @@ def check_topic_name(name: str) -> None:
 
 
 def clash_key(name: str) -> str:
-    """Names with the same key clash: they differ only in '.' and '_'."""
+    """The key that two names share if they clash: they differ only in '.' and '_'."""
     return name.replace(".", "_")
