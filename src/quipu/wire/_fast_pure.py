@@ -1,10 +1,10 @@
-"""The hot path's functions in plain Python: what runs where nothing was compiled.
+"""The hot path's functions in plain Python, used where nothing was compiled.
 
 Three of them are here; `check_batch`, `stamp`, `encode_one_part` and `encode_one_fetched` are
 those of record_batch.py, stored_batch.py, produce_codec.py and fetch_codec.py.
-`_fast.pyx` holds the same functions in C.  This module is their oracle: both must give equal
-results for equal bytes, and the compiled ones hand over to these whenever the bytes are not
-plainly right, so there is one place that words an error.
+`_fast.pyx` has the same functions in C; tests check that both return the same for the same bytes.
+The compiled ones call these whenever the bytes are not valid, so that errors are raised in one
+place.
 
 Not here: which of the two is used (fast.py), requests other than Produce and Fetch (messages/).
 """
@@ -28,9 +28,9 @@ __all__ = [
 
 Part = tuple[str | bytes, int, int, int]  # topic name or id, partition, start, end
 
-PRODUCE_PARTITIONS_MAX: Final = 10_000  # in one request: a bound on what a frame may unfold to
-FETCH_SIZE_MAX: Final = 2 << 20  # of a request: some 60,000 partitions, and a bound likewise
-FETCH_ODD_SIZE_MAX: Final = 256 << 10  # of one that is not plain, and left to the plain twin
+PRODUCE_PARTITIONS_MAX: Final = 10_000  # in one request: bounds the objects that a frame makes
+FETCH_SIZE_MAX: Final = 2 << 20  # bytes of a request: some 60,000 partitions; bounds likewise
+FETCH_ODD_SIZE_MAX: Final = 256 << 10  # of a request that the compiled function cannot decode
 GATHER_SIZE_MAX: Final = 4_096  # batches smaller than this on average are copied into one buffer
 UVARINT_SIZE_MAX: Final = 5
 VERSION_MIN: Final = 3
@@ -52,13 +52,13 @@ _walk = Struct(">4xB11xqi11xi")  # type, baseOffset, batchLength, lastOffsetDelt
 def parse_produce(
     frame: memoryview, position: int, version: int, parts_max: int = PRODUCE_PARTITIONS_MAX
 ) -> tuple[str | None, int, int, list[Part]]:
-    """Read a Produce request, v3 to v13, whose body starts at `position` and ends with `frame`.
+    """Decode a Produce request, v3 to v13, whose body starts at `position` and ends with `frame`.
 
-    Position -1 stands for the one after the request's header, which `frame` then begins with.
-    Gives (transactional_id, acks, timeout_ms, parts); a part is (topic, partition, start, end):
-    the topic's name, or its id as 16 bytes from v13 on, and where in `frame` its records lie
+    With position -1, `frame` begins with the request's header and the body follows it.
+    Returns (transactional_id, acks, timeout_ms, parts); a part is (topic, partition, start, end):
+    the topic's name, or its id as 16 bytes from v13 on, and where in `frame` its records are
     (start = end = -1 for null).  Nothing is copied.  If there are more than `parts_max` parts, none
-    are given, and what comes behind them is not looked at: to ask costs little, whatever came.
+    are returned and decoding stops there: the time is bounded for any frame.
     """
     assert VERSION_MIN <= version <= VERSION_TOPIC_IDS, version
     if position == -1:
@@ -126,7 +126,7 @@ def _parse_flexible(
 
 
 def parse_fetch(frame: memoryview, position: int, version: int) -> FetchCall:
-    """Read a Fetch request, v4 to v18; `frame` and `position` as for `parse_produce`."""
+    """Decode a Fetch request, v4 to v18; `frame` and `position` as for `parse_produce`."""
     assert FETCH_VERSION_MIN <= version <= FETCH_VERSION_MAX, version
     if len(frame) > FETCH_SIZE_MAX:
         raise MalformedBytes(f"a fetch request of {len(frame)} bytes; send {FETCH_SIZE_MAX}")
@@ -160,14 +160,14 @@ def slices(
     limit: int,
     min_one: bool,
 ) -> tuple[list[memoryview], int, int]:
-    """Walk the stored batches in `mapping` from `position` and collect those that clients see.
+    """Collect the stored batches in `mapping` from `position` on that clients see.
 
     Takes whole data batches from the one that holds `offset` up to `end_offset` (exclusive), as
-    long as they fit in `limit` bytes; `min_one` lets the first one be larger.  Gives
-    (buffers, size, next position): buffers are slices of `mapping` past the stored prefixes, or
-    one copy of all when the batches are small, for a copy is then cheaper than many buffers.
+    long as they fit in `limit` bytes; with `min_one` the first one may be larger.  Returns
+    (buffers, size, next position): buffers are slices of `mapping` without the stored prefixes, or
+    one copy of all when the batches are small, because a copy is then cheaper than many buffers.
     The next position is that of the first batch not taken, or the end of the mapping.  Checksums
-    are not looked at: these bytes were checked when they were written or recovered.
+    are not checked: these bytes were checked when they were written or recovered.
     """
     view = memoryview(mapping)
     mapping_size = len(view)
@@ -213,7 +213,7 @@ def _finished(frame: memoryview, position: int, parts: list[Part]) -> list[Part]
 
 
 def _span(frame: memoryview, start: int, size: int) -> tuple[int, int]:
-    """Where `size` bytes from `start` lie; (-1, -1) for the size that means null."""
+    """Start and end of `size` bytes at `start`; (-1, -1) for the size that means null."""
     if size == -1:
         return -1, -1
     if not 0 <= size <= len(frame) - start:
@@ -263,7 +263,7 @@ def _skip_tags(frame: memoryview, position: int) -> int:
     if frame[position] == 0:
         return position + 1
     count, position = _uvarint(frame, position)
-    for _ in range(count):  # ends by itself: a tag takes two bytes, and bytes run out
+    for _ in range(count):  # a tag takes two bytes: with a wrong count, the data ends first
         _, position = _uvarint(frame, position)
         size, position = _uvarint(frame, position)
         _, position = _span(frame, position, size)

@@ -1,12 +1,12 @@
-"""The walk over a batch's records in plain Python: the twin and oracle of `_records.pyx`.
+"""The walk over a batch's records in plain Python: the same as `_records.pyx`, for comparison.
 
-`walk_records` tells whether the records are what the batch's header says, and `are_plain` the same
-of a whole batch in as few steps as can be; `find_time` looks for a
-timestamp in records; the others bound what a compressed batch may grow to, from its framing alone.
-None of them makes an object per record, and none raises: what is wrong is told by number, because
-a message is wanted for one batch in a million.
+`walk_records` checks that the records match the batch's header; `are_plain` does the same for a
+whole batch in one call; `find_time` looks for a timestamp in records; the others compute the
+largest decompressed size of a batch from its framing alone.
+None of them makes an object per record, and none raises: a fault is returned as a number, because
+only one batch in a million needs a message.
 
-Not here: what follows from a fault (record_check.py), the codecs (compression.py).
+Not here: errors for faults (record_check.py), the compression codecs (compression.py).
 """
 
 from enum import IntEnum
@@ -23,7 +23,7 @@ from quipu.wire.record_batch import (
     read_varint,
 )
 
-KEYLESS_MAX: Final = 100  # records without a key that are named; the answer must stay small
+KEYLESS_MAX: Final = 100  # records without a key that a response names: it must stay small
 NO_TIMESTAMP: Final = -1
 TIMESTAMP_MIN: Final = -(1 << 63)
 TIMESTAMP_MAX: Final = (1 << 63) - 1
@@ -34,9 +34,9 @@ LZ4_RATIO_MAX: Final = 255
 ZSTD_MAGIC: Final = 0xFD2FB528
 ZSTD_BLOCK_SIZE_MAX: Final = 128 << 10
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-XERIAL_HEADER_SIZE: Final = 16  # the magic, a version, and the lowest one that can read it
-SNAPPY_RATIO_MAX: Final = 22  # a copy of 64 bytes takes three
-SNAPPY_BLOCK_SIZE_MIN: Final = 512  # on average, beyond a few: clients make blocks of 32 KiB
+XERIAL_HEADER_SIZE: Final = 16  # magic, version, lowest compatible version
+SNAPPY_RATIO_MAX: Final = 22  # the best ratio: three bytes copy 64
+SNAPPY_BLOCK_SIZE_MIN: Final = 512  # on average, if there are many: clients make blocks of 32 KiB
 SNAPPY_BLOCKS_SMALL_MAX: Final = 64
 NO_FRAME: Final = -1
 
@@ -45,40 +45,40 @@ class RecordFault(IntEnum):
     """What is wrong with a record; the numbers are shared with `_records.pyx`."""
 
     NONE = 0
-    MISSING = 1  # the batch ends before as many records as its header counts
-    LENGTH = 2  # reaches past the end of the batch, or is too small for a record
+    MISSING = 1  # the batch has fewer records than its header says
+    LENGTH = 2  # the record reaches past the end of the batch, or is too small
     ATTRIBUTES = 3  # not zero: none are defined
-    TIMESTAMP = 4  # no number, or one that is out of range
-    OFFSET_DELTA = 5  # not the number of the record
+    TIMESTAMP = 4  # not a valid varint, or out of range
+    OFFSET_DELTA = 5  # not the index of the record
     KEY = 6  # longer than its record
     VALUE = 7
-    HEADERS = 8  # more of them, or longer ones, than the record has bytes
+    HEADERS = 8  # more or longer than fit in the record
     HEADER_NAME = 9  # null or not UTF-8
     EXCESS = 10  # bytes in the record after its headers
     TRAILING = 11  # bytes in the batch after its last record
-    KEYLESS = 12  # no key, where keys are asked for
+    KEYLESS = 12  # no key, where keys are required
 
 
 class RecordsSeen(NamedTuple):
-    """What a walk found; times are those of the records before the fault."""
+    """The result of a walk; timestamps are those of the records before the fault."""
 
     fault: int  # a RecordFault
-    record: int  # the number of the one with the fault
-    position: int  # where that record begins
-    oldest: int  # timestamp, of records that have one; -1 if none has
+    record: int  # index of the record with the fault
+    position: int  # where that record starts
+    oldest: int  # smallest timestamp of the records that have one; -1 if none has
     newest: int
-    keyless: list[int]  # the first records without a key, if keys were asked for
+    keyless: list[int]  # indexes of the first records without a key, if keys are required
 
 
 class TimeFound(NamedTuple):
-    """Where a look for a timestamp ended."""
+    """The result of a search for a timestamp."""
 
-    offset_delta: int  # of the record; -1: none is as new; -2: the records cannot be read
-    timestamp: int  # of that record; else the newest seen, -1 if there was none
+    offset_delta: int  # of the record; -1: all are older; -2: the records cannot be decoded
+    timestamp: int  # of that record; else the largest seen, -1 if there was none
 
 
 class _Bad(Exception):
-    """Ends the look at one record."""
+    """Raised to stop decoding a record that has a fault."""
 
     def __init__(self, fault: RecordFault) -> None:
         super().__init__(fault)
@@ -93,9 +93,9 @@ class _Record(NamedTuple):
 
 
 def are_plain(batch: memoryview, keyed: bool) -> bool:  # noqa: FBT001 called for every batch
-    """Is the batch not compressed, and are its records just what its header says, times too?
+    """Whether the batch is not compressed and its records match its header, with timestamps.
 
-    False is no verdict: `record_check.check_records` then finds out.
+    False does not mean that it is invalid: `record_check.check_records` then decides.
     """
     header = parse_header(batch)
     if header.attributes & COMPRESSION_MASK:
@@ -108,10 +108,10 @@ def walk_records(
     data: memoryview, start: int, count: int, base_timestamp: int, *,
     keyed: bool = False, threaded: bool = False,
 ) -> RecordsSeen:
-    """Go over the `count` records that must fill `data` from `start` on.
+    """Check the `count` records that must fill `data` from `start` on.
 
-    `keyed` asks that all have keys.  `threaded` is for callers on a thread of their own: the
-    compiled twin lets others run meanwhile.
+    `keyed` requires that all have keys.  `threaded` is for callers in a worker thread: the compiled
+    function then releases the interpreter's lock.
     """
     del threaded
     position, size = start, len(data)
@@ -148,7 +148,7 @@ def find_time(
     data: memoryview, start: int, count: int, base_timestamp: int, *,
     wanted: int, first_delta: int,
 ) -> TimeFound:
-    """The first of the records at or after `first_delta` that is as new as `wanted`."""
+    """The first record at or after `first_delta` whose timestamp is at least `wanted`."""
     position, newest = start, NO_TIMESTAMP
     for _ in range(max(count, 0)):
         try:
@@ -212,24 +212,24 @@ def _number(view: memoryview, at: int, fault: RecordFault, size_max: int = 5) ->
 
 
 def _bytes(view: memoryview, at: int, fault: RecordFault) -> tuple[int, int]:
-    """The size of bytes, -1 for null, and the position after them."""
+    """The size of a byte string, -1 for null, and the position after it."""
     size, at = _number(view, at, fault)
     if not -1 <= size <= len(view) - at:
         raise _Bad(fault)
     return size, at + max(size, 0)
 
 
-# --- what a compressed batch may grow to ------------------------------------------------------
+# --- the largest decompressed size of a batch -------------------------------------------------
 
 
 def lz4_size_max(data: memoryview) -> int:
-    """What the one lz4 frame that fills `data` may hold at most; `NO_FRAME` if it is none."""
+    """The largest decompressed size of `data`; `NO_FRAME` unless it is one lz4 frame."""
     size = len(data)
     if size < 7 or _little(data, 0, 4) != LZ4_MAGIC:
         return NO_FRAME
     flags, block_size = data[4], LZ4_BLOCK_SIZES.get(data[5] >> 4)
     if flags >> 6 != 1 or flags & 0x02 or data[5] & 0x8F or block_size is None:
-        return NO_FRAME  # another version, or bits that mean nothing
+        return NO_FRAME  # another version, or unknown bits
     if flags & 0x01:
         return NO_FRAME  # a dictionary, which no client has
     has_size = bool(flags & 0x08)
@@ -255,7 +255,7 @@ def lz4_size_max(data: memoryview) -> int:
 
 
 def zstd_size_max(data: memoryview) -> int:
-    """What the one zstd frame that fills `data` may hold at most; `NO_FRAME` if it is none."""
+    """The largest decompressed size of `data`; `NO_FRAME` unless it is one zstd frame."""
     size = len(data)
     if size < 6 or _little(data, 0, 4) != ZSTD_MAGIC:
         return NO_FRAME
@@ -285,10 +285,10 @@ def zstd_size_max(data: memoryview) -> int:
 
 
 def snappy_size_max(data: memoryview) -> int:
-    """What the snappy block, or xerial's row of blocks, that fills `data` says it holds.
+    """The decompressed size of `data`: one snappy block, or several after xerial's header.
 
-    `NO_FRAME` if it is neither, if a block says more than snappy can do, or if the blocks are so
-    small that they cost more than their bytes.
+    `NO_FRAME` if it is neither, if a block's size exceeds snappy's best ratio, or if the blocks are
+    so small that decompressing them costs too much for their bytes.
     """
     size = len(data)
     if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:

@@ -1,15 +1,15 @@
-"""The run of plain batches at a place in a segment: the plain twin and oracle of `_scan.pyx`.
+"""Scans a run of plain batches in a segment: the Python version of `_scan.pyx`.
 
 A scan checks every byte of a segment.  Nearly all of it is data batches that follow each other
-as they must; this walks over those at once and tells their sum, so that a scan looks one by one
-only at what is left: internal batches, a new leader epoch, and whatever is wrong.
+as they should; `scan_run` checks those in one call and returns a summary, so that the caller looks
+one by one only at the others: internal batches, a new leader epoch, and damaged batches.
 
-Plain is a data batch that lies whole in the buffer, whose checksums, layout and lengths are right,
-which has the offsets that come next, both at most `OFFSET_MAX`, and the leader epoch expected, and
-counts as many records as its offsets say and no more than its bytes can hold.
+A data batch is plain if it lies whole in the buffer, its checksums, layout and lengths are right,
+it has the next offsets, both at most `OFFSET_MAX`, and the expected leader epoch, and its count of
+records matches its offsets and is no more than its bytes can hold.
 If it has a producer, its sequence is not negative, the producer's epoch is that of its batches
 earlier in the run, and the run has seen at most `PRODUCERS_MAX` producers.
-A run ends before the first batch that is not plain and does not say why; it never raises.
+A run ends before the first batch that is not plain, without a reason; the scan never raises.
 """
 
 from typing import Final, NamedTuple
@@ -19,9 +19,9 @@ from quipu.model.ids import NO_TIMESTAMP
 from quipu.wire.record_batch import count_max
 from quipu.wire.stored_batch import STORED_HEADER_SIZE, Fault, StoredHeader, check_stored
 
-BATCHES_KEPT: Final = 5  # of each producer, the last ones
-PRODUCERS_MAX: Final = 1000  # of one run
-OFFSET_MAX: Final = 1 << 62  # far from where sums overflow in C
+BATCHES_KEPT: Final = 5  # the last batches of each producer that a run remembers
+PRODUCERS_MAX: Final = 1000  # in one run
+OFFSET_MAX: Final = 1 << 62  # sums in C stay far from an overflow
 
 Mark = tuple[int, int, int, int]  # offset, log offset, position, largest timestamp before it
 RunBatch = tuple[int, int, int]  # base sequence, last offset delta, base offset
@@ -29,7 +29,7 @@ RunProducer = tuple[int, int, list[RunBatch]]  # id, epoch, batches from old to 
 
 
 class Expected(NamedTuple):
-    """What the next batch must have."""
+    """The offsets and epoch that the next batch must have."""
 
     log_offset: int
     offset: int
@@ -37,22 +37,22 @@ class Expected(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The sum of the batches of a run."""
+    """A summary of the batches of a run."""
 
     end: int  # position after the last one
     log_end: int
     end_offset: int
     max_timestamp: int  # NO_TIMESTAMP if all are older
-    marks: list[Mark]  # the batches that an index names
+    marks: list[Mark]  # the batches for which the index gets an entry
     producers: list[RunProducer]  # in the order of their first batches in the run
 
 
 def scan_run(
     data: memoryview, position: int, expected: Expected, *, mark_due: int, mark_interval: int
 ) -> Run:
-    """Walk the run at `position`.
+    """Scan the run of plain batches at `position`.
 
-    The first batch at or after `mark_due` is marked, and then one per `mark_interval` bytes.
+    The first batch at or after `mark_due` gets an index entry, then one per `mark_interval` bytes.
     """
     log_end, end_offset, leader_epoch = expected
     newest: int = NO_TIMESTAMP
@@ -78,7 +78,7 @@ def scan_run(
 
 
 def _note(producers: dict[int, RunProducer], header: StoredHeader) -> bool:
-    """Add a batch to those of its producer; False if it does not fit with them."""
+    """Add a batch to those of its producer; False if it is not plain because of its producer."""
     known = producers.get(header.producer_id)
     if header.base_sequence < 0 or (known is None and len(producers) == PRODUCERS_MAX):
         return False
@@ -94,11 +94,10 @@ def _note(producers: dict[int, RunProducer], header: StoredHeader) -> bool:
 
 
 def sound_end(data: memoryview, position: int, end: int, log_offset: int) -> tuple[int, int]:
-    """Where the batches that are as they were written end: at `end` or behind it, or before.
+    """Check batches of any type, header and body, until one begins at or after `end`.
 
-    The batch at `position` must have `log_offset`; batches of any type are checked, header and
-    body, one after the other, until one begins at or after `end`.  Gives the position after the
-    last sound one, and its log offset.  Below `end`, the batch there is damaged.
+    The batch at `position` must have `log_offset`.  Returns the position after the last undamaged
+    batch, and the log offset there; if that position is below `end`, the batch there is damaged.
     """
     while position < end and 0 <= log_offset <= OFFSET_MAX:
         header = check_stored(data, position)

@@ -1,13 +1,13 @@
-"""The codecs that a record batch may name in its attributes, with a bound on what comes out.
+"""The compression codecs of record batches, with a limit on the size of the output.
 
 Invariants
-    Z1  decompression never makes more than `size_max` bytes: output buffers have a fixed size
-        and grow in steps up to that bound, so a small batch cannot fill the memory of a node
-    Z2  what we write, Kafka's own clients can read: snappy in xerial blocks, lz4 with independent
-        blocks (the Java client refuses linked ones)
-    Z3  whatever the bytes are, the answer is data or `MalformedBytes`
+    wire.Z1  decompression never makes more than `size_max` bytes: output buffers have a fixed size
+             and grow in steps up to that bound, so a small batch cannot fill the memory of a node
+    wire.Z2  Kafka's own clients can read what `compress` writes: snappy in xerial blocks, lz4 with
+             independent blocks (the Java client refuses linked ones)
+    wire.Z3  for any bytes, decompression returns data or raises `MalformedBytes`
 
-Snappy is read in both forms that are out there: xerial's framing and one bare block.
+Snappy is read in both forms that clients send: xerial's framing and one bare block.
 Memory while decompressing is at most 2 * `size_max` (a buffer and its result), plus the window of
 a zstd frame, which its library limits to 128 MiB.
 """
@@ -33,7 +33,7 @@ _Bytes = bytes | bytearray | memoryview
 
 
 class Compression(IntEnum):
-    """The low three bits of a batch's attributes.  5, 6 and 7 name nothing."""
+    """The low three bits of a batch's attributes; 5, 6 and 7 are unused."""
 
     NONE = 0
     GZIP = 1
@@ -52,7 +52,7 @@ def compress(codec: Compression, data: _Bytes) -> bytes:
         case Compression.SNAPPY:
             return _compress_xerial(data)
         case Compression.LZ4:
-            frame = cramjam.lz4.Compressor(block_linked=False)  # Z2
+            frame = cramjam.lz4.Compressor(block_linked=False)  # wire.Z2
             frame.compress(bytes(data))
             return bytes(frame.finish())
         case Compression.ZSTD:
@@ -60,7 +60,7 @@ def compress(codec: Compression, data: _Bytes) -> bytes:
 
 
 def decompress(codec: Compression, data: _Bytes, *, size_max: int) -> bytes | memoryview:
-    """What `compress` was given; raises `MalformedBytes` if it would exceed `size_max` (Z1)."""
+    """The decompressed bytes, at most `size_max`, or MalformedBytes (wire.Z1, wire.Z3)."""
     assert size_max >= 0, size_max
     match codec:
         case Compression.NONE:
@@ -78,10 +78,10 @@ def decompress(codec: Compression, data: _Bytes, *, size_max: int) -> bytes | me
 
 
 def decompress_into(codec: int, data: memoryview, target: memoryview) -> int:
-    """Decompress to the start of `target`; gives how many bytes it took.
+    """Decompress to the start of `target`; return the number of bytes written.
 
-    The lengths of snappy's blocks must have been looked at.  Raises `cramjam.DecompressionError`,
-    also if it does not fit.  Other threads run meanwhile.
+    The caller has checked the lengths of snappy's blocks.  Raises `cramjam.DecompressionError`,
+    also if the output does not fit.  Releases the interpreter's lock.
     """
     return _INTO[codec](data, target)
 
@@ -104,7 +104,7 @@ def _decompress_bounded(
     data: _Bytes,
     size_max: int,
 ) -> memoryview:
-    """Decompress into ever larger buffers, the last of which has `size_max` bytes (Z1)."""
+    """Decompress into ever larger buffers, the last of which has `size_max` bytes (wire.Z1)."""
     name = codec.name.lower()
     if not data:
         raise MalformedBytes(f"{name}: nothing to decompress")
@@ -114,8 +114,8 @@ def _decompress_bounded(
         try:
             written = decompress_into(data, output)
         except cramjam.DecompressionError as error:
-            # The library says in words only whether the buffer was too small, so ask again with
-            # a larger one whatever it says: bad bytes cost a few attempts, all of them bounded.
+            # Only the error's text says whether the buffer was too small, so retry with a larger
+            # one after any error: bad bytes cost a few attempts, all of bounded size.
             if size >= size_max:
                 raise MalformedBytes(
                     f"{name}: cannot decompress {len(data)} bytes into at most {size_max}: {error}"
@@ -126,7 +126,7 @@ def _decompress_bounded(
 
 
 def _compress_xerial(data: _Bytes) -> bytes:
-    """Blocks of compressed data, each after its length, behind a header of 16 bytes."""
+    """A header of 16 bytes, then blocks of compressed data, each preceded by its length."""
     view = memoryview(data)
     out = bytearray(_XERIAL_HEADER)
     for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
@@ -157,7 +157,7 @@ def _decompress_snappy(data: memoryview, size_max: int) -> bytes:
 
 
 def _decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
-    """A bare block says its size up front, so nothing is allocated for one that is too large."""
+    """Decompress one bare block; its size comes first, so no memory is taken for a large one."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > size_max:

@@ -1,18 +1,18 @@
-"""Writes the functions that decode structs: one per struct, version and flexibility.
+"""Generates the functions that decode structs: one per struct, version and flexibility.
 
     decode(data, position, end, count, room) -> (list of `count` structs, position after them)
 
-`data` are bytes, or for messages with records a memoryview, of which each `records` is a slice.
-`room` is a list of one number: how many more elements arrays and tag sections may have, all
-together.  An element takes far more memory and time than its bytes, so it is counted by itself.
+`data` is bytes, or for messages with records a memoryview, of which each `records` is a slice.
+`room` is a list of one number: how many more elements arrays and tag sections may have in total.
+An element takes far more memory and time than its bytes, so elements are counted separately.
 
 What makes them fast: a run of neighbouring fields of fixed width is unpacked in one call, along
-with the length of whatever comes after it; arrays of numbers are unpacked in one call, too.
+with the length of the field after it; an array of numbers is unpacked in one call, too.
 
-What makes them safe: no length or count is believed before it is compared with the bytes left;
-a count, with as many times the least size of an element.  Runs are not checked: past the end of
-the data, `struct` and indexing raise errors that the caller of the outermost function expects,
-and past the end of a tagged field they are found out when its end is not where it should be.
+What makes them safe: a length is compared with the bytes left before it is used, and a count
+times the smallest size of an element likewise.  Runs are not checked: past the end of the data,
+`struct` and indexing raise errors that the caller of the outermost function handles; a run past the
+end of a tagged field is found because the field then does not end where its size says.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ from struct import Struct as Packing
 from typing import Any
 
 from quipu.wire import primitives
-from quipu.wire.layout import Layout, Slot, layout, size_min
-from quipu.wire.source import Source
+from quipu.wire.function_text import FunctionText
+from quipu.wire.layout import FieldSlot, StructLayout, layout, size_min
 
 Decode = Callable[[Any, int, int, int, list[int]], tuple[list[Any], int]]
 
@@ -44,10 +44,10 @@ _ARRAYS = {code: primitives.Arrays(code) for code in ("?", "b", "h", "i", "q", "
 
 @cache
 def compile_decoder(struct: Any, version: int, *, flexible: bool, view: bool) -> Decode:
-    """A decoder of bytes, or of a view."""
+    """The decoder of a struct in one version, for bytes or for a memoryview (`view`)."""
     shape = layout(struct, version)
     title = f"{shape.name} v{version}{' flexible' if flexible else ''}, decode"
-    source = Source("decode", title)
+    source = FunctionText("decode", title)
     source.line("items = []")
     source.line("add = items.append")
     with source.block("for _ in range(count):"):
@@ -69,7 +69,7 @@ def compile_decoder(struct: Any, version: int, *, flexible: bool, view: bool) ->
     return made
 
 
-def _read_tags(reader: "_Reader", shape: Layout) -> None:
+def _read_tags(reader: "_Reader", shape: StructLayout) -> None:
     source = reader.source
     with source.block("if tag_count:"):
         source.line("tag_count, p = uvarint_rest(d, p, tag_count)")
@@ -96,7 +96,7 @@ def _read_tags(reader: "_Reader", shape: Layout) -> None:
         source.line("o.unknown_tags = tuple(unknown)")
 
 
-def _default(source: Source, slot: Slot) -> str:
+def _default(source: FunctionText, slot: FieldSlot) -> str:
     if slot.default is None:
         return "None"
     if slot.is_array:
@@ -107,13 +107,13 @@ def _default(source: Source, slot: Slot) -> str:
 
 
 class _Reader:
-    """Lines that decode field after field; holds back a run of fixed width until it ends."""
+    """Generates lines that decode fields; collects a run of fixed-width fields until it ends."""
 
     def __init__(
-        self, source: Source, name: str, version: int, *, flexible: bool, view: bool
+        self, source: FunctionText, name: str, version: int, *, flexible: bool, view: bool
     ) -> None:
         self.source = source
-        self.end = "end"  # the name of the position that nothing may reach beyond
+        self.end = "end"  # the variable with the position that no field may exceed
         self._name = name
         self._version = version
         self._flexible = flexible
@@ -122,11 +122,11 @@ class _Reader:
         self._targets: list[str] = []
         self._after: list[str] = []  # lines that follow the run
 
-    def what(self, slot: Slot) -> str:
-        """What an error calls the field."""
+    def what(self, slot: FieldSlot) -> str:
+        """The field's name in errors, as a literal."""
         return repr(f"{self._name}.{slot.name}")
 
-    def read(self, slot: Slot, target: str) -> None:
+    def read(self, slot: FieldSlot, target: str) -> None:
         if slot.is_array:
             self._read_array(slot, target)
         elif slot.is_struct:
@@ -141,7 +141,7 @@ class _Reader:
             self._read_bytes(slot, target)
 
     def unpack(self, code: str, target: str) -> None:
-        """Add to the run."""
+        """Add a field to the run."""
         self._codes.append(code)
         self._targets.append(target)
 
@@ -159,8 +159,8 @@ class _Reader:
             self.source.line(line)
         self._codes, self._targets, self._after = [], [], []
 
-    def _read_length(self, slot: Slot, width: str) -> str:
-        """A name for the length or count that comes next, or -1 for null where that may be."""
+    def _read_length(self, slot: FieldSlot, width: str) -> str:
+        """Read the next length or count into a new variable and return its name; -1 is null."""
         length = self.source.name("n")
         self.unpack("B" if self._flexible else width, length)
         self.flush()
@@ -174,7 +174,7 @@ class _Reader:
             self.source.line(f"raise {wrong}({self.what(slot)}{length_too})")
         return length
 
-    def _read_bytes(self, slot: Slot, target: str) -> None:
+    def _read_bytes(self, slot: FieldSlot, target: str) -> None:
         length = self._read_length(slot, "h" if slot.kind.name == "string" else "i")
         if slot.nullable:
             with self.source.block(f"if {length} < 0:"):
@@ -184,7 +184,7 @@ class _Reader:
         else:
             self._take(slot, target, length)
 
-    def _take(self, slot: Slot, target: str, length: str) -> None:
+    def _take(self, slot: FieldSlot, target: str, length: str) -> None:
         self._check(slot, length, length)
         taken = f"d[p:p + {length}]"
         made = {
@@ -195,11 +195,11 @@ class _Reader:
         self.source.line(f"{target} = {made[slot.kind.name]}")
         self.source.line(f"p += {length}")
 
-    def _check(self, slot: Slot, condition: str, size: str) -> None:
+    def _check(self, slot: FieldSlot, condition: str, size: str) -> None:
         with self.source.block(f"if {condition} > {self.end} - p:"):
             self.source.line(f"raise too_long({self.what(slot)}, {size}, p, {self.end})")
 
-    def _read_array(self, slot: Slot, target: str) -> None:
+    def _read_array(self, slot: FieldSlot, target: str) -> None:
         count = self._read_length(slot, "i")
         if slot.nullable:
             with self.source.block(f"if {count} < 0:"):
@@ -210,12 +210,13 @@ class _Reader:
             self._read_elements(slot, target, count)
 
     def take_room(self, what: str, count: str) -> None:
-        """Lines that refuse more elements than there is room for."""
+        """Generate lines that raise if there are more elements than `room` allows."""
         self.source.line(f"room[0] -= {count}")
         with self.source.block("if room[0] < 0:"):
             self.source.line(f"raise too_many({what!r})")
 
-    def _read_elements(self, slot: Slot, target: str, count: str) -> None:
+    def _read_elements(self, slot: FieldSlot, target: str, count: str) -> None:
+        # wire.M2: compare the count with the bytes left before a list is allocated
         size = f"{count} * {self._element_size_min(slot)}"
         self._check(slot, size, size)
         self.take_room(f"{self._name}.{slot.name}", count)
@@ -238,11 +239,11 @@ class _Reader:
                 self.source.line(f"{array}.append({element})")
             self.source.line(f"{target} = {array}")
 
-    def _nested(self, slot: Slot) -> Decode:
+    def _nested(self, slot: FieldSlot) -> Decode:
         return compile_decoder(
             slot.kind, self._version, flexible=self._flexible, view=self._view)
 
-    def _element_size_min(self, slot: Slot) -> int:
+    def _element_size_min(self, slot: FieldSlot) -> int:
         if slot.is_struct:
             size = size_min(slot.kind, self._version, flexible=self._flexible)
         elif slot.is_fixed:
@@ -254,7 +255,7 @@ class _Reader:
         assert size > 0, slot  # else a count could not be bounded by the bytes left
         return int(size)
 
-    def _read_struct(self, slot: Slot, target: str) -> None:
+    def _read_struct(self, slot: FieldSlot, target: str) -> None:
         decode = self._nested(slot)
         call = f"({target},), p = {self.source.value('decode', decode)}(d, p, {self.end}, 1, room)"
         if not slot.nullable:

@@ -1,10 +1,10 @@
-"""Elements that a request names several times are answered once.
+"""Merges elements that a request names several times, so that each is handled once.
 
-Two elements of an array are the same if all of their plain fields are; their own arrays are joined,
-and null, which asks for everything, takes the others in.  So the work for a request is bounded by
-what there is, not by how often it is asked for.
+Two elements of an array are equal if all their plain fields are; their own arrays are concatenated,
+and null, which means everything, absorbs the others.  So the work for a request is bounded by the
+number of topics and partitions that exist, not by how often the request names them.
 
-Not for requests of which duplicates are refused, or whose order matters.
+Not for requests in which duplicates are an error, or whose order matters.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from quipu.wire.schema import Message, Struct
 
 
 def merge_duplicates(message: Message) -> None:
-    """Let every array of `message` name each element once."""
+    """Replace every array of `message` by one that has each element once."""
     for name in _arrays(type(message)):
         array = getattr(message, name)
         if array:
@@ -63,7 +63,7 @@ def _arrays(kind: Any) -> list[str]:
 
 @cache
 def _key(kind: Any) -> Callable[[Any], Any]:
-    """What makes a struct the same as another: its plain fields, in C where there are any."""
+    """A function that returns the plain fields of a struct, by which structs are compared."""
     plain = [name for name, field in kind.FIELDS.items()
              if not field.is_array and not field.is_struct]
     return attrgetter(*plain) if plain else (lambda _: None)

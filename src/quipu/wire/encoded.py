@@ -1,8 +1,8 @@
-"""Arrays of an answer that are encoded element by element, while they are built.
+"""Arrays of a response that are encoded element by element, while they are built.
 
-An array of structs in a message may be an `EncodedArray` instead of a list: what is appended is
-encoded at once and not kept as an object.  So a long answer takes little more memory than its
-bytes, its size is known at every moment, and encoding it at the end is one copy.
+An array of structs in a message may be an `EncodedArray` instead of a list: an element is encoded
+when it is appended, and not kept as an object.  So a long response takes little more memory than
+its bytes, its size is known all the time, and encoding it at the end is one copy.
 """
 
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class Meter(Protocol):
-    """Counts the bytes of an answer while it is built."""
+    """Counts the bytes of a response while it is built."""
 
     def spend(self, size: int) -> None:
-        """`size` more bytes are held; raises if that is too many."""
+        """Add `size` to the bytes held, or subtract if negative; raise if they are too many."""
         ...
 
 
@@ -35,7 +35,7 @@ class EncodedArray(Generic[T]):
         return self._count
 
     def as_list(self) -> list[T]:
-        """This array, to a type checker the list that a message's field wants."""
+        """This array, typed as the list that a message's field has."""
         return cast("list[T]", self)
 
     def append(self, item: T) -> None:
@@ -57,6 +57,6 @@ class EncodedArray(Generic[T]):
         return bytes(self._data)
 
     def move(self, out: list[Any]) -> None:
-        """Hand the bytes to the message that has this array; it counts them from now on."""
+        """Append the bytes to `out`, the message being encoded, and stop counting them here."""
         out.append(self._data)
         self._meter.spend(-len(self._data))

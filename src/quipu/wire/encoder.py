@@ -1,13 +1,13 @@
-"""Writes the functions that encode structs: one per struct, version and flexibility.
+"""Generates the functions that encode structs: one per struct, version and flexibility.
 
     encode(items, out) appends the bytes of each item to the list `out`
 
 `items` is a list of structs, or an array that was encoded while it was built (encoded.py).
 
-What makes them fast: a run of neighbouring fields of fixed width is packed in one call, and
-arrays of numbers within the run join in, by a format kept for each set of their lengths.  The
-tag section of a struct is nearly always empty, one zero byte: it is part of the last run, and
-the rare struct with tags takes that byte off again.
+What makes them fast: a run of neighbouring fields of fixed width is packed in one call, together
+with arrays of numbers in the run, by a format cached for each combination of their lengths.  The
+tag section of a struct is nearly always empty, one zero byte: that byte is part of the last run,
+and removed again for a struct with tags.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from functools import cache
 from struct import Struct as Packing
 from typing import Any
 
-from quipu.wire.layout import Layout, Slot, layout
+from quipu.wire.function_text import FunctionText
+from quipu.wire.layout import FieldSlot, StructLayout, layout
 from quipu.wire.primitives import UVARINTS, Packings, write_tags
-from quipu.wire.source import Source
 
 Encode = Callable[[Any, list[Any]], None]
 
@@ -26,7 +26,7 @@ Encode = Callable[[Any, list[Any]], None]
 def compile_encoder(struct: Any, version: int, *, flexible: bool) -> Encode:
     shape = layout(struct, version)
     title = f"{shape.name} v{version}{' flexible' if flexible else ''}, encode"
-    source = Source("encode", title)
+    source = FunctionText("encode", title)
     with source.block("if not isinstance(items, (list, tuple)):"):
         source.line("items.move(out)")
         source.line("return")
@@ -46,7 +46,7 @@ def compile_encoder(struct: Any, version: int, *, flexible: bool) -> Encode:
     return made
 
 
-def _write_tags(writer: "_Writer", shape: Layout) -> None:
+def _write_tags(writer: "_Writer", shape: StructLayout) -> None:
     source = writer.source
     differs = {slot.name: _differs(source, slot) for slot in shape.tagged}
     with source.block(f"if {' or '.join(['o.unknown_tags', *differs.values()])}:"):
@@ -66,8 +66,8 @@ def _write_tags(writer: "_Writer", shape: Layout) -> None:
         source.line("write_tags(out, tags)")
 
 
-def _differs(source: Source, slot: Slot) -> str:
-    """Is the value other than the default, which is never written?"""
+def _differs(source: FunctionText, slot: FieldSlot) -> str:
+    """An expression: whether the value differs from the default, which is not written."""
     if slot.default is None:
         return f"o.{slot.name} is not None"
     if slot.is_array:
@@ -77,18 +77,18 @@ def _differs(source: Source, slot: Slot) -> str:
 
 
 class _Writer:
-    """Lines that encode field after field; holds back a run of fixed width until it ends."""
+    """Generates lines that encode fields; collects a run of fixed-width fields until it ends."""
 
-    def __init__(self, source: Source, version: int, *, flexible: bool) -> None:
+    def __init__(self, source: FunctionText, version: int, *, flexible: bool) -> None:
         self.source = source
-        self.target = "out"  # the list that the lines append to, and `add` its method
+        self.target = "out"  # the list that the lines append to; `add` is its append method
         self._version = version
         self._flexible = flexible
-        self._pieces: list[str | tuple[str, bool]] = []  # of the run, as Packings wants them
+        self._pieces: list[str | tuple[str, bool]] = []  # of the run, for Packings
         self._arguments: list[str] = []
         self._lengths: list[str] = []  # of the arrays in the run
 
-    def write(self, slot: Slot, value: str) -> None:
+    def write(self, slot: FieldSlot, value: str) -> None:
         if slot.is_array and slot.is_fixed:
             self._write_numbers(slot, value)
         elif slot.is_array:
@@ -101,7 +101,7 @@ class _Writer:
             self._write_bytes(slot, value)
 
     def pack(self, code: str, *arguments: str) -> None:
-        """Add to the run."""
+        """Add a field to the run."""
         self._pieces.append(code)
         self._arguments.extend(arguments)
 
@@ -122,7 +122,7 @@ class _Writer:
                 self.source.line(f"add({packing.pack()!r})")
         self._pieces, self._arguments, self._lengths = [], [], []
 
-    def _write_numbers(self, slot: Slot, value: str) -> None:
+    def _write_numbers(self, slot: FieldSlot, value: str) -> None:
         array = self._bind(value)
         length = self._length(slot, array)
         self._lengths.append(length)
@@ -131,7 +131,7 @@ class _Writer:
         elements = f"[u.bytes for u in {array} or ()]" if slot.kind.name == "uuid" else array
         self._arguments.append(f"*({elements} or ())" if slot.nullable else f"*{elements}")
 
-    def _write_array(self, slot: Slot, value: str) -> None:
+    def _write_array(self, slot: FieldSlot, value: str) -> None:
         array = self._bind(value)
         self._write_length(self._length(slot, array), "i")
         if slot.is_struct:
@@ -145,7 +145,7 @@ class _Writer:
             self._write_bytes(slot._replace(is_array=False, nullable=False), element)
             self.flush()
 
-    def _write_struct(self, slot: Slot, value: str) -> None:
+    def _write_struct(self, slot: FieldSlot, value: str) -> None:
         nested = self._bind(value)
         if slot.nullable:
             self.pack("b", f"-1 if {nested} is None else 1")
@@ -153,7 +153,7 @@ class _Writer:
         call = f"{self.source.value('encode', encode)}(({nested},), {self.target})"
         self._when(f"if {nested} is not None:" if slot.nullable else "", call)
 
-    def _write_bytes(self, slot: Slot, value: str) -> None:
+    def _write_bytes(self, slot: FieldSlot, value: str) -> None:
         if slot.kind.name == "string":
             encoded = self.source.name("text")
             null = f"None if {value} is None else " if slot.nullable else ""
@@ -172,8 +172,8 @@ class _Writer:
         else:
             self.pack(width, length)
 
-    def _length(self, slot: Slot, value: str) -> str:
-        """A name for the length of a value that has been bound to a name; -1 if it is null."""
+    def _length(self, slot: FieldSlot, value: str) -> str:
+        """Assign the length of a variable, -1 for null, to a new variable; return its name."""
         length = self.source.name("n")
         null = f"-1 if {value} is None else " if slot.nullable else ""
         self.source.line(f"{length} = {null}len({value})")
@@ -185,7 +185,7 @@ class _Writer:
         return bound
 
     def _when(self, condition: str, text: str) -> None:
-        """End the run, then a line that may hang on a condition."""
+        """End the run, then generate a line, under `condition` unless that is empty."""
         self.flush()
         if condition:
             with self.source.block(condition):

@@ -1,15 +1,15 @@
 """The hot path's functions: compiled where a compiler was found, else in plain Python.
 
     parse_produce   a Produce request, without copying its records
-    encode_one_part the answer to one, for one partition
+    encode_one_part a Produce response for one partition
     parse_fetch     a Fetch request
-    encode_one_fetched  the answer to one, for one partition, around its records
-    check_batch     one batch: header, checksum, counts
-    stamp           offset, epoch and stored prefix of a batch that is about to be written
-    slices          the batches of a segment that a Fetch sends
+    encode_one_fetched  a Fetch response for one partition, around its records
+    check_batch     header, checksum and counts of one batch
+    stamp           sets offset and epoch of a batch that is about to be written; makes its prefix
+    slices          the batches of a segment that a Fetch response sends
 
-The environment variable QUIPU_PURE=1 makes the plain ones serve.  `COMPILED` tells which do.
-Not here: what they do and how they fail (`_fast_pure`, the twin and oracle of `_fast.pyx`).
+With the environment variable QUIPU_PURE=1 the Python functions are used; `COMPILED` says which are.
+Not here: the functions (`_fast_pure`; `_fast.pyx` does the same).
 """
 
 from typing import Final

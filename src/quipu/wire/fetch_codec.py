@@ -1,7 +1,7 @@
-"""Answers to Fetch: headers around slices of the log, which are sent as they lie on disk.
+"""Encodes Fetch responses: headers around slices of the log, which are sent as they are on disk.
 
-The definition of the message is messages/k01_fetch.py; a test holds the two together.  Reading a
-Fetch request is `fast.parse_fetch`.
+messages/k01_fetch.py defines the message; a test checks that both make the same bytes.
+`fast.parse_fetch` decodes a Fetch request.
 """
 
 from collections.abc import Generator, Sequence
@@ -33,7 +33,7 @@ EMPTY_COUNT: Final = _count.pack(0)
 
 
 class FetchedFrom(NamedTuple):
-    """Where a client wants to read one partition from."""
+    """The offset from which a client reads one partition."""
 
     topic: str | bytes  # its name, or its id as 16 bytes from v13 on
     partition: int
@@ -44,7 +44,7 @@ class FetchedFrom(NamedTuple):
 
 
 class FetchCall(NamedTuple):
-    """What a Fetch request asks for, as far as a node that serves consumers cares."""
+    """The fields of a Fetch request that matter to a node that serves consumers."""
 
     max_wait: int
     min_bytes: int
@@ -54,11 +54,11 @@ class FetchCall(NamedTuple):
     session_epoch: int
     targets: list[FetchedFrom]
     forgotten: list[tuple[str | bytes, int]]  # topic and partition
-    replica_id: int = -1  # -2 for a reader that wants what is not committed too
+    replica_id: int = -1  # -2 for a reader that also wants uncommitted records
 
 
 class FetchedPart(NamedTuple):
-    """What one partition answers."""
+    """The part of a Fetch response for one partition."""
 
     partition: int
     error_code: int
@@ -81,7 +81,7 @@ def encode_one_fetched(
     session_id: int,
     committed_only: bool,
 ) -> list[Buffer]:
-    """The frame for one partition, as most answers at the tail are."""
+    """The frame for one partition, as consumers at the end of a log mostly get it."""
     return encode_fetch_response(
         correlation_id, version, session_id=session_id, committed_only=committed_only,
         topics=[(topic, [part])])
@@ -98,10 +98,10 @@ def encode_fetch_response(
     leaders: Leaders = NO_LEADERS,
     endpoints: Sequence[Endpoint] = (),
 ) -> list[Buffer]:
-    """The frame in pieces: bytes made here, and the records' own buffers between them.
+    """The frame as a list of buffers: headers, and between them the records' own buffers.
 
-    `leaders` are those of the partitions that should have been asked elsewhere: told from v12 on,
-    and how to reach them from v16 on.
+    `leaders` are the current leaders of partitions that this node does not lead; they are sent
+    from v12 on, and their addresses, `endpoints`, from v16 on.
     """
     steps = fetch_response_steps(
         correlation_id, version, error_code=error_code, session_id=session_id,
@@ -125,7 +125,7 @@ def fetch_response_steps(
     leaders: Leaders = NO_LEADERS,
     endpoints: Sequence[Endpoint] = (),
 ) -> Generator[None, None, list[Buffer]]:
-    """The same in steps of STEP_PARTS partitions."""
+    """`encode_fetch_response` as a generator that yields after every STEP_PARTS partitions."""
     flexible = version >= VERSION_FLEXIBLE
     out = bytearray(9 if flexible else 8)
     out += _session.pack(0, error_code, session_id) if version >= 7 else _throttle.pack(0)
@@ -168,7 +168,7 @@ def fetch_response_steps(
 
 
 def _encode_part(out: bytearray, version: int, part: FetchedPart, *, committed_only: bool) -> None:
-    """All of a partition up to the length of its records."""
+    """Encode the fields of a partition up to and including the length of its records."""
     index, code, high_watermark, stable, log_start = part[:5]
     if version >= 5:
         out += _partition_v5.pack(index, code, high_watermark, stable, log_start)

@@ -1,14 +1,14 @@
-"""The notation for the fields of a message: what kind of value, in which versions, how written.
+"""How the fields of a message are declared: their type, versions, default and tag.
 
     leader_epoch: int = int32("7+", default=-1)
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     cluster_id: str | None = string("12+", nullable="12+", default=None, tag=0)
 
-Versions are Kafka's: "3" is one, "0-7" a range with both ends in, "9+" has no end, "" is none.
-They count versions of the message, also in the fields of a struct within it.
+Versions are written as Kafka does: "3" is one, "0-7" includes both ends, "9+" has no end, "" is
+none.  They are versions of the message, also in the fields of a nested struct.
 
-To a type checker a specifier is a default value of the field's own type, so every field may be
-left out of a constructor.  At run time it is a `Field`, which the class keeps (schema.py).
+A type checker sees each declaration as a default value of the field's type, so every field may be
+left out of a constructor.  At run time it is a `Field`, which the class stores (schema.py).
 """
 
 from dataclasses import dataclass
@@ -22,31 +22,31 @@ VERSION_END: Final = 1 << 15  # versions are 16 bits with a sign
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
-    """A kind of primitive value."""
+class FieldKind(Generic[T]):
+    """A primitive type of the protocol."""
 
     name: str
-    code: str  # how `struct` spells it; empty if its size varies
-    size_min: int  # bytes; of a value whose size varies, without its length
+    code: str  # its format character in `struct`; empty if its size varies
+    size_min: int  # bytes; without the length, for a type whose size varies
     zero: T
 
 
-BOOL: Final = Kind("bool", "?", 1, False)  # noqa: FBT003 the zero of its kind
-INT8: Final = Kind("int8", "b", 1, 0)
-INT16: Final = Kind("int16", "h", 2, 0)
-UINT16: Final = Kind("uint16", "H", 2, 0)
-INT32: Final = Kind("int32", "i", 4, 0)
-INT64: Final = Kind("int64", "q", 8, 0)
-UUID16: Final = Kind("uuid", "16s", 16, ZERO_UUID)
-STRING: Final = Kind("string", "", 0, "")
-BYTES: Final = Kind("bytes", "", 0, b"")
-RECORDS: Final[Kind[memoryview | None]] = Kind("records", "", 0, None)
+BOOL: Final = FieldKind("bool", "?", 1, False)  # noqa: FBT003 the zero of its kind
+INT8: Final = FieldKind("int8", "b", 1, 0)
+INT16: Final = FieldKind("int16", "h", 2, 0)
+UINT16: Final = FieldKind("uint16", "H", 2, 0)
+INT32: Final = FieldKind("int32", "i", 4, 0)
+INT64: Final = FieldKind("int64", "q", 8, 0)
+UUID16: Final = FieldKind("uuid", "16s", 16, ZERO_UUID)
+STRING: Final = FieldKind("string", "", 0, "")
+BYTES: Final = FieldKind("bytes", "", 0, b"")
+RECORDS: Final[FieldKind[memoryview | None]] = FieldKind("records", "", 0, None)
 
 
 class Field(NamedTuple):
-    """One field of a struct, as declared."""
+    """The declaration of one field of a struct."""
 
-    kind: Any  # Kind, or the class of a nested struct
+    kind: Any  # a FieldKind, or the class of a nested struct
     versions: str
     default: Any
     is_array: bool = False
@@ -55,11 +55,11 @@ class Field(NamedTuple):
 
     @property
     def is_struct(self) -> bool:
-        return not isinstance(self.kind, Kind)
+        return not isinstance(self.kind, FieldKind)
 
 
 def parse_versions(text: str) -> range:
-    """Versions as written in a definition."""
+    """The range of versions that a declaration's text means."""
     if not text:
         return range(0)
     if text.endswith("+"):
@@ -110,12 +110,12 @@ def binary(
 
 
 def records(versions: str = "0+", *, nullable: str = "0+") -> memoryview | None:
-    """Record batches: a view of the message's own bytes, never a copy."""
+    """Record batches: a view of the message's bytes, never a copy."""
     return cast("memoryview | None", Field(RECORDS, versions, None, nullable=nullable))
 
 
 def array(
-    of: type[T] | Kind[T],
+    of: type[T] | FieldKind[T],
     versions: str = "0+",
     *,
     nullable: str = "",

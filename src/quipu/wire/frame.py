@@ -3,13 +3,13 @@
     request   size i32 | key i16 | version i16 | correlation_id i32 | client_id string | body
     response  size i32 | correlation_id i32 | body
 
-The size does not count itself.  In flexible versions a tag section ends the header, but the
-client id keeps its old form, so that a broker can read a header before it knows the version.
-The header of an ApiVersions response never has tags: a client that cannot know yet what the
-broker speaks must be able to read it.
+The size does not include itself.  In flexible versions a tag section ends the header, but the
+client id keeps its old form, so that a broker can read the header of an unknown version.
+The header of an ApiVersions response never has tags: a client must be able to read it before it
+knows which versions the broker supports.
 
-Functions that decode take a frame without its size; both directions are here, because tests
-and tools are clients.
+Functions that decode take a frame without its size.  Both directions are here, for the broker and
+for clients.
 """
 
 import struct
@@ -22,14 +22,14 @@ from quipu.wire.primitives import skip_header_tags, too_long
 from quipu.wire.schema import Request, Response
 
 API_VERSIONS_KEY: Final = 18
-BUFFERS_MAX: Final = 16  # of one answer; more are joined to one
-_REQUEST_START: Final = struct.Struct(">hhih")  # up to and with the length of the client id
+BUFFERS_MAX: Final = 16  # of one response; more are joined into one
+_REQUEST_START: Final = struct.Struct(">hhih")  # up to and including the length of the client id
 _RESPONSE_START: Final = struct.Struct(">ii")
 _FLEXIBLE_SINCE: Final = {key: request.FLEXIBLE_SINCE for key, request in REQUESTS.items()}
 
 
 class RequestHeader(NamedTuple):
-    """What every request begins with."""
+    """The header of every request."""
 
     api_key: int
     api_version: int
@@ -52,8 +52,7 @@ def encode_request(
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """The header, and the position of the body.
 
-    Works for API keys and versions that are not known, too, as far as headers go: whoever asks
-    for them has to be answered.
+    Also works for unknown API keys and versions: the broker responds to them with an error.
     """
     if len(frame) < _REQUEST_START.size:
         raise too_long("request header", _REQUEST_START.size, 0, len(frame))
@@ -97,7 +96,7 @@ def encode_response(correlation_id: int, response: Response, version: int) -> by
 def encode_response_body(
     correlation_id: int, response: type[Response], version: int, chunks: list[bytes]
 ) -> list[bytes]:
-    """A whole frame, in buffers, of a body that is encoded already."""
+    """A whole frame, as a list of buffers, for a body that is already encoded."""
     if len(chunks) > BUFFERS_MAX:
         chunks = [b"".join(chunks)]
     tags = b"\0" if _has_tags(response, version) else b""
@@ -108,9 +107,9 @@ def encode_response_body(
 def decode_response(
     frame: memoryview, api_key: int, version: int, *, whole: bool = True
 ) -> tuple[int, Response]:
-    """The correlation id, and the answer to a request of `api_key` and `version`.
+    """The correlation id, and the response to a request of `api_key` and `version`.
 
-    If not `whole`, more bytes may follow than we know of: brokers of other makers send some.
+    Unless `whole`, unknown bytes may follow: some other brokers send them.
     """
     if len(frame) < 4:
         raise too_long("response header", 4, 0, len(frame))
@@ -127,7 +126,7 @@ def _has_tags(response: Response | type[Response], version: int) -> bool:
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:
-    """Kafka defines no tagged fields for headers; unknown ones are read and forgotten."""
+    """The position after the header's tagged fields; Kafka defines none, so they are ignored."""
     try:
         return skip_header_tags(frame, position)
     except IndexError as error:

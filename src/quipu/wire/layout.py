@@ -1,4 +1,4 @@
-"""What one version of a struct looks like on the wire: which fields, in which order.
+"""The layout of one version of a struct: which fields are on the wire, in which order.
 
 A version is *flexible* when it uses compact lengths and ends every struct with a tag section.
 Fields that a version lacks keep their defaults when it is read and are left out when written.
@@ -7,14 +7,14 @@ Fields that a version lacks keep their defaults when it is read and are left out
 from functools import cache
 from typing import Any, NamedTuple
 
-from quipu.wire.fields import RECORDS, Field, Kind, parse_versions
+from quipu.wire.fields import RECORDS, Field, FieldKind, parse_versions
 
 
-class Slot(NamedTuple):
+class FieldSlot(NamedTuple):
     """A field in one version."""
 
     name: str
-    kind: Any  # Kind, or the class of a nested struct
+    kind: Any  # a FieldKind, or the class of a nested struct
     is_array: bool
     nullable: bool
     tag: int | None
@@ -22,32 +22,32 @@ class Slot(NamedTuple):
 
     @property
     def is_struct(self) -> bool:
-        return not isinstance(self.kind, Kind)
+        return not isinstance(self.kind, FieldKind)
 
     @property
     def is_fixed(self) -> bool:
-        """Does one value (or, of an array, each element) always take the same bytes?"""
-        return isinstance(self.kind, Kind) and bool(self.kind.code)
+        """Whether a value (or each element of an array) always has the same size in bytes."""
+        return isinstance(self.kind, FieldKind) and bool(self.kind.code)
 
 
-class Layout(NamedTuple):
+class StructLayout(NamedTuple):
     """A struct in one version."""
 
     name: str
     struct: Any
-    plain: tuple[Slot, ...]  # in wire order
-    tagged: tuple[Slot, ...]  # by tag
-    absent: tuple[Slot, ...]  # fields of other versions
+    plain: tuple[FieldSlot, ...]  # in wire order
+    tagged: tuple[FieldSlot, ...]  # by tag
+    absent: tuple[FieldSlot, ...]  # fields of other versions (wire.M4)
 
 
 @cache
-def layout(struct: Any, version: int) -> Layout:
+def layout(struct: Any, version: int) -> StructLayout:
     slots = [(field, _slot(name, field, version)) for name, field in struct.FIELDS.items()]
     present = [slot for field, slot in slots if version in parse_versions(field.versions)]
     absent = [slot for field, slot in slots if version not in parse_versions(field.versions)]
     tagged = sorted((slot for slot in present if slot.tag is not None), key=_tag)
     assert len({slot.tag for slot in tagged}) == len(tagged), struct
-    return Layout(
+    return StructLayout(
         struct.__name__,
         struct,
         tuple(slot for slot in present if slot.tag is None),
@@ -58,7 +58,7 @@ def layout(struct: Any, version: int) -> Layout:
 
 @cache
 def has_records(struct: Any) -> bool:
-    """Does the struct, or one within it, hold record batches in any version?"""
+    """Whether the struct, or one nested in it, holds record batches in any version."""
     return any(
         has_records(field.kind) if field.is_struct else field.kind is RECORDS
         for field in struct.FIELDS.values()
@@ -66,13 +66,13 @@ def has_records(struct: Any) -> bool:
 
 
 def size_min(struct: Any, version: int, *, flexible: bool) -> int:
-    """The fewest bytes that a struct may take; what a hostile count is measured against."""
+    """The smallest size of a struct in bytes; bounds how many of them the bytes left can hold."""
     size = sum(_slot_size_min(slot, version, flexible=flexible)
                for slot in layout(struct, version).plain)
     return size + flexible  # the count of tags
 
 
-def _slot_size_min(slot: Slot, version: int, *, flexible: bool) -> int:
+def _slot_size_min(slot: FieldSlot, version: int, *, flexible: bool) -> int:
     if slot.is_array:
         return 1 if flexible else 4
     if slot.is_struct:
@@ -84,11 +84,11 @@ def _slot_size_min(slot: Slot, version: int, *, flexible: bool) -> int:
     return 2 if slot.kind.name == "string" else 4
 
 
-def _slot(name: str, field: Field, version: int) -> Slot:
+def _slot(name: str, field: Field, version: int) -> FieldSlot:
     nullable = version in parse_versions(field.nullable)
-    return Slot(name, field.kind, field.is_array, nullable, field.tag, field.default)
+    return FieldSlot(name, field.kind, field.is_array, nullable, field.tag, field.default)
 
 
-def _tag(slot: Slot) -> int:
+def _tag(slot: FieldSlot) -> int:
     assert slot.tag is not None
     return slot.tag

@@ -1,6 +1,6 @@
-"""Who should have been asked instead: the tagged fields that Produce and Fetch answer with.
+"""Encodes the tagged fields of Produce and Fetch responses that name the current leader (KIP-951).
 
-Both have the same fields, so both codecs share them (KIP-951).
+A client that asked the wrong node learns from them which node leads, and its address.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _int32 = Struct(">i")
 
 
 class Endpoint(Protocol):
-    """How clients reach a node."""
+    """A node's address for clients."""
 
     @property
     def node_id(self) -> int: ...
@@ -37,7 +37,7 @@ def tagged_leader(tag: int, leader: tuple[int, int]) -> bytes:
 
 
 def tagged_endpoints(endpoints: Sequence[Endpoint]) -> bytes:
-    """The tagged fields of a whole answer: `node_endpoints`, or none."""
+    """The tagged fields of a whole response: `node_endpoints`, or none."""
     if not endpoints:
         return b"\0"
     assert len(endpoints) <= ENDPOINTS_MAX, len(endpoints)

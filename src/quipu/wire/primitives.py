@@ -1,13 +1,12 @@
-"""The smallest parts of Kafka's messages: unsigned varints, tag sections, and what may be wrong.
+"""The smallest parts of Kafka's messages: unsigned varints, tag sections, and decoding errors.
 
 A uvarint holds 32 bits in at most five bytes, seven bits each, the lowest first.  A tag section
 is a count, then for each field its tag, its size in bytes, and its bytes; tags strictly ascend.
 
-Both directions stand side by side.  What is read comes from someone else: every read is checked
-and answers with `MalformedBytes`, except that reading past the end of the buffer itself raises
-`IndexError` or `struct.error`, which whoever starts the reading turns into `MalformedBytes`.
+Every read is checked and raises `MalformedBytes`, except that reading past the end of the buffer
+raises `IndexError` or `struct.error`, which the outermost caller turns into `MalformedBytes`.
 
-Not here: varints with a sign, which only records use (record_batch.py).
+Not here: signed varints, which only records use (record_batch.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +21,13 @@ from quipu.model.ids import ZERO_UUID
 UVARINT_SIZE_MAX: Final = 5
 UVARINT_MAX: Final = (1 << 32) - 1
 HEADER_TAGS_MAX: Final = 100  # Kafka defines none
-PACKINGS_MAX: Final = 512  # kept per run of fields; lengths of arrays repeat, hostile ones do not
+PACKINGS_MAX: Final = 512  # cached per run of fields; a hostile client may send ever new lengths
 
 Tags = tuple[tuple[int, bytes], ...]  # fields that this version does not know: (tag, bytes)
 
 
 def uvarint(value: int) -> bytes:
-    assert 0 <= value <= UVARINT_MAX, value  # our own number: a bad one is our bug, not bad input
+    assert 0 <= value <= UVARINT_MAX, value  # a bug of the caller, never bad input
     out = bytearray()
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)
@@ -43,7 +42,7 @@ def read_uvarint(data: memoryview | bytes, position: int) -> tuple[int, int]:
 
 
 def read_uvarint_rest(data: memoryview | bytes, position: int, first: int) -> tuple[int, int]:
-    """The same when the first byte has been read already; `position` is that of the second."""
+    """The uvarint whose first byte, `first`, was read; `position` is that of the second byte."""
     value = first & 0x7F
     shift = 7
     byte = first
@@ -60,7 +59,7 @@ def read_uvarint_rest(data: memoryview | bytes, position: int, first: int) -> tu
 
 
 class _Uvarints(dict[int, bytes]):
-    """Ready-made encodings of small numbers; others are made on the way and not kept."""
+    """Cached encodings of small numbers; larger ones are encoded each time."""
 
     def __missing__(self, value: int) -> bytes:
         return uvarint(value)
@@ -93,10 +92,10 @@ def read_tag(
 def read_tags(
     data: memoryview | bytes, position: int, end: int, count: int
 ) -> tuple[Tags, int]:
-    """A tag section of `count` fields of which nothing is known."""
+    """A tag section of `count` unknown fields."""
     tags = []
     tag = -1
-    for _ in range(count):  # the data run out long before a hostile count does
+    for _ in range(count):  # with a count that is too large, the data ends first
         tag, position, stop = read_tag(data, position, end, tag)
         tags.append((tag, bytes(data[position:stop])))
         position = stop
@@ -104,18 +103,19 @@ def read_tags(
 
 
 def skip_header_tags(data: memoryview, position: int) -> int:
-    """The position after a header's tag section; Kafka defines no such fields, so none is kept."""
+    """The position after a header's tag section; Kafka defines no such fields: they are ignored."""
     count, position = read_uvarint(data, position)
     if count > HEADER_TAGS_MAX:
-        raise MalformedBytes(f"a header has {count} tagged fields; {HEADER_TAGS_MAX} are taken")
+        raise MalformedBytes(
+            f"a header has {count} tagged fields; at most {HEADER_TAGS_MAX} are accepted")
     return read_tags(data, position, len(data), count)[1]
 
 
 @lru_cache(maxsize=4096)
 def uuid_from(raw: bytes) -> UUID:
-    """A UUID from its 16 bytes.  Topic ids come again and again, and making one is slow.
+    """A UUID from its 16 bytes.  Cached, because topic ids repeat.
 
-    So slow that its constructor, which takes whatever it is given, is passed by.
+    Bypasses UUID's constructor, which is slow because it accepts many formats.
     """
     number = int.from_bytes(raw, "big")
     if not number:
@@ -127,7 +127,7 @@ def uuid_from(raw: bytes) -> UUID:
 
 
 class Arrays(dict[int, Any]):
-    """For each count, what unpacks an array of that many numbers of one kind."""
+    """For each count, the function that unpacks an array of that many numbers of one type."""
 
     def __init__(self, code: str) -> None:
         super().__init__()
@@ -141,10 +141,10 @@ class Arrays(dict[int, Any]):
 
 
 class Packings(dict[Any, Any]):
-    """For each set of array lengths, what packs a run of fixed-width fields and such arrays.
+    """For each combination of array lengths, the function that packs a run of fields and arrays.
 
-    `pieces` is the format: text stands for itself, a pair (code, compact) for an array, whose
-    count stands before it as a uvarint (compact) or as 32 bits.  A null array has length -1.
+    `pieces` is the format: a text is a `struct` format, a pair (code, compact) is an array, which
+    is preceded by its count as a uvarint (compact) or as 32 bits.  A null array has length -1.
     """
 
     def __init__(self, pieces: Sequence[str | tuple[str, bool]]) -> None:
@@ -177,8 +177,8 @@ def too_long(what: str, size: int, position: int, end: int) -> MalformedBytes:
 
 
 def too_many(what: str) -> TooManyElements:
-    return TooManyElements(f"{what}: the request has more elements than are taken at a time "
-                           "(max.request.elements); send several smaller ones")
+    return TooManyElements(f"{what}: the request has more elements than max.request.elements "
+                           "allows; send several smaller requests")
 
 
 def not_null(what: str) -> MalformedBytes:

@@ -1,7 +1,7 @@
-"""Answers to Produce, and where the body of a request starts: the hot path's own codec.
+"""Encodes Produce responses, and finds where the body of a request starts, for the hot path.
 
-The definition of the message is messages/k00_produce.py; a test holds the two together.  Reading a
-Produce request is `fast.parse_produce`.
+messages/k00_produce.py defines the message; a test checks that both make the same bytes.
+`fast.parse_produce` decodes a Produce request.
 """
 
 from collections.abc import Generator, Sequence
@@ -14,7 +14,7 @@ from quipu.wire.leader_codec import NO_LEADERS, Endpoint, Leaders, tagged_endpoi
 from quipu.wire.primitives import UVARINTS, skip_header_tags
 
 HEADER_START: Final = 8  # after api key, api version and correlation id
-STEP_PARTS: Final = 64  # partitions that are encoded in one step, of a large answer
+STEP_PARTS: Final = 64  # partitions of a large response that are encoded in one step
 VERSION_FLEXIBLE: Final = 9
 VERSION_LEADERS: Final = 10
 VERSION_TOPIC_IDS: Final = 13
@@ -32,11 +32,11 @@ _throttle = Struct(">i")
 # After a partition's numbers: no record errors, no message, no tagged fields of partition and
 # topic, no throttling, no tagged fields.
 _ONE_PART_END: Final = b"\x01\0\0\0\0\0\0\0\0"
-_ONE_PART_SIZE: Final = 5 + 2 + _partition_v5.size + len(_ONE_PART_END)  # besides the topic
+_ONE_PART_SIZE: Final = 5 + 2 + _partition_v5.size + len(_ONE_PART_END)  # without the topic
 
 
 class ProducedPart(NamedTuple):
-    """What became of one partition's batch."""
+    """The result of appending one partition's batch, as a Produce response reports it."""
 
     partition: int
     error_code: int = 0
@@ -62,7 +62,7 @@ def body_position(frame: memoryview, *, flexible: bool) -> int:
 def encode_one_part(
     correlation_id: int, version: int, topic: str | bytes, part: ProducedPart
 ) -> bytes:
-    """The frame for one partition, as most answers are; the same bytes in a third of the time."""
+    """The frame for one partition, which most responses have; takes a third of the time."""
     index, code, base_offset, append_time, log_start, message, record_errors = part
     if version < VERSION_FLEXIBLE or message is not None or record_errors:
         return encode_produce_response(correlation_id, version, [(topic, [part])])
@@ -87,7 +87,7 @@ def encode_produce_response(
 ) -> bytes:
     """The whole frame; a topic is its name, or its id as 16 bytes from v13 on.
 
-    `leaders` are those of the partitions that should have been asked elsewhere, from v10 on.
+    `leaders` are the current leaders of partitions that this node does not lead, from v10 on.
     """
     steps = produce_response_steps(
         correlation_id, version, topics, leaders=leaders, endpoints=endpoints)
@@ -107,7 +107,7 @@ def produce_response_steps(
     leaders: Leaders = NO_LEADERS,
     endpoints: Sequence[Endpoint] = (),
 ) -> Generator[None, None, bytes]:
-    """The same in steps of STEP_PARTS partitions."""
+    """`encode_produce_response` as a generator that yields after every STEP_PARTS partitions."""
     assert version >= VERSION_LEADERS or not leaders, version
     flexible = version >= VERSION_FLEXIBLE
     out = bytearray(9 if flexible else 8)

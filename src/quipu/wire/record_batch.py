@@ -1,20 +1,21 @@
-"""The Kafka record batch (magic 2): its header, the check of a produced one, and its records.
+"""The Kafka record batch (magic 2): its header, the check of a produced batch, and its records.
 
     0  baseOffset i64 | 8 batchLength i32 | 12 partitionLeaderEpoch i32 | 16 magic i8 | 17 crc u32
     21 attributes i16 | 23 lastOffsetDelta i32 | 27 baseTimestamp i64 | 35 maxTimestamp i64
     43 producerId i64 | 51 producerEpoch i16 | 53 baseSequence i32 | 57 count i32 | 61 records
 All big endian.  batchLength counts from byte 12; crc is CRC-32C over byte 21 to the end, so the
-broker may set the offset and the epoch of a batch without touching what its client signed.
+broker can set the offset and the epoch of a batch without computing the checksum again.
 
 Invariants
-    R1  `check_batch` does the same work for a batch of one record as for one of ten thousand, but
-        for the checksum: records are looked at by record_check.py
-    R2  a header from `check_batch` is consistent: it fills its buffer, its checksum holds,
-        count = lastOffsetDelta + 1 >= 1, no more records than its bytes can hold, no unknown
-        attributes, and a producer id comes with an epoch and a sequence
-    R3  decoding never reads outside a record's own length, nor makes more than `size_max` bytes
+    wire.R1  a header from `check_batch` is consistent: the batch fills its buffer, the checksum
+             is right, count = lastOffsetDelta + 1 >= 1, the bytes can hold that many records, no
+             attribute is unknown, and a producer id comes with an epoch and a sequence
+    wire.R2  decoding never reads outside a record's own length, nor produces more than `size_max`
+             bytes
 
-Not here: how a batch lies in a file (stored_batch.py), the codecs (compression.py).
+Apart from the checksum, `check_batch` takes the same time for one record as for ten thousand.
+Not here: the check of records (record_check.py), the format of a batch in a file (stored_batch.py),
+the compression codecs (compression.py).
 """
 
 import struct
@@ -43,8 +44,8 @@ CONTROL_BIT: Final = 0x20
 VARINT_SIZE_MAX: Final = 5
 VARLONG_SIZE_MAX: Final = 10
 RECORD_SIZE_MIN: Final = 7  # length, attributes, two deltas, key, value and header count
-EXPANSION_MAX: Final = 1 << 15  # no codec does more: zstd has 128 KiB of one byte in 4 bytes
-DECOMPRESSED_SIZE_MAX: Final = 256 << 20  # of one batch's records: nobody takes more
+EXPANSION_MAX: Final = 1 << 15  # the best ratio: zstd stores 128 KiB of one byte in 4 bytes
+DECOMPRESSED_SIZE_MAX: Final = 256 << 20  # of one batch's records: no topic accepts more
 HEADER_SIZE_MIN: Final = 2  # of one record header: a key length and a value length
 
 assert HEADER_SIZE == 61
@@ -58,11 +59,11 @@ _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_POSITION: Final = 35
 _ATTRIBUTES_KNOWN: Final = (
     COMPRESSION_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
-_ATTRIBUTES_PLAIN_MAX: Final = Compression.ZSTD  # above it some flag or an unknown codec is set
+_ATTRIBUTES_PLAIN_MAX: Final = Compression.ZSTD  # above it, a flag or an unknown codec is set
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch."""
+    """Whether the producer or the broker set the timestamps of a batch."""
 
     CREATE_TIME = 0  # the producer, per record
     LOG_APPEND_TIME = 1  # the broker: max_timestamp holds for every record
@@ -108,17 +109,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Is the batch part of a transaction."""
+        """Whether the batch is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        """Does the batch hold a marker of a transaction instead of records."""
+        """Whether the batch holds a transaction marker instead of records."""
         return bool(self.attributes & CONTROL_BIT)
 
 
 class Record(NamedTuple):
-    """One record.  `offset` is what decoding found; encoding numbers records by itself."""
+    """One record.  Decoding sets `offset`; encoding ignores it and numbers records itself."""
 
     key: bytes | None
     value: bytes | None
@@ -128,7 +129,7 @@ class Record(NamedTuple):
 
 
 def parse_header(data: memoryview, position: int = 0) -> BatchHeader:
-    """The header at `position`, unchecked but for its size."""
+    """The header at `position`; only that it lies within `data` is checked."""
     if position < 0 or len(data) - position < HEADER_SIZE:
         raise MalformedBytes(f"batch header needs {HEADER_SIZE} bytes at position {position}, "
                              f"have {max(0, len(data) - position)}")
@@ -136,7 +137,7 @@ def parse_header(data: memoryview, position: int = 0) -> BatchHeader:
 
 
 def body_crc(batch: memoryview) -> int:
-    """The checksum that the header of `batch` (all of it, and nothing else) must hold."""
+    """The checksum that the header of `batch`, which is one whole batch, must have."""
     return crc32c(batch[CRC_START:])
 
 
@@ -144,9 +145,9 @@ def body_crc(batch: memoryview) -> int:
 
 
 def check_batch(data: memoryview, *, size_max: int) -> BatchHeader:
-    """The header of the one batch that a producer may send per partition (R1, R2).
+    """Check the one batch that a producer may send per partition, and return its header (wire.R1).
 
-    Raises `RequestError` with the code that Kafka gives for the same fault.
+    Raises `RequestError` with the error code that Kafka returns for the same fault.
     """
     size = len(data)
     if size > size_max:
@@ -174,9 +175,9 @@ def check_batch(data: memoryview, *, size_max: int) -> BatchHeader:
 
 
 def count_max(size: int, attributes: int) -> int:
-    """How many records `size` bytes can hold at most, compressed or not.
+    """The largest number of records that `size` bytes can hold, compressed or not.
 
-    A header that counts more would move the next offset to where no record is.
+    A header with a larger count would leave offsets without a record.
     """
     if attributes & COMPRESSION_MASK:
         size = min(size * EXPANSION_MAX, DECOMPRESSED_SIZE_MAX)
@@ -184,7 +185,7 @@ def count_max(size: int, attributes: int) -> int:
 
 
 def _check_unusual(header: BatchHeader) -> None:
-    """Rules for batches with a producer id or with flags."""
+    """Check a batch that has a producer id or flags."""
     if header.attributes & ~_ATTRIBUTES_KNOWN:
         raise _invalid(f"attributes {header.attributes & 0xFFFF:#06x} have bits that mean nothing")
     if header.compression > Compression.ZSTD:
@@ -226,14 +227,14 @@ def _wrong_length(batch_length: int, size: int) -> RequestError:
 
 
 def set_max_timestamp(batch: memoryview, timestamp_ms: int) -> BatchHeader:
-    """Set the largest timestamp right, in place; computes the checksum anew."""
+    """Correct the largest timestamp, in place, and compute the checksum again."""
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
     _CRC_FIELD.pack_into(batch, _CRC_POSITION, body_crc(batch))
     return parse_header(batch)
 
 
 def set_log_append_time(batch: memoryview, timestamp_ms: int) -> BatchHeader:
-    """Let the broker's clock stand for every record, in place; computes the checksum anew."""
+    """Set LogAppendTime with `timestamp_ms`, in place, and compute the checksum again."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes | LOG_APPEND_TIME_BIT)
     return set_max_timestamp(batch, timestamp_ms)
@@ -253,9 +254,9 @@ def encode_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytearray:
-    """A whole batch of at least one record, offsets counted up from `base_offset`.
+    """A whole batch of at least one record; the first has `base_offset`.
 
-    `attributes` are flags besides the codec, such as `CONTROL_BIT`.
+    `attributes` are flags other than the codec, for example `CONTROL_BIT`.
     """
     assert attributes & COMPRESSION_MASK == 0, attributes  # the codec has its own parameter
     body = bytearray()
@@ -268,7 +269,7 @@ def encode_batch(
             max_timestamp = record.timestamp
         _encode_record(body, record, count, record.timestamp - base_timestamp)
         count += 1
-    assert count > 0  # an empty batch has no offsets: nobody may write one
+    assert count > 0  # an empty batch would take up no offsets
     packed = compress(Compression(compression), body)
     batch = bytearray(HEADER_SIZE + len(packed))
     HEADER.pack_into(batch, 0, base_offset, len(batch) - LENGTH_START, leader_epoch, MAGIC, 0,
@@ -280,9 +281,9 @@ def encode_batch(
 
 
 def decode_records(batch: memoryview, *, size_max: int) -> Iterator[Record]:
-    """The records of one whole batch; `size_max` bounds their bytes once decompressed (R3).
+    """Yield the records of one whole batch of at most `size_max` decompressed bytes (wire.R2).
 
-    The checksum is not looked at.  Raises `MalformedBytes`, also after some records were given.
+    The checksum is not checked.  Raises `MalformedBytes`, maybe after some records.
     """
     header = parse_header(batch)
     if header.size != len(batch):
@@ -295,7 +296,7 @@ def decode_records(batch: memoryview, *, size_max: int) -> Iterator[Record]:
 
 
 def decode_body(data: memoryview, header: BatchHeader) -> Iterator[Record]:
-    """The records of the batch with this header, from its bytes after decompression (R3)."""
+    """Yield the records of the batch with this header from its decompressed bytes (wire.R2)."""
     if not 0 <= header.count * RECORD_SIZE_MIN <= len(data):
         raise MalformedBytes(f"{header.count} records cannot lie in {len(data)} bytes")
     position = 0
@@ -326,7 +327,7 @@ def _decode_record(data: memoryview, position: int, header: BatchHeader) -> tupl
     if size < RECORD_SIZE_MIN - 1 or end > len(data):
         raise MalformedBytes(f"record of {size} bytes at position {start} "
                              f"does not fit in {len(data)}")
-    view = data[:end]  # R3: nothing below can read past the record
+    view = data[:end]  # wire.R2: nothing below can read past the record
     timestamp_delta, at = read_varint(view, start + 1, VARLONG_SIZE_MAX)  # + 1: attributes
     offset_delta, at = read_varint(view, at)
     if not 0 <= offset_delta <= header.last_offset_delta:
@@ -377,7 +378,7 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Zigzag, then seven bits per byte, lowest first."""
+    """Append a signed varint: zigzag encoded, then seven bits per byte, lowest first."""
     assert -(1 << 63) <= value < 1 << 63, value
     rest = (value << 1) ^ (value >> 63)
     while rest >= 0x80:
@@ -389,7 +390,7 @@ def write_varint(out: bytearray, value: int) -> None:
 def read_varint(
     data: memoryview, position: int, size_max: int = VARINT_SIZE_MAX
 ) -> tuple[int, int]:
-    """A number and the position after it; `size_max` is 5 for 32 bits, 10 for 64."""
+    """A signed varint and the position after it; `size_max` is 5 for 32 bits, 10 for 64."""
     rest = shift = 0
     end = min(len(data), position + size_max)
     for at in range(position, end):

@@ -1,19 +1,20 @@
-"""Are a batch's records what its header says?  Asked of every batch before it is stored.
+"""Checks that a batch's records match its header, before the batch is stored.
 
-A checksum only tells that the bytes are those that were sent.  Whoever reads a batch trusts its
-header: it takes the next offset from it, skips by it, and stops where the records differ.  So:
+A checksum only shows that the bytes are those that were sent.  Consumers rely on the header: they
+take the next offset from it, skip by it, and fail where the records differ.  So a stored batch has:
 
-    K1  every record is whole: lengths, numbers and headers end where its own length does, its
-        attributes are 0, names of headers are UTF-8
-    K2  the n-th record has offset delta n, and the last one ends where the batch does
-    K3  a compressed batch is one frame of its codec and nothing after it: readers differ in what
-        they make of a second one
-    K4  what decompression may take is known from the framing before any memory is: a batch that
-        may exceed the limit is refused first, and one whose framing lies is caught by its codec
+    wire.K1  only whole records: lengths, numbers and headers of a record end where its length says,
+             its attributes are 0, names of headers are UTF-8
+    wire.K2  offset delta n in the n-th record, and no bytes after the last one
+    wire.K3  if it is compressed, one frame of its codec and nothing after it: clients disagree
+             about a second frame
+    wire.K4  a decompressed size within the limit: the framing bounds the size before memory is
+             allocated, so that a batch that may exceed the limit is refused first; if the framing
+             is wrong, the codec fails
 
-The largest timestamp is not refused where the header's is another: as Kafka does, the broker sets
-it right, for some clients do not fill it in.
-Not here: the walk itself (records.py), header and checksum (`record_batch.check_batch`).
+A wrong largest timestamp in the header is no error: as Kafka does, the broker corrects it, because
+some clients do not set it.
+Not here: the walk over records (records.py), header and checksum (`record_batch.check_batch`).
 """
 
 import mmap
@@ -37,11 +38,11 @@ from quipu.wire.records import (
     zstd_size_max,
 )
 
-GZIP_RATIO_MAX: Final = 1032  # deflate cannot do more
+GZIP_RATIO_MAX: Final = 1032  # the best ratio of deflate
 GZIP_SIZE_MIN: Final = 18
 _GZIP_MAGIC: Final = re.compile(rb"\x1f\x8b\x08")
-BOUND_RATIO_MAX: Final = 2  # ... which is more than twice what they hold in no client's frame
-HEAP_SIZE_MAX: Final = 1 << 20  # above, pages come with the first write, and go at once
+BOUND_RATIO_MAX: Final = 2  # lz4, zstd: no client's frame has a bound above twice its content
+HEAP_SIZE_MAX: Final = 1 << 20  # larger buffers are mapped: freed at once, only written pages taken
 
 RecordErrors = tuple[tuple[int, str], ...]  # the index of a record, and what is wrong with it
 
@@ -59,11 +60,11 @@ _WORDS: Final = {
     RecordFault.TRAILING: "there are bytes after the last record",
     RecordFault.KEYLESS: "it has no key, and the topic's cleanup.policy includes compact",
 }
-_CAUSE: Final = "; the client that made it has a fault: the batch was not stored"
+_CAUSE: Final = "; the client that made it has a bug: the batch was not stored"
 
 
 class InvalidRecords(RequestError):
-    """A batch whose records are not what they should be; `record_errors` names them (KIP-467)."""
+    """A batch with invalid records; `record_errors` names them (KIP-467)."""
 
     code = Code.INVALID_RECORD
 
@@ -75,10 +76,10 @@ class InvalidRecords(RequestError):
 def check_records(
     batch: memoryview, header: BatchHeader, *, keyed: bool, size_max: int, threaded: bool = False
 ) -> RecordsSeen:
-    """What the records are like (K1-K4); raises `RequestError` if they are not sound.
+    """Check the records; RequestError if one is invalid (wire.K1, wire.K2).
 
-    `keyed` asks for keys, as a compacted topic does; `size_max` bounds the records' bytes once
-    they are decompressed; for `threaded` see `walk_records`.
+    `keyed` requires keys, as a compacted topic does; `size_max` is the largest decompressed size of
+    the records; `threaded` is passed to `walk_records`.
     """
     records = decompress_records(batch, size_max) if header.attributes else None
     if records is None:
@@ -93,9 +94,9 @@ def check_records(
 
 
 def decompressed_size_max(batch: memoryview) -> int:
-    """How large a batch's records may be once decompressed, from its framing; -1 if it has none.
+    """The largest decompressed size that a batch's framing allows; -1 if the framing is invalid.
 
-    Costs next to nothing: the records are not looked at.
+    Cheap: the records themselves are not read.
     """
     codec = batch[CODEC_POSITION] & COMPRESSION_MASK
     bound = _BOUNDS.get(codec)
@@ -116,14 +117,14 @@ _BOUNDS: Final[dict[int, Callable[[memoryview], int]]] = {
 
 
 def decompress_records(batch: memoryview, size_max: int) -> memoryview | None:
-    """The records of a compressed batch, None if it is not (K3, K4); raises `RequestError`."""
+    """The decompressed records; None if not compressed; or RequestError (wire.K3, wire.K4)."""
     codec = batch[CODEC_POSITION] & COMPRESSION_MASK
     if codec == Compression.NONE:
         return None
     size = decompressed_size_max(batch)
     if size < 0:
         raise _no_frame(codec)
-    is_exact = codec <= Compression.SNAPPY  # gzip and snappy; others tell how much at most ...
+    is_exact = codec <= Compression.SNAPPY  # gzip and snappy; for others it is an upper bound
     if size > size_max * (1 if is_exact else BOUND_RATIO_MAX):
         raise _too_large(size, size_max)
     room = min(size, size_max)
@@ -142,13 +143,13 @@ def decompress_records(batch: memoryview, size_max: int) -> memoryview | None:
 
 
 def _begins_empty(body: memoryview) -> bool:
-    """Is the first of several gzip frames empty?  If it is not, sizes tell that there are more."""
+    """Whether the body begins with an empty gzip frame; other frames change the size written."""
     if _GZIP_MAGIC.search(body, 1) is None:
         return False
     try:
         return not zlib.decompressobj(wbits=31).decompress(body, 1)
     except zlib.error:
-        return True  # one library reads it, another does not
+        return True  # the two libraries disagree about it
 
 
 def _name(codec: int) -> str:

@@ -1,7 +1,7 @@
 """The walk over a batch's records: compiled where a compiler was found, else in plain Python.
 
-The environment variable QUIPU_PURE=1 makes the plain functions serve.  `COMPILED` tells which do.
-Not here: what they do (`_records_pure`, the twin and oracle of `_records.pyx`).
+With the environment variable QUIPU_PURE=1 the Python functions are used; `COMPILED` says which are.
+Not here: the functions (`_records_pure`; `_records.pyx` does the same).
 """
 
 from typing import Final

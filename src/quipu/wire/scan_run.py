@@ -1,7 +1,7 @@
-"""Walk over plain batches at once: compiled where a compiler was found, else in plain Python.
+"""The scan over plain batches of a segment: compiled where a compiler was found, else in Python.
 
-The environment variable QUIPU_PURE=1 makes the plain function serve.  `COMPILED` tells which does.
-Not here: what it does (`_scan_pure`, the twin and oracle of `_scan.pyx`).
+With the environment variable QUIPU_PURE=1 the Python functions are used; `COMPILED` says which are.
+Not here: the functions (`_scan_pure`; `_scan.pyx` does the same).
 """
 
 from typing import Final

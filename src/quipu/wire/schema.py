@@ -8,19 +8,19 @@
         topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
 
 One class serves every version: `message.encode(version)`, `MetadataRequest.decode(data, version)`.
-For each version that is used, functions are written in Python and compiled on first use
-(encoder.py, decoder.py), so importing a definition costs next to nothing.
+For each version that is used, Python functions are generated and compiled on first use (encoder.py,
+decoder.py), so importing a definition is cheap.
 
 Invariants
-    M1  decode raises MalformedBytes or returns a message that took up exactly all of the bytes
-    M2  memory taken while decoding is bounded by the size of the bytes, whatever they claim
-    M3  encode(decode(bytes)) says the same as the bytes did; tagged fields of an unknown kind
-        are carried along in `unknown_tags`
-    M4  what a version has no field for is not written, and reads as the field's default
+    wire.M1  decode raises MalformedBytes, or returns a message that used exactly all of the bytes
+    wire.M2  decoding takes memory in proportion to the bytes, whatever counts and lengths they hold
+    wire.M3  encode(decode(bytes)) has the same content as the bytes; unknown tagged fields are kept
+             in `unknown_tags`
+    wire.M4  a field that a version lacks is not written, and decodes to its default
 
-A value that does not fit its field is a bug of ours, and encode fails on it.
+A value that does not fit its field is a bug in the caller, and encode raises.
 
-Not here: the notation for fields (fields.py), the definitions (messages/), headers (frame.py).
+Not here: declarations of fields (fields.py), the messages (messages/), headers (frame.py).
 """
 
 import struct
@@ -39,9 +39,9 @@ from quipu.wire.decoder import Decode, compile_decoder
 from quipu.wire.encoded import EncodedArray, Meter
 from quipu.wire.encoder import Encode, compile_encoder
 from quipu.wire.fields import VERSION_END, Field, parse_versions
+from quipu.wire.function_text import FunctionText
 from quipu.wire.layout import has_records
 from quipu.wire.primitives import Tags
-from quipu.wire.source import Source
 
 S = TypeVar("S", bound="Struct")
 _MISSING: Final = object()
@@ -50,7 +50,7 @@ NO_LIMIT: Final = 1 << 62
 
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Takes the fields out of a class body and makes slots of them."""
+    """Metaclass that turns the `Field`s of a class body into slots, and stores them in FIELDS."""
 
     FIELDS: dict[str, Field]
 
@@ -67,16 +67,16 @@ class StructType(type):
 class Struct(metaclass=StructType):
     """A group of fields.  Constructors take keywords only, and every field has a default."""
 
-    __slots__ = ("unknown_tags",)
+    __slots__ = ("unknown_tags",)  # wire.M3
 
     if TYPE_CHECKING:  # at run time a slot cannot have a default; the constructor gives it one
-        unknown_tags: Tags = ()  # tagged fields that this version does not know, as they came
+        unknown_tags: Tags = ()  # unknown tagged fields, as they were received
 
     def __init__(self, **values: Any) -> None:
-        """Compile the constructor of the class on first use, and put it in this one's place."""
+        """Compile the constructor of the class on first use, and replace this one by it."""
         made = type(self)
         constructor = _compile_constructor(made)
-        made.__init__ = constructor  # type: ignore[method-assign]  # what the comment above says
+        made.__init__ = constructor  # type: ignore[method-assign]  # replaced on purpose
         constructor(self, **values)
 
     def __eq__(self, other: object) -> bool:
@@ -95,7 +95,7 @@ class Struct(metaclass=StructType):
 
 
 class Message(Struct):
-    """A struct that travels on its own."""
+    """A struct that is sent by itself: a request, a response or a payload."""
 
     __slots__ = ()
 
@@ -104,7 +104,7 @@ class Message(Struct):
     FLEXIBLE_SINCE: ClassVar[int]  # the first flexible version
     _encoders: ClassVar[dict[int, Encode]]
     _decoders: ClassVar[dict[int, Decode]]
-    _has_records: ClassVar[bool]  # which are slices of what is decoded; the rest is copied
+    _has_records: ClassVar[bool]  # decoded records are slices of the input; all else is copied
 
     def __init_subclass__(cls, *, versions: str = "", flexible: str = "", key: int = -1) -> None:
         cls.KEY = key
@@ -118,7 +118,7 @@ class Message(Struct):
         return b"".join(self.encode_chunks(version))
 
     def encode_chunks(self, version: int) -> list[bytes]:
-        """The same in pieces, as they were made."""
+        """The encoded message as a list of chunks, not joined."""
         encode = self._encoders.get(version)
         if encode is None:
             encode = self._compile_encoder(version)
@@ -129,7 +129,7 @@ class Message(Struct):
     @classmethod
     def decode(cls, data: memoryview | bytes, version: int) -> Self:
         message, position = cls.decode_prefix(data, version)
-        if position != len(data):
+        if position != len(data):  # wire.M1
             raise MalformedBytes(f"{cls.__name__} v{version} ends at {position}, "
                                  f"but {len(data) - position} more bytes follow")
         return message
@@ -138,9 +138,9 @@ class Message(Struct):
     def decode_prefix(
         cls, data: memoryview | bytes, version: int, *, elements_max: int = NO_LIMIT
     ) -> tuple[Self, int]:
-        """A message that `data` starts with, and the position after it.
+        """The message at the start of `data`, and the position after it.
 
-        Raises TooManyElements if its arrays have more than `elements_max` elements in all.
+        Raises TooManyElements if its arrays have more than `elements_max` elements in total.
         """
         decode = cls._decoders.get(version)
         if decode is None:
@@ -182,20 +182,20 @@ class Message(Struct):
 
 
 class Request(Message):
-    """What a client asks."""
+    """A message from a client to a broker."""
 
     __slots__ = ()
 
 
 class Response(Message):
-    """What a broker answers."""
+    """A broker's response to a request."""
 
     __slots__ = ()
 
 
 def _compile_constructor(made: StructType) -> Any:
-    """An `__init__` with one keyword per field; lists and structs are made anew each time."""
-    source = Source("__init__", f"{made.__name__}, constructor")
+    """An `__init__` with one keyword per field; default lists and structs are never shared."""
+    source = FunctionText("__init__", f"{made.__name__}, constructor")
     parameters = ["unknown_tags=()"]
     source.line("self.unknown_tags = unknown_tags")
     for name, field in made.FIELDS.items():

@@ -1,6 +1,6 @@
-"""How a batch lies in a file: a prefix of 16 bytes, then the Kafka batch as it goes on the wire.
+"""The format of a batch in a file: a prefix of 16 bytes, then the Kafka batch as on the wire.
 
-    0  header_crc u32   CRC-32C over bytes 4 to 36: the prefix, and the batch as far as its own crc
+    0  header_crc u32   CRC-32C over bytes 4 to 36: the prefix, and the batch up to its own crc
     4  type u8          see model/batch_types.py; never 0
     5  layout u8        1
     6  reserved u16     0
@@ -9,15 +9,16 @@
 All big endian.  docs/internals/stored-batch.md has a worked example, byte by byte.
 
 Invariants
-    D1  two checksums cover every byte: header_crc what the broker sets, Kafka's crc the rest; and
-        header_crc covers Kafka's crc, so a header cannot be paired with another batch's body
-    D2  both offsets of every batch are in the batch: a data batch takes lastOffsetDelta + 1 of
-        each; any other type takes as many log offsets and no client offset at all
-    D3  type 0 is never packed, and never read as a batch
+    wire.D1  every byte is covered by a checksum: what the broker sets by header_crc, the rest by
+             Kafka's crc; and header_crc covers Kafka's crc, so a header cannot be paired with
+             another batch's body
+    wire.D2  every batch holds both of its offsets: a data batch takes up lastOffsetDelta + 1 of
+             each; any other type takes up as many log offsets and no client offset
+    wire.D3  type 0 is never written, and never read as a batch
 
-Checks of stored bytes return a `Fault` instead of raising: a scan meets them in the normal course
-of things, at the torn end of a log, and must tell them apart.
-Not here: which file, and where in it (storage/).
+Checks of stored bytes return a `Fault` instead of raising: a scan normally finds one at the torn
+end of a log, and must distinguish them.
+Not here: in which file and at which position a batch is (storage/).
 """
 
 import struct
@@ -61,12 +62,12 @@ _new_tuple = tuple.__new__
 
 
 class Fault(StrEnum):
-    """What is wrong with stored bytes, in the order in which it is found."""
+    """What is wrong with stored bytes, in the order of the checks."""
 
     TOO_SHORT = "too short"  # the file ends within the batch: a torn write
     HEADER_CRC = "bad header checksum"
-    LAYOUT = "unknown layout"  # by a later version, or not a Kafka batch of magic 2
-    UNSET_TYPE = "type unset"  # a writer's bug, kept by an intact checksum
+    LAYOUT = "unknown layout"  # of a later version, or not a Kafka batch of magic 2
+    UNSET_TYPE = "type unset"  # a bug of the writer: the checksum is right
     LENGTH = "length out of bounds"
     BODY_CRC = "bad body checksum"
 
@@ -100,12 +101,12 @@ class StoredHeader(NamedTuple):
 
     @property
     def next_log_offset(self) -> int:
-        """The log offset of the batch that follows (D2)."""
+        """The log offset of the batch that follows (wire.D2)."""
         return self.log_offset + self.last_offset_delta + 1
 
     @property
     def next_offset(self) -> int:
-        """The client offset of the batch that follows (D2)."""
+        """The client offset of the batch that follows (wire.D2)."""
         width = self.last_offset_delta + 1 if self.batch_type == DATA else 0
         return self.base_offset + width
 
@@ -129,9 +130,9 @@ def stamp(
 ) -> bytes:
     """Set offset and epoch in `batch`, in place, and return the prefix to write before it.
 
-    `header` is the batch's own, as checked; its offset and epoch are what is replaced.
+    `header` is the checked header of the batch, with the offset and epoch from before.
     """
-    assert batch_type != UNSET  # D3
+    assert batch_type != UNSET  # wire.D3
     covered = _pack_covered(batch_type, LAYOUT, 0, log_offset, base_offset, header[1],
                             leader_epoch, MAGIC, header[4])
     batch[:CRC_START] = covered[_PREFIX_COVERED_SIZE:]
@@ -142,7 +143,7 @@ def pack_prefix(
     batch: memoryview | bytes | bytearray, *, batch_type: int, log_offset: int
 ) -> bytes:
     """The prefix of a batch that already has its offset and epoch."""
-    assert batch_type != UNSET  # D3
+    assert batch_type != UNSET  # wire.D3
     covered = struct.pack(">BBHq", batch_type, LAYOUT, 0, log_offset) + bytes(batch[:CRC_START])
     assert len(covered) == _COVERED.size
     return _pack_crc(crc32c(covered)) + covered[:_PREFIX_COVERED_SIZE]
@@ -159,20 +160,21 @@ def parse_stored(data: memoryview, position: int = 0) -> StoredHeader:
 def check_header(
     data: memoryview, position: int = 0, *, end: int | None = None
 ) -> StoredHeader | Fault:
-    """The header at `position` if it is sound and its batch lies before `end`, else its fault.
+    """The header at `position` if it is valid and its batch ends by `end`, else its fault.
 
-    `end` is that of `data` if not given.  The body is not read: see `check_body`.
+    Without `end`, the end of `data` counts.  The body is not read: `check_body` does that.
     """
     left = (len(data) if end is None else end) - position
     if left < STORED_HEADER_SIZE:
         return Fault.TOO_SHORT
     header = _new_tuple(StoredHeader, _unpack_stored(data, position))
-    if crc32c(data[position + COVERED_START : position + COVERED_END]) != header.header_crc:
+    covered = data[position + COVERED_START : position + COVERED_END]
+    if crc32c(covered) != header.header_crc:  # wire.D1
         return Fault.HEADER_CRC
     if header.layout != LAYOUT or header.reserved != 0 or header.magic != MAGIC:
         return Fault.LAYOUT
     if header.batch_type == UNSET:
-        return Fault.UNSET_TYPE  # D3
+        return Fault.UNSET_TYPE  # wire.D3
     if not BATCH_LENGTH_MIN <= header.batch_length <= BATCH_LENGTH_MAX:
         return Fault.LENGTH
     if header.size > left:
@@ -181,7 +183,7 @@ def check_header(
 
 
 def check_body(data: memoryview, position: int, header: StoredHeader) -> Fault | None:
-    """`Fault.BODY_CRC` if the bytes that Kafka's checksum covers are not what was written."""
+    """`Fault.BODY_CRC` if Kafka's checksum does not match the bytes that it covers, else None."""
     body = data[position + _BODY_CRC_START : position + header.size]
     return None if crc32c(body) == header.crc else Fault.BODY_CRC
 
@@ -199,7 +201,7 @@ def check_stored(
 def walk_headers(
     data: memoryview, position: int = 0, *, end: int | None = None
 ) -> Iterator[tuple[int, StoredHeader | Fault]]:
-    """Position and header of each batch; bodies are skipped.  A fault is the last thing given."""
+    """Yield position and header of each batch, without its body; ends after the first fault."""
     end = len(data) if end is None else end
     while position < end:
         found = check_header(data, position, end=end)

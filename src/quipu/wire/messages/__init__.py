@@ -1,12 +1,58 @@
 """Kafka's messages: one module per API key, with its request, its response and their structs.
 
-Names are Kafka's.  Times and timeouts are milliseconds, error codes plain numbers (their names
-are in quipu.model.errors), "no UUID" is the one of zeros.  `consumer_protocol` is different: it
-holds what consumers tell each other inside the messages of a group.  Keys from OWN_KEY_FIRST on
-are Quipu's own; clients of Kafka never hear of them.
+    k00_produce.py                        Produce
+    k01_fetch.py                          Fetch
+    k02_list_offsets.py                   ListOffsets
+    k03_metadata.py                       Metadata
+    k08_offset_commit.py                  OffsetCommit
+    k09_offset_fetch.py                   OffsetFetch
+    k10_find_coordinator.py               FindCoordinator
+    k11_join_group.py                     JoinGroup
+    k12_heartbeat.py                      Heartbeat
+    k13_leave_group.py                    LeaveGroup
+    k14_sync_group.py                     SyncGroup
+    k15_describe_groups.py                DescribeGroups
+    k16_list_groups.py                    ListGroups
+    k17_sasl_handshake.py                 SaslHandshake
+    k18_api_versions.py                   ApiVersions
+    k19_create_topics.py                  CreateTopics
+    k20_delete_topics.py                  DeleteTopics
+    k21_delete_records.py                 DeleteRecords
+    k22_init_producer_id.py               InitProducerId
+    k23_offset_for_leader_epoch.py        OffsetForLeaderEpoch
+    k32_describe_configs.py               DescribeConfigs
+    k33_alter_configs.py                  AlterConfigs
+    k35_describe_log_dirs.py              DescribeLogDirs
+    k36_sasl_authenticate.py              SaslAuthenticate
+    k37_create_partitions.py              CreatePartitions
+    k42_delete_groups.py                  DeleteGroups
+    k43_elect_leaders.py                  ElectLeaders
+    k44_incremental_alter_configs.py      IncrementalAlterConfigs
+    k45_alter_partition_reassignments.py  AlterPartitionReassignments
+    k46_list_partition_reassignments.py   ListPartitionReassignments
+    k47_offset_delete.py                  OffsetDelete
+    k55_describe_quorum.py                DescribeQuorum
+    k60_describe_cluster.py               DescribeCluster
+    k61_describe_producers.py             DescribeProducers
+    k64_unregister_broker.py              UnregisterBroker
+    k71_get_telemetry_subscriptions.py    GetTelemetrySubscriptions
+    k72_push_telemetry.py                 PushTelemetry
+    k75_describe_topic_partitions.py      DescribeTopicPartitions
+    k80_add_raft_voter.py                 AddRaftVoter
+    k81_remove_raft_voter.py              RemoveRaftVoter
+    k10000_describe_chains.py             DescribeChains
+    k10001_create_chain.py                CreateChain
+    k10002_extend_chain.py                ExtendChain
+    k10003_describe_remote_segments.py    DescribeRemoteSegments
+    k10004_describe_diskless_runs.py      DescribeDisklessRuns
+    consumer_protocol.py                  what consumers send each other in JoinGroup, SyncGroup
 
-Definitions cover every version between the lowest and the highest of Kafka 4.2; which of them
-are served is for the broker to say (broker/handlers).
+Names are Kafka's.  Times and timeouts are milliseconds, error codes are plain numbers (their
+names are in quipu.model.errors), and a UUID of zeros means none.  Keys from OWN_KEY_FIRST on are
+Quipu's own; Kafka clients never see them.  Definitions cover every version that Kafka 4.2 supports.
+
+Start with k18_api_versions.py, which is small; then k03_metadata.py.
+Not here: which versions are served (broker/handlers).
 """
 
 from typing import Final
@@ -93,6 +139,14 @@ from quipu.wire.messages.k10000_describe_chains import (
 )
 from quipu.wire.messages.k10001_create_chain import CreateChainRequest, CreateChainResponse
 from quipu.wire.messages.k10002_extend_chain import ExtendChainRequest, ExtendChainResponse
+from quipu.wire.messages.k10003_describe_remote_segments import (
+    DescribeRemoteSegmentsRequest,
+    DescribeRemoteSegmentsResponse,
+)
+from quipu.wire.messages.k10004_describe_diskless_runs import (
+    DescribeDisklessRunsRequest,
+    DescribeDisklessRunsResponse,
+)
 from quipu.wire.schema import Request, Response
 
 OWN_KEY_FIRST: Final = 10_000
@@ -142,6 +196,8 @@ REQUESTS: Final[dict[int, type[Request]]] = {
         DescribeChainsRequest,
         CreateChainRequest,
         ExtendChainRequest,
+        DescribeRemoteSegmentsRequest,
+        DescribeDisklessRunsRequest,
     )
 }
 
@@ -190,5 +246,7 @@ RESPONSES: Final[dict[int, type[Response]]] = {
         DescribeChainsResponse,
         CreateChainResponse,
         ExtendChainResponse,
+        DescribeRemoteSegmentsResponse,
+        DescribeDisklessRunsResponse,
     )
 }

@@ -1,16 +1,16 @@
-"""What consumers of a group tell each other, in the opaque bytes of JoinGroup and SyncGroup.
+"""What consumers of a group send each other in the opaque bytes of JoinGroup and SyncGroup.
 
     version i16 | body
 
 Behaviour
-    * a subscription goes from a member to the leader of its group, an assignment comes back
-    * the broker carries both without looking; tools look, to tell who reads what
-    * fields are only ever added: a version that is not known is read as the highest known one,
-      and what is left over is passed over
+    * a member sends its subscription to the leader of its group, which sends an assignment back
+    * the broker forwards both without decoding; tools decode them to show who reads what
+    * fields are only ever added: an unknown version is decoded as the highest known one, and
+      the bytes left over are ignored
 Versions, of both
-    v1  a subscription names the partitions that the member has
-    v2  and the generation in which it got them
-    v3  and the member's rack
+    v1  a subscription names the partitions that the member owns
+    v2  ... and the generation in which it got them
+    v3  ... and the member's rack
 """
 
 from typing import TypeVar
@@ -28,7 +28,7 @@ class TopicPartition(Struct):
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """What a member wants to read."""
+    """The topics that a member subscribes to."""
 
     topics: list[str] = array(STRING)
     user_data: bytes | None = binary(nullable="0+", default=None)
@@ -38,7 +38,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """What a member is to read."""
+    """The partitions that a member reads."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition)
     user_data: bytes | None = binary(nullable="0+", default=None)
@@ -52,10 +52,10 @@ def encode_payload(payload: Message, version: int) -> bytes:
 
 
 def decode_payload(kind: type[Payload], data: memoryview | bytes) -> Payload:
-    """Read a payload of any version, known or not."""
+    """Decode a payload of any version, known or not."""
     version = int.from_bytes(data[:2], "big", signed=True)
     if len(data) < 2 or version < 0:
-        raise MalformedBytes(f"{kind.__name__}: {len(data)} bytes that begin with no version")
+        raise MalformedBytes(f"{kind.__name__}: {len(data)} bytes that do not begin with a version")
     if version in kind.VERSIONS:
         return kind.decode(data[2:], version)
     return kind.decode_prefix(data[2:], kind.VERSIONS[-1])[0]

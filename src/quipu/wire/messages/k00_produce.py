@@ -1,20 +1,22 @@
 """Produce — API key 0, versions 3-13.
 
 Behaviour
-    * carries one batch of records per partition, as it is stored; the answer tells its offset
-    * acks 0 wants no answer at all, 1 the leader's word, -1 that of every replica in sync
+    * carries one batch of records per partition, in the form in which it is stored; the response
+      has its offset
+    * acks 0: no response; 1: respond once the leader has the batch; -1: once every in-sync replica
+      has it
 Versions
-    v3   transactional id; record batches of format 2, the only one there is here
-    v4   KAFKA_STORAGE_ERROR may be answered
-    v5   answers tell the log start offset
-    v7   zstd may be used
-    v8   answers name the records that had a batch refused
+    v3   transactional id; record batches of format 2, the only one supported here
+    v4   KAFKA_STORAGE_ERROR may be returned
+    v5   responses have the log start offset
+    v7   batches may be compressed by zstd
+    v8   responses name the records because of which a batch was refused
     v9   flexible encoding
-    v10  answers may name the leader that should have been asked
-    v11  TRANSACTION_ABORTABLE may be answered
+    v10  responses may name the current leader, and its address
+    v11  TRANSACTION_ABORTABLE may be returned
     v12  in a transaction, the partition need not have been added to it before
     v13  topics by id instead of by name
-Versions 0-2 are gone since Kafka 4.0, but librdkafka looks for them in the list of versions.
+Kafka 4.0 removed versions 0-2, but librdkafka looks for them in the list of versions.
 """
 
 from uuid import UUID
@@ -39,7 +41,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Request, key=0, versions="3-13", flexible="9+"):
-    """Store these records."""
+    """Append these batches."""
 
     transactional_id: str | None = string(nullable="0+", default=None)
     acks: int = int16()
@@ -48,21 +50,21 @@ class ProduceRequest(Request, key=0, versions="3-13", flexible="9+"):
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """A record that had its batch refused."""
+    """A record because of which its batch was refused, and why."""
 
     batch_index: int = int32()
     batch_index_error_message: str | None = string(nullable="0+", default=None)
 
 
 class LeaderIdAndEpoch(Struct):
-    """The leader that should have been asked; -1 where there is nothing to tell."""
+    """The current leader, if this broker does not lead; else -1."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
 class PartitionProduceResponse(Struct):
-    """Where a batch was stored, or why not."""
+    """The offset of a batch, or why it was refused."""
 
     index: int = int32()
     error_code: int = int16()
@@ -75,7 +77,7 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    """What became of the batches for one topic."""
+    """The results for one topic."""
 
     name: str = string("3-12")
     topic_id: UUID = uuid("13+")
@@ -83,7 +85,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """How to reach a broker that some `current_leader` names."""
+    """The address of a broker that some `current_leader` names."""
 
     node_id: int = int32()
     host: str = string()
@@ -92,7 +94,7 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Response, key=0, versions="3-13", flexible="9+"):
-    """What became of the records."""
+    """The result for each batch."""
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time: int = int32()

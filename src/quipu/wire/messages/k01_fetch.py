@@ -1,23 +1,23 @@
 """Fetch — API key 1, versions 4-18.
 
 Behaviour
-    * reads batches from an offset on; waits up to max_wait for min_bytes of them
-    * in a session, a request names only the partitions that changed since the one before
+    * reads batches from an offset on; waits up to max_wait for at least min_bytes
+    * in a session, a request names only the partitions that changed since the last one
     * followers use the same request as consumers, with their id in place of -1
 Versions
     v4   isolation level, aborted transactions
     v5   log start offset
     v7   sessions
-    v9   current leader epoch: whoever knows another one is told so
+    v9   current leader epoch: a different one is an error
     v10  batches may be compressed by zstd
-    v11  rack of the consumer, and the replica that it had better read from
-    v12  flexible encoding; epoch of the last record fetched, and where histories part
+    v11  rack of the consumer, and the replica that it should read from
+    v12  flexible encoding; epoch of the last fetched record, and where the logs diverge
     v13  topics by id instead of by name
-    v14  OFFSET_MOVED_TO_TIERED_STORAGE may be answered
+    v14  OFFSET_MOVED_TO_TIERED_STORAGE may be returned
     v15  replica id and epoch move to a tagged field
-    v16  answers may name the leader that should have been asked
+    v16  responses have the addresses of current leaders
     v17  directory id of the replica
-    v18  high watermark that the replica knows
+    v18  high watermark of the replica
 """
 
 from uuid import UUID
@@ -27,14 +27,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class ReplicaState(Struct):
-    """The follower that asks; -1 for a consumer."""
+    """The follower that fetches; -1 for a consumer."""
 
     replica_id: int = int32(default=-1)
     replica_epoch: int = int64(default=-1)
 
 
 class FetchPartition(Struct):
-    """Where to read in one partition."""
+    """The offset to read from in one partition."""
 
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1)
@@ -47,7 +47,7 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    """What to read of one topic."""
+    """Partitions of one topic."""
 
     topic: str = string("4-12")
     topic_id: UUID = uuid("13+")
@@ -55,7 +55,7 @@ class FetchTopic(Struct):
 
 
 class ForgottenTopic(Struct):
-    """Partitions to take out of the session."""
+    """Partitions to remove from the session."""
 
     topic: str = string("7-12")
     topic_id: UUID = uuid("13+")
@@ -80,21 +80,21 @@ class FetchRequest(Request, key=1, versions="4-18", flexible="12+"):
 
 
 class EpochEndOffset(Struct):
-    """Where the reader's history and the leader's part; -1 where they do not."""
+    """Where the reader's log and the leader's diverge; -1 if they do not."""
 
     epoch: int = int32(default=-1)
     end_offset: int = int64(default=-1)
 
 
 class LeaderIdAndEpoch(Struct):
-    """The leader that should have been asked; -1 where there is nothing to tell."""
+    """The current leader, if this broker does not lead; else -1."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
 class SnapshotId(Struct):
-    """The snapshot that a follower has to begin with; -1 for none."""
+    """The snapshot that a follower has to start from; -1 for none."""
 
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
@@ -108,7 +108,7 @@ class AbortedTransaction(Struct):
 
 
 class PartitionData(Struct):
-    """What was read of one partition."""
+    """Records and bounds of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -124,7 +124,7 @@ class PartitionData(Struct):
 
 
 class FetchableTopicResponse(Struct):
-    """What was read of one topic."""
+    """The results for one topic."""
 
     topic: str = string("4-12")
     topic_id: UUID = uuid("13+")
@@ -132,7 +132,7 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """How to reach a broker that some `current_leader` names."""
+    """The address of a broker that some `current_leader` names."""
 
     node_id: int = int32()
     host: str = string()
@@ -141,7 +141,7 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Response, key=1, versions="4-18", flexible="12+"):
-    """What was read."""
+    """The records that were read."""
 
     throttle_time: int = int32()
     error_code: int = int16("7+")

@@ -2,19 +2,19 @@
 
 Behaviour
     * finds the first offset whose record is not older than a timestamp
-    * timestamps below zero ask for ends: -1 latest, -2 earliest, -3 the record with the largest
+    * negative timestamps are special: -1 latest, -2 earliest, -3 the record with the largest
       timestamp, -4 earliest kept locally, -5 latest kept remotely, -6 earliest not yet copied
 Versions
     v1   one offset and its timestamp per partition
     v2   isolation level
     v4   leader epochs
-    v5   OFFSET_NOT_AVAILABLE may be answered
+    v5   OFFSET_NOT_AVAILABLE may be returned
     v6   flexible encoding
-    v7   -3
-    v8   -4
-    v9   -5
-    v10  timeout for what has to be looked up remotely
-    v11  -6
+    v7   timestamp -3
+    v8   timestamp -4
+    v9   timestamp -5
+    v10  timeout for lookups in remote storage
+    v11  timestamp -6
 """
 
 from quipu.wire.fields import array, int8, int16, int32, int64, string
@@ -46,7 +46,7 @@ class ListOffsetsRequest(Request, key=2, versions="1-11", flexible="6+"):
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """What was found; offset and timestamp -1 for nothing."""
+    """The record found in one partition; offset and timestamp -1 if none."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -56,14 +56,14 @@ class ListOffsetsPartitionResponse(Struct):
 
 
 class ListOffsetsTopicResponse(Struct):
-    """What was found in one topic."""
+    """The results for one topic."""
 
     name: str = string()
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
 class ListOffsetsResponse(Response, key=2, versions="1-11", flexible="6+"):
-    """What was found."""
+    """The offsets that were found."""
 
     throttle_time: int = int32("2+")
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

@@ -1,21 +1,21 @@
 """Metadata — API key 3, versions 0-13.
 
 Behaviour
-    * tells the brokers, and of topics their partitions, leaders and replicas
-    * all topics are asked for by a null array, or in v0 by an empty one
-    * may create a topic that is asked for by name and does not exist
+    * returns the brokers, and the partitions, leaders and replicas of topics
+    * a null array means all topics; in v0 an empty one does
+    * may create a topic that is requested by name and does not exist
 Versions
-    v1   racks, controller, internal topics; null asks for all topics, an empty array for none
+    v1   racks, controller, internal topics; null means all topics, an empty array none
     v2   cluster id
-    v4   creation of topics may be declined
+    v4   the client may forbid the creation of topics
     v5   offline replicas
     v7   leader epochs
-    v8   operations that the asker may do
+    v8   operations that the client is authorized for
     v9   flexible encoding
     v10  topic ids, and names may be null
-    v11  operations on the cluster are told by DescribeCluster instead
-    v12  topics may be asked for by id
-    v13  an error code for the whole answer
+    v11  operations on the cluster move to DescribeCluster
+    v12  topics may be requested by id
+    v13  an error code for the whole response
 """
 
 from uuid import UUID
@@ -25,14 +25,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class MetadataRequestTopic(Struct):
-    """A topic to tell about."""
+    """A topic to describe."""
 
     topic_id: UUID = uuid("10+")
     name: str | None = string(nullable="10+")
 
 
 class MetadataRequest(Request, key=3, versions="0-13", flexible="9+"):
-    """Tell about brokers and topics."""
+    """Get brokers and topics."""
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
@@ -41,7 +41,7 @@ class MetadataRequest(Request, key=3, versions="0-13", flexible="9+"):
 
 
 class MetadataResponseBroker(Struct):
-    """A broker and how to reach it."""
+    """A broker and its address."""
 
     node_id: int = int32()
     host: str = string()
@@ -50,7 +50,7 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """A partition: who leads, who follows."""
+    """A partition: its leader and replicas."""
 
     error_code: int = int16()
     partition_index: int = int32()

@@ -1,10 +1,10 @@
 """OffsetCommit — API key 8, versions 2-10.
 
 Behaviour
-    * stores the offsets that a group has read up to, with a little metadata each
-    * a commit from outside of the group's protocol has generation -1 and no member id
+    * stores the offsets up to which a group has read, with a short metadata text each
+    * a commit by a client that is not a group member has generation -1 and no member id
 Versions
-    v5   retention time is gone: it is a setting of the broker
+    v5   no retention time any more: it is a setting of the broker
     v6   leader epochs
     v7   static members
     v8   flexible encoding
@@ -36,7 +36,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Request, key=8, versions="2-10", flexible="8+"):
-    """Store how far a group has read."""
+    """Commit offsets of a group."""
 
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(default=-1)

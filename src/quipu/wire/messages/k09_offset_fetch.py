@@ -1,13 +1,13 @@
 """OffsetFetch — API key 9, versions 1-10.
 
 Behaviour
-    * tells the offsets that groups have committed; -1 where there is none
-    * a null array of topics asks for everything that a group has committed
+    * returns the offsets that groups have committed; -1 where there is none
+    * a null array of topics means all offsets of a group
 Versions
-    v2   all topics may be asked for; an error code for the whole answer
+    v2   all topics may be requested; an error code for the whole response
     v5   leader epochs
     v6   flexible encoding
-    v7   require_stable: no answer while a transaction has offsets pending
+    v7   require_stable: an error while a transaction has offsets pending
     v8   several groups in one request
     v9   member id and epoch, for the newer group protocol
     v10  topics by id instead of by name
@@ -35,7 +35,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """What to tell of one group."""
+    """The group, and the topics whose offsets to return."""
 
     group_id: str = string()
     member_id: str | None = string("9+", nullable="0+", default=None)
@@ -44,7 +44,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Request, key=9, versions="1-10", flexible="6+"):
-    """Tell how far groups have read."""
+    """Get the committed offsets of groups."""
 
     group_id: str = string("1-7")
     topics: list[OffsetFetchRequestTopic] | None = array(
@@ -97,7 +97,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Response, key=9, versions="1-10", flexible="6+"):
-    """How far groups have read."""
+    """The committed offsets of groups."""
 
     throttle_time: int = int32("3+")
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "1-7")

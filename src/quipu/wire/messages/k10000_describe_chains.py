@@ -1,8 +1,8 @@
 """DescribeChains — API key 10000, version 0.  Quipu's own: Kafka has no such API.
 
 Behaviour
-    * tells chains and their members, in the order in which records travel
-    * no list of names asks for all; a name that is not there is left out
+    * returns chains and their members, in the order in which records are sent
+    * a null list of names means all chains; an unknown name is left out
 """
 
 from quipu.wire.fields import STRING, array, boolean, int8, int16, int32, string
@@ -10,32 +10,32 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DescribeChainsRequest(Request, key=10_000, versions="0", flexible="0+"):
-    """Tell about chains."""
+    """Get chains and their members."""
 
     names: list[str] | None = array(STRING, nullable="0+", default=None)
 
 
-class ChainMember(Struct):
+class DescribedChainMember(Struct):
     """A node of a chain.  `state`: 0 serving, 1 syncing, 2 offline."""
 
     node_id: int = int32()
     name: str = string()
-    host: str = string()  # as Kafka clients reach it; empty if it is not registered
+    host: str = string()  # its address for Kafka clients; empty if it is not registered
     port: int = int32()
     rack: str | None = string(nullable="0+", default=None)
     state: int = int8()
-    is_fenced: bool = boolean()  # the controller does not hear of it
+    is_fenced: bool = boolean()  # the controller gets no heartbeats from it
 
 
 class DescribedChain(Struct):
-    """A chain: members that serve first, the head before all, then syncing and offline ones."""
+    """A chain: the head, the other serving members, then syncing and offline ones."""
 
     name: str = string()
     epoch: int = int32()
     version: int = int32()
-    topic_count: int = int32()  # topics that have a partition on it
+    topic_count: int = int32()  # topics that have a partition on the chain
     partition_count: int = int32()
-    members: list[ChainMember] = array(ChainMember)
+    members: list[DescribedChainMember] = array(DescribedChainMember)
 
 
 class DescribeChainsResponse(Response, key=10_000, versions="0", flexible="0+"):

@@ -1,9 +1,9 @@
 """CreateChain — API key 10001, version 0.  Quipu's own: Kafka has no such API.
 
 Behaviour
-    * makes a chain of registered nodes that belong to no other, in the order of their numbers
-    * nodes are given by name, `<chain>-<number>`; none at all stands for every node whose name
-      says that it belongs to the chain
+    * creates a chain of registered nodes that are in no other chain, in the order of their numbers
+    * nodes are given by name, `<chain>-<number>`; none at all means every
+      registered node whose name begins with the chain's
 """
 
 from quipu.wire.fields import STRING, array, boolean, int16, int32, string, struct
@@ -12,7 +12,7 @@ from quipu.wire.schema import Request, Response
 
 
 class CreateChainRequest(Request, key=10_001, versions="0", flexible="0+"):
-    """Make a chain."""
+    """Create a chain."""
 
     name: str = string()
     node_names: list[str] = array(STRING)
@@ -21,7 +21,7 @@ class CreateChainRequest(Request, key=10_001, versions="0", flexible="0+"):
 
 
 class CreateChainResponse(Response, key=10_001, versions="0", flexible="0+"):
-    """The chain as it was made; null if it was not."""
+    """The new chain; null if none was created."""
 
     throttle_time: int = int32()
     error_code: int = int16()

@@ -1,8 +1,8 @@
 """ExtendChain — API key 10002, version 0.  Quipu's own: Kafka has no such API.
 
 Behaviour
-    * adds a registered node to the end of a chain; it is sent every record that the chain has,
-      and serves once it has caught up
+    * adds a registered node to the end of a chain; it is sent every record of the
+      chain, and serves once it has caught up
 """
 
 from quipu.wire.fields import int16, int32, string, struct
@@ -19,7 +19,7 @@ class ExtendChainRequest(Request, key=10_002, versions="0", flexible="0+"):
 
 
 class ExtendChainResponse(Response, key=10_002, versions="0", flexible="0+"):
-    """The chain with its new member, which syncs; null if it did not become one."""
+    """The chain with its new member, which is syncing; null if it was not added."""
 
     throttle_time: int = int32()
     error_code: int = int16()

@@ -1,13 +1,13 @@
 """FindCoordinator — API key 10, versions 0-6.
 
 Behaviour
-    * tells which broker looks after a group (key type 0), a transactional id (1), or a share of
-      a share group (2)
+    * returns the broker that coordinates a group (key type 0), a transactional id (1), or a
+      share of a share group (2)
 Versions
     v1   key type, error message
     v3   flexible encoding
     v4   several keys in one request
-    v5   TRANSACTION_ABORTABLE may be answered
+    v5   TRANSACTION_ABORTABLE may be returned
     v6   share groups
 """
 
@@ -16,7 +16,7 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class FindCoordinatorRequest(Request, key=10, versions="0-6", flexible="3+"):
-    """Who looks after these?"""
+    """Find the coordinators of these keys."""
 
     key: str = string("0-3")
     key_type: int = int8("1+")
@@ -24,7 +24,7 @@ class FindCoordinatorRequest(Request, key=10, versions="0-6", flexible="3+"):
 
 
 class Coordinator(Struct):
-    """Who looks after one of them."""
+    """The coordinator of one key."""
 
     key: str = string()
     node_id: int = int32()
@@ -35,7 +35,7 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Response, key=10, versions="0-6", flexible="3+"):
-    """Who looks after them: up to v3 of one, since v4 of many."""
+    """The coordinators: up to v3 of one key, since v4 of many."""
 
     throttle_time: int = int32("1+")
     error_code: int = int16("0-3")

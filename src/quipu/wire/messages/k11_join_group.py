@@ -1,17 +1,17 @@
 """JoinGroup — API key 11, versions 0-9.
 
 Behaviour
-    * asks to be a member of a group's next generation; answered when all members have asked
-    * the member that is made leader gets everybody's metadata, and divides the work
-    * metadata is for the members alone: the broker only finds a protocol that all of them speak
+    * joins the next generation of a group; the response comes when all members have joined
+    * the member chosen as leader gets the metadata of all members, and assigns partitions
+    * the broker does not read the metadata: it only finds a protocol that all members support
 Versions
-    v1   rebalance timeout, apart from that of the session
-    v4   a new member is given an id first, with MEMBER_ID_REQUIRED, and asks again with it
+    v1   rebalance timeout, separate from the session timeout
+    v4   a new member first gets an id, with MEMBER_ID_REQUIRED, and joins again with it
     v5   static members
     v6   flexible encoding
-    v7   answers name the protocol type
+    v7   responses have the protocol type
     v8   a reason, for the broker's log
-    v9   the leader may be told to assign nothing
+    v9   the broker may ask the leader to skip the assignment
 """
 
 from quipu.wire.fields import array, binary, boolean, int16, int32, string
@@ -19,14 +19,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class JoinGroupRequestProtocol(Struct):
-    """A way to divide the work, and what its assignor has to know."""
+    """An assignment protocol, and the member's metadata for it."""
 
     name: str = string()
     metadata: bytes = binary()
 
 
 class JoinGroupRequest(Request, key=11, versions="0-9", flexible="6+"):
-    """Let me be a member."""
+    """Join a group."""
 
     group_id: str = string()
     session_timeout: int = int32()
@@ -39,7 +39,7 @@ class JoinGroupRequest(Request, key=11, versions="0-9", flexible="6+"):
 
 
 class JoinGroupResponseMember(Struct):
-    """A member as its leader sees it."""
+    """A member, as the leader gets it."""
 
     member_id: str = string()
     group_instance_id: str | None = string("5+", nullable="0+", default=None)
@@ -47,7 +47,7 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Response, key=11, versions="0-9", flexible="6+"):
-    """The new generation and your part in it."""
+    """The new generation, and the member's role in it."""
 
     throttle_time: int = int32("2+")
     error_code: int = int16()

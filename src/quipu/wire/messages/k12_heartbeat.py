@@ -1,7 +1,7 @@
 """Heartbeat — API key 12, versions 0-4.
 
 Behaviour
-    * tells that a member lives; the answer tells it when to join again
+    * keeps a member's session alive; the response says when the member has to join again
 Versions
     v3  static members
     v4  flexible encoding
@@ -12,7 +12,7 @@ from quipu.wire.schema import Request, Response
 
 
 class HeartbeatRequest(Request, key=12, versions="0-4", flexible="4+"):
-    """I am alive."""
+    """Keep a member's session alive."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -21,7 +21,7 @@ class HeartbeatRequest(Request, key=12, versions="0-4", flexible="4+"):
 
 
 class HeartbeatResponse(Response, key=12, versions="0-4", flexible="4+"):
-    """Whether to go on or to join again."""
+    """Whether the member may go on or has to join again."""
 
     throttle_time: int = int32("1+")
     error_code: int = int16()

@@ -1,7 +1,7 @@
 """LeaveGroup — API key 13, versions 0-5.
 
 Behaviour
-    * takes members out of a group at once, rather than when their sessions end
+    * removes members from a group at once, instead of when their sessions time out
 Versions
     v3  several members in one request, static ones by instance id
     v4  flexible encoding
@@ -21,7 +21,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Request, key=13, versions="0-5", flexible="4+"):
-    """These members leave."""
+    """Remove these members."""
 
     group_id: str = string()
     member_id: str = string("0-2")

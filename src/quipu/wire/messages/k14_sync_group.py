@@ -1,11 +1,11 @@
 """SyncGroup — API key 14, versions 0-5.
 
 Behaviour
-    * the leader hands in what each member is to do, every member gets its share
+    * the leader sends the assignments of all members, and every member gets its own
 Versions
     v3  static members
     v4  flexible encoding
-    v5  protocol type and name, which have to match the group's
+    v5  protocol type and name, which must match the group's
 """
 
 from quipu.wire.fields import array, binary, int16, int32, string
@@ -13,14 +13,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class SyncGroupRequestAssignment(Struct):
-    """One member's share of the work."""
+    """The assignment of one member."""
 
     member_id: str = string()
     assignment: bytes = binary()
 
 
 class SyncGroupRequest(Request, key=14, versions="0-5", flexible="4+"):
-    """Give me my share; from the leader, here are the shares of all."""
+    """Get the member's assignment; from the leader, with the assignments of all members."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -32,7 +32,7 @@ class SyncGroupRequest(Request, key=14, versions="0-5", flexible="4+"):
 
 
 class SyncGroupResponse(Response, key=14, versions="0-5", flexible="4+"):
-    """Your share."""
+    """The assignment of the member."""
 
     throttle_time: int = int32("1+")
     error_code: int = int16()

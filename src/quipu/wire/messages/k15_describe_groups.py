@@ -1,12 +1,12 @@
 """DescribeGroups — API key 15, versions 0-6.
 
 Behaviour
-    * tells the state and the members of groups
+    * returns the state and the members of groups
 Versions
-    v3  operations that the asker may do
+    v3  operations that the client is authorized for
     v4  instance ids of static members
     v5  flexible encoding
-    v6  a group that does not exist is an error, with a message, and no longer one that is dead
+    v6  a group that does not exist is an error, with a message, no longer a dead group
 """
 
 from quipu.wire.fields import STRING, array, binary, boolean, int16, int32, string
@@ -14,7 +14,7 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DescribeGroupsRequest(Request, key=15, versions="0-6", flexible="5+"):
-    """Tell about these groups."""
+    """Get the state and members of these groups."""
 
     groups: list[str] = array(STRING)
     include_authorized_operations: bool = boolean("3+")

@@ -1,11 +1,11 @@
 """ListGroups — API key 16, versions 0-5.
 
 Behaviour
-    * tells the groups that this broker looks after
+    * returns the groups that this broker coordinates
 Versions
     v3  flexible encoding
-    v4  states: told, and to choose by
-    v5  types: told, and to choose by
+    v4  states, and a filter by state
+    v5  types, and a filter by type
 """
 
 from quipu.wire.fields import STRING, array, int16, int32, string
@@ -13,7 +13,7 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class ListGroupsRequest(Request, key=16, versions="0-5", flexible="3+"):
-    """Which groups are there?"""
+    """List groups."""
 
     states_filter: list[str] = array(STRING, "4+")
     types_filter: list[str] = array(STRING, "5+")
@@ -29,7 +29,7 @@ class ListedGroup(Struct):
 
 
 class ListGroupsResponse(Response, key=16, versions="0-5", flexible="3+"):
-    """The groups that are there."""
+    """The groups."""
 
     throttle_time: int = int32("1+")
     error_code: int = int16()

@@ -1,8 +1,8 @@
 """ApiVersions — API key 18, versions 0-4.
 
 Behaviour
-    * asks which APIs are served, in which versions; the first request on a connection
-    * the header of the answer has no tags in any version, so that every client can read it
+    * returns the supported APIs and their versions; the first request on a connection
+    * the header of the response has no tags in any version, so that every client can read it
 Versions
     v1  throttle time
     v3  flexible encoding; name and version of the client's software; features
@@ -14,14 +14,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class ApiVersionsRequest(Request, key=18, versions="0-4", flexible="3+"):
-    """What is served here?"""
+    """Get the supported APIs."""
 
     client_software_name: str = string("3+")
     client_software_version: str = string("3+")
 
 
 class ApiVersion(Struct):
-    """The versions of one API, both ends in."""
+    """The versions of one API, both ends included."""
 
     api_key: int = int16()
     min_version: int = int16()
@@ -29,7 +29,7 @@ class ApiVersion(Struct):
 
 
 class SupportedFeatureKey(Struct):
-    """The levels that this broker could run a feature at."""
+    """The levels of a feature that this broker supports."""
 
     name: str = string()
     min_version: int = int16()
@@ -37,7 +37,7 @@ class SupportedFeatureKey(Struct):
 
 
 class FinalizedFeatureKey(Struct):
-    """The levels that the whole cluster runs a feature at."""
+    """The levels of a feature that the whole cluster uses."""
 
     name: str = string()
     max_version_level: int = int16()
@@ -45,7 +45,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Response, key=18, versions="0-4", flexible="3+"):
-    """What is served here."""
+    """The supported APIs and features."""
 
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)

@@ -4,10 +4,10 @@ Behaviour
     * creates topics, each with a number of partitions or with replicas given one by one
     * -1 partitions or replicas mean the broker's default
 Versions
-    v4  defaults may be asked for
-    v5  flexible encoding; answers tell partitions, replicas and settings of what was created
-    v6  THROTTLING_QUOTA_EXCEEDED may be answered
-    v7  answers tell the topic's id
+    v4  -1 for the broker's defaults
+    v5  flexible encoding; responses have the topic's partitions, replicas and settings
+    v6  THROTTLING_QUOTA_EXCEEDED may be returned
+    v7  responses have the topic's id
 """
 
 from uuid import UUID
@@ -17,7 +17,7 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class CreatableReplicaAssignment(Struct):
-    """Who is to have the replicas of one partition."""
+    """The brokers of one partition's replicas."""
 
     partition_index: int = int32()
     broker_ids: list[int] = array(INT32)
@@ -59,7 +59,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """The new topic, or why there is none."""
+    """The new topic, or why it was not created."""
 
     name: str = string()
     topic_id: UUID = uuid("7+")
@@ -72,7 +72,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Response, key=19, versions="2-7", flexible="5+"):
-    """What became of the topics."""
+    """The result for each topic."""
 
     throttle_time: int = int32()
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

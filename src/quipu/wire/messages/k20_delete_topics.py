@@ -3,7 +3,7 @@
 Behaviour
     * deletes topics and everything in them
 Versions
-    v3  TOPIC_DELETION_DISABLED may be answered
+    v3  TOPIC_DELETION_DISABLED may be returned
     v4  flexible encoding
     v5  error messages
     v6  topics by name or by id

@@ -11,7 +11,7 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DeleteRecordsPartition(Struct):
-    """The offset to delete before in one partition."""
+    """The offset before which records of one partition are deleted."""
 
     partition_index: int = int32()
     offset: int = int64()
@@ -32,7 +32,7 @@ class DeleteRecordsRequest(Request, key=21, versions="0-2", flexible="2+"):
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """Where one partition begins now."""
+    """The new log start offset of one partition."""
 
     partition_index: int = int32()
     low_watermark: int = int64()
@@ -47,7 +47,7 @@ class DeleteRecordsTopicResult(Struct):
 
 
 class DeleteRecordsResponse(Response, key=21, versions="0-2", flexible="2+"):
-    """Where the partitions begin now."""
+    """The new log start offsets."""
 
     throttle_time: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

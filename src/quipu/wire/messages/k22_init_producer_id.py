@@ -1,13 +1,13 @@
 """InitProducerId — API key 22, versions 0-6.
 
 Behaviour
-    * gives a producer an id and an epoch, by which its batches are told from copies of them
-    * with a transactional id, ends what an earlier producer of that name has begun
+    * gives a producer an id and an epoch, by which brokers recognize batches that it sends twice
+    * with a transactional id, aborts the open transaction of an earlier producer with that id
 Versions
     v2  flexible encoding
-    v3  a producer may go on with the id that it has, in a new epoch
-    v4  PRODUCER_FENCED may be answered
-    v5  TRANSACTION_ABORTABLE may be answered
+    v3  a producer may keep its id, with a new epoch
+    v4  PRODUCER_FENCED may be returned
+    v5  TRANSACTION_ABORTABLE may be returned
     v6  two-phase commit
 """
 
@@ -16,7 +16,7 @@ from quipu.wire.schema import Request, Response
 
 
 class InitProducerIdRequest(Request, key=22, versions="0-6", flexible="2+"):
-    """Give me a producer id."""
+    """Get a producer id."""
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout: int = int32()

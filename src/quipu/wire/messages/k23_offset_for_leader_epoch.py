@@ -1,10 +1,10 @@
 """OffsetForLeaderEpoch — API key 23, versions 2-4.
 
 Behaviour
-    * tells where a leader's epoch ended, by which a reader finds out whether what it read is
-      still there
+    * returns the end offset of a leader epoch, from which a reader learns whether the records
+      that it read are still in the log
 Versions
-    v3  replica id; -1 is a consumer, -2 one that may look beyond the high watermark
+    v3  replica id; -1 is a consumer, -2 one that may read above the high watermark
     v4  flexible encoding
 """
 
@@ -28,14 +28,14 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(Request, key=23, versions="2-4", flexible="4+"):
-    """Where did these epochs end?"""
+    """Get the end offsets of these epochs."""
 
     replica_id: int = int32("3+", default=-2)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
 
 class EpochEndOffset(Struct):
-    """Where the epoch, or the last one before it, ended; -1 if neither is known."""
+    """The end of the epoch, or of the last one before it; -1 if unknown."""
 
     error_code: int = int16()
     partition: int = int32()
@@ -51,7 +51,7 @@ class OffsetForLeaderTopicResult(Struct):
 
 
 class OffsetForLeaderEpochResponse(Response, key=23, versions="2-4", flexible="4+"):
-    """Where the epochs ended."""
+    """The end offsets of the epochs."""
 
     throttle_time: int = int32()
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

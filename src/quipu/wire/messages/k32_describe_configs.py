@@ -1,10 +1,10 @@
 """DescribeConfigs — API key 32, versions 1-4.
 
 Behaviour
-    * tells the settings of topics (resource type 2), brokers (4) and their loggers (8), with
-      where each value comes from; null asks for all settings of a resource
+    * returns the settings of topics (resource type 2), brokers (4) and their loggers (8), with
+      the source of each value; null means all settings of a resource
 Versions
-    v1  source of each value; the values that it stands in front of
+    v1  source of each value; the values that it overrides
     v3  type and documentation
     v4  flexible encoding
 """
@@ -14,7 +14,7 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DescribeConfigsResource(Struct):
-    """A resource and which of its settings to tell."""
+    """A resource and which of its settings to return."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -22,7 +22,7 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(Request, key=32, versions="1-4", flexible="4+"):
-    """Tell the settings of these resources."""
+    """Get the settings of these resources."""
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean()
@@ -30,7 +30,7 @@ class DescribeConfigsRequest(Request, key=32, versions="1-4", flexible="4+"):
 
 
 class DescribeConfigsSynonym(Struct):
-    """A value of the setting, and where it comes from; the first one counts."""
+    """A value of the setting, and its source; the first one counts."""
 
     name: str = string()
     value: str | None = string(nullable="0+")

@@ -1,8 +1,8 @@
 """AlterConfigs — API key 33, versions 0-2.
 
 Behaviour
-    * replaces all settings of a resource: what is not named goes back to its default
-    * IncrementalAlterConfigs changes single ones, and is what tools use now
+    * replaces all settings of a resource: those not named are reset to their defaults
+    * tools now use IncrementalAlterConfigs, which changes single settings
 Versions
     v2  flexible encoding
 """
@@ -19,7 +19,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """A resource and all settings that it is to have."""
+    """A resource and all its new settings."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -43,7 +43,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(Response, key=33, versions="0-2", flexible="2+"):
-    """Whose settings were changed."""
+    """The result for each resource."""
 
     throttle_time: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

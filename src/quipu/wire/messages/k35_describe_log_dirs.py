@@ -1,12 +1,12 @@
 """DescribeLogDirs — API key 35, versions 1-4.
 
 Behaviour
-    * tells the directories with partitions' logs and the size of each log
-    * null asks for all topics
+    * returns the directories of partitions' logs and the size of each log
+    * null means all topics
 Versions
     v2  flexible encoding
-    v3  an error code for the whole answer
-    v4  size of the volume and what is left of it
+    v3  an error code for the whole response
+    v4  size of the volume, and its free bytes
 """
 
 from quipu.wire.fields import INT32, array, boolean, int16, int32, int64, string
@@ -14,14 +14,14 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DescribableLogDirTopic(Struct):
-    """Partitions of one topic to tell about."""
+    """Partitions of one topic to describe."""
 
     topic: str = string()
     partitions: list[int] = array(INT32)
 
 
 class DescribeLogDirsRequest(Request, key=35, versions="1-4", flexible="2+"):
-    """Where are the logs, and how large?"""
+    """Get the directories and sizes of logs."""
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 

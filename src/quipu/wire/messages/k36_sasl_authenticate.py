@@ -1,9 +1,9 @@
 """SaslAuthenticate — API key 36, versions 0-2.
 
 Behaviour
-    * carries one message of a SASL mechanism there, and one back
+    * carries one message of a SASL mechanism to the broker, and one back
 Versions
-    v1  how long the proof holds
+    v1  lifetime of the session
     v2  flexible encoding
 """
 
@@ -12,13 +12,13 @@ from quipu.wire.schema import Request, Response
 
 
 class SaslAuthenticateRequest(Request, key=36, versions="0-2", flexible="2+"):
-    """What the client's mechanism says."""
+    """A message of the client's mechanism."""
 
     auth_bytes: bytes = binary()
 
 
 class SaslAuthenticateResponse(Response, key=36, versions="0-2", flexible="2+"):
-    """What the broker's mechanism says."""
+    """A message of the broker's mechanism."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -4,7 +4,7 @@ Behaviour
     * raises a topic's number of partitions to `count`; never lowers it
 Versions
     v2  flexible encoding
-    v3  THROTTLING_QUOTA_EXCEEDED may be answered
+    v3  THROTTLING_QUOTA_EXCEEDED may be returned
 """
 
 from quipu.wire.fields import INT32, array, boolean, int16, int32, string
@@ -12,13 +12,13 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class CreatePartitionsAssignment(Struct):
-    """Who is to have the replicas of one new partition."""
+    """The brokers of one new partition's replicas."""
 
     broker_ids: list[int] = array(INT32)
 
 
 class CreatePartitionsTopic(Struct):
-    """A topic and the number of partitions that it is to have."""
+    """A topic and its new number of partitions."""
 
     name: str = string()
     count: int = int32()
@@ -27,7 +27,7 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Request, key=37, versions="0-3", flexible="2+"):
-    """Give these topics more partitions."""
+    """Add partitions to these topics."""
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout: int = int32()
@@ -35,7 +35,7 @@ class CreatePartitionsRequest(Request, key=37, versions="0-3", flexible="2+"):
 
 
 class CreatePartitionsTopicResult(Struct):
-    """Whether one topic has them."""
+    """Whether partitions were added to one topic."""
 
     name: str = string()
     error_code: int = int16()
@@ -43,7 +43,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Response, key=37, versions="0-3", flexible="2+"):
-    """Which topics have them."""
+    """The result for each topic."""
 
     throttle_time: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

@@ -1,11 +1,11 @@
 """ElectLeaders — API key 43, versions 0-2.
 
 Behaviour
-    * lets the preferred replica lead again, or (unclean) any that is alive where none that has
-      every record is
-    * no list of partitions asks for all of them
+    * makes the preferred replica the leader, or (unclean) any live replica if no in-sync one is
+      alive
+    * a null list of partitions means all
 Versions
-    v1  the type of the election, and an error of the whole request
+    v1  the type of the election, and an error code for the whole request
     v2  flexible encoding
 """
 
@@ -21,7 +21,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Request, key=43, versions="0-2", flexible="2+"):
-    """Elect the leaders of these.  `election_type`: 0 preferred, 1 unclean."""
+    """Elect leaders of these partitions.  `election_type`: 0 preferred, 1 unclean."""
 
     election_type: int = int8("1+")
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
@@ -29,7 +29,7 @@ class ElectLeadersRequest(Request, key=43, versions="0-2", flexible="2+"):
 
 
 class PartitionResult(Struct):
-    """What became of one election."""
+    """The result of one election."""
 
     partition_id: int = int32()
     error_code: int = int16()
@@ -37,14 +37,14 @@ class PartitionResult(Struct):
 
 
 class ReplicaElectionResult(Struct):
-    """What became of the elections of one topic."""
+    """The results for one topic."""
 
     topic: str = string()
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 
 class ElectLeadersResponse(Response, key=43, versions="0-2", flexible="2+"):
-    """What became of the elections."""
+    """The results of the elections."""
 
     throttle_time: int = int32()
     error_code: int = int16("1+")

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs — API key 44, versions 0-1.
 
 Behaviour
-    * changes single settings of a resource: sets (operation 0), goes back to the default (1),
-      appends to a list (2) or takes from it (3)
+    * changes single settings of a resource: sets one (operation 0), resets it to the default (1),
+      appends to a list (2) or removes from it (3)
 Versions
     v1  flexible encoding
 """
@@ -44,7 +44,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Response, key=44, versions="0-1", flexible="1+"):
-    """Whose settings were changed."""
+    """The result for each resource."""
 
     throttle_time: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

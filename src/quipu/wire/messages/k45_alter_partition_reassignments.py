@@ -1,7 +1,7 @@
 """AlterPartitionReassignments — API key 45, versions 0-1.
 
 Behaviour
-    * moves partitions to other replicas; without replicas, calls a move off
+    * moves partitions to other brokers; without replicas, cancels a move
 Versions
     v1  the client may forbid that the number of replicas changes
 """
@@ -11,21 +11,21 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class ReassignablePartition(Struct):
-    """Where one partition is to go."""
+    """The new replicas of one partition; null cancels its move."""
 
     partition_index: int = int32()
     replicas: list[int] | None = array(INT32, nullable="0+", default=None)
 
 
 class ReassignableTopic(Struct):
-    """Where partitions of one topic are to go."""
+    """The new replicas of one topic's partitions."""
 
     name: str = string()
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
 class AlterPartitionReassignmentsRequest(Request, key=45, versions="0-1", flexible="0+"):
-    """Move these."""
+    """Move these partitions."""
 
     timeout: int = int32(default=60000)
     allow_replication_factor_change: bool = boolean("1+", default=True)

@@ -1,8 +1,8 @@
 """ListPartitionReassignments — API key 46, version 0.
 
 Behaviour
-    * tells which partitions are moving, from which replicas to which
-    * no list of topics asks for all of them
+    * returns the partitions that are moving, from which replicas to which
+    * a null list of topics means all
 """
 
 from quipu.wire.fields import INT32, array, int16, int32, string
@@ -17,7 +17,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 
 class ListPartitionReassignmentsRequest(Request, key=46, versions="0", flexible="0+"):
-    """Which of these are moving?"""
+    """List those of these partitions that are moving."""
 
     timeout: int = int32(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(
@@ -25,7 +25,7 @@ class ListPartitionReassignmentsRequest(Request, key=46, versions="0", flexible=
 
 
 class OngoingPartitionReassignment(Struct):
-    """A partition that is moving: all of its replicas, those to come and those to go."""
+    """A moving partition: all its replicas, those being added and those being removed."""
 
     partition_index: int = int32()
     replicas: list[int] = array(INT32)

@@ -1,7 +1,7 @@
 """OffsetDelete — API key 47, version 0.
 
 Behaviour
-    * forgets offsets that a group has committed, of topics that it does not read
+    * deletes committed offsets of a group, for topics that it does not subscribe to
 Versions
     v0  never made flexible; the error code comes before the throttle time here
 """
@@ -24,14 +24,14 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(Request, key=47, versions="0"):
-    """Forget what a group has committed for these."""
+    """Delete a group's committed offsets of these partitions."""
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """Whether the offset of one partition was forgotten."""
+    """Whether the offset of one partition was deleted."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -45,7 +45,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 
 class OffsetDeleteResponse(Response, key=47, versions="0"):
-    """Which offsets were forgotten."""
+    """Which offsets were deleted."""
 
     error_code: int = int16()
     throttle_time: int = int32()

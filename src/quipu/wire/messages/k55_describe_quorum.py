@@ -1,10 +1,10 @@
 """DescribeQuorum — API key 55, versions 0-2.
 
 Behaviour
-    * tells who leads the metadata quorum, and how far its voters and observers are
+    * returns the leader of the metadata quorum, and the log ends of its voters and observers
 Versions
-    v1  when a replica was last heard of, and last had everything
-    v2  error messages, directories, and how to reach the nodes
+    v1  when a replica last fetched, and last was caught up
+    v2  error messages, directories, and addresses of the nodes
 """
 
 from uuid import UUID
@@ -27,13 +27,13 @@ class TopicData(Struct):
 
 
 class DescribeQuorumRequest(Request, key=55, versions="0-2", flexible="0+"):
-    """Tell about the quorums of these."""
+    """Get the quorums of these partitions."""
 
     topics: list[TopicData] = array(TopicData)
 
 
 class ReplicaState(Struct):
-    """A voter or an observer; -1 where nothing is known."""
+    """A voter or an observer; -1 for unknown values."""
 
     replica_id: int = int32()
     replica_directory_id: UUID = uuid("2+")
@@ -71,7 +71,7 @@ class Listener(Struct):
 
 
 class Node(Struct):
-    """A node of the quorum, and where it listens."""
+    """A node of the quorum, and its listeners."""
 
     node_id: int = int32()
     listeners: list[Listener] = array(Listener)

@@ -1,11 +1,11 @@
 """DescribeCluster — API key 60, versions 0-2.
 
 Behaviour
-    * tells the cluster's id, its brokers and its controller
+    * returns the cluster's id, its brokers and its controller
 Versions
     v0  flexible from the start
     v1  endpoint type: brokers (1) or controllers (2)
-    v2  fenced brokers too, if asked for
+    v2  fenced brokers too, if requested
 """
 
 from quipu.wire.fields import array, boolean, int8, int16, int32, string
@@ -13,7 +13,7 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class DescribeClusterRequest(Request, key=60, versions="0-2", flexible="0+"):
-    """Tell about the cluster."""
+    """Get the cluster's id, controller and brokers."""
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)
@@ -21,7 +21,7 @@ class DescribeClusterRequest(Request, key=60, versions="0-2", flexible="0+"):
 
 
 class DescribeClusterBroker(Struct):
-    """A broker and how to reach it."""
+    """A broker and its address."""
 
     broker_id: int = int32()
     host: str = string()

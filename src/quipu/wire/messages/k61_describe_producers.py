@@ -1,7 +1,7 @@
 """DescribeProducers — API key 61, version 0.
 
 Behaviour
-    * tells which producers a partition remembers, and where open transactions begin
+    * returns the producers that a partition remembers, and where open transactions start
 Versions
     v0  flexible from the start
 """
@@ -18,13 +18,13 @@ class TopicRequest(Struct):
 
 
 class DescribeProducersRequest(Request, key=61, versions="0", flexible="0+"):
-    """Who produces to these partitions?"""
+    """Get the producers of these partitions."""
 
     topics: list[TopicRequest] = array(TopicRequest)
 
 
 class ProducerState(Struct):
-    """A producer and the last that was heard of it; -1 where there is nothing."""
+    """A producer and its last batch; -1 for unknown values."""
 
     producer_id: int = int64()
     producer_epoch: int = int32()

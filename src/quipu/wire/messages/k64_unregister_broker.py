@@ -1,7 +1,7 @@
 """UnregisterBroker — API key 64, version 0.
 
 Behaviour
-    * forgets a broker that will not come back
+    * removes a broker that will not come back
 """
 
 from quipu.wire.fields import int16, int32, string
@@ -9,13 +9,13 @@ from quipu.wire.schema import Request, Response
 
 
 class UnregisterBrokerRequest(Request, key=64, versions="0", flexible="0+"):
-    """Forget a broker."""
+    """Remove a broker."""
 
     broker_id: int = int32()
 
 
 class UnregisterBrokerResponse(Response, key=64, versions="0", flexible="0+"):
-    """Whether it is forgotten."""
+    """Whether it was removed."""
 
     throttle_time: int = int32()
     error_code: int = int16()

@@ -1,7 +1,7 @@
 """GetTelemetrySubscriptions — API key 71, version 0.
 
 Behaviour
-    * a client asks which of its metrics the broker wants, how often and how compressed
+    * returns which metrics the broker wants from a client, how often and how compressed
 Versions
     v0  flexible from the start
 """
@@ -13,13 +13,13 @@ from quipu.wire.schema import Request, Response
 
 
 class GetTelemetrySubscriptionsRequest(Request, key=71, versions="0", flexible="0+"):
-    """What shall I measure?  The id is zero the first time."""
+    """Get the metrics to send; the client's id is zero the first time."""
 
     client_instance_id: UUID = uuid()
 
 
 class GetTelemetrySubscriptionsResponse(Response, key=71, versions="0", flexible="0+"):
-    """What to measure, and how to hand it in."""
+    """The metrics to send, and how."""
 
     throttle_time: int = int32()
     error_code: int = int16()

@@ -1,7 +1,7 @@
 """PushTelemetry — API key 72, version 0.
 
 Behaviour
-    * a client hands in the metrics that it was asked for
+    * sends the metrics that the broker asked for
 Versions
     v0  flexible from the start
 """
@@ -13,7 +13,7 @@ from quipu.wire.schema import Request, Response
 
 
 class PushTelemetryRequest(Request, key=72, versions="0", flexible="0+"):
-    """Here are my metrics, in the format of OpenTelemetry."""
+    """A client's metrics, in OpenTelemetry's format."""
 
     client_instance_id: UUID = uuid()
     subscription_id: int = int32()
@@ -23,7 +23,7 @@ class PushTelemetryRequest(Request, key=72, versions="0", flexible="0+"):
 
 
 class PushTelemetryResponse(Response, key=72, versions="0", flexible="0+"):
-    """Whether they were taken."""
+    """Whether the metrics were accepted."""
 
     throttle_time: int = int32()
     error_code: int = int16()

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions — API key 75, version 0.
 
 Behaviour
-    * tells what Metadata tells of topics, in order of their names and page by page: an answer
-      that ends early has a cursor to go on from
+    * returns topics as Metadata does, in order of their names and page by page: a response that
+      is not complete has a cursor to continue from
 Versions
     v0  flexible from the start
 """
@@ -14,20 +14,20 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class TopicRequest(Struct):
-    """A topic to tell about."""
+    """A topic to describe."""
 
     name: str = string()
 
 
 class Cursor(Struct):
-    """Where a page begins: the first topic and partition in it."""
+    """The first topic and partition of a page."""
 
     topic_name: str = string()
     partition_index: int = int32()
 
 
 class DescribeTopicPartitionsRequest(Request, key=75, versions="0", flexible="0+"):
-    """Tell about topics, a page at a time."""
+    """Get topics and their partitions, a page at a time."""
 
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = int32(default=2000)
@@ -35,7 +35,7 @@ class DescribeTopicPartitionsRequest(Request, key=75, versions="0", flexible="0+
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    """A partition: who leads, who follows, who might."""
+    """A partition: its leader, its replicas, and those eligible to lead."""
 
     error_code: int = int16()
     partition_index: int = int32()

@@ -4,7 +4,7 @@ Behaviour
     * makes a node a voter of the metadata quorum
 Versions
     v0  flexible from the start
-    v1  whether to answer when the change is decided, or as soon as the leader has written it
+    v1  whether to respond when the change is committed, or as soon as the leader has written it
 """
 
 from uuid import UUID
@@ -14,7 +14,7 @@ from quipu.wire.schema import Request, Response, Struct
 
 
 class Listener(Struct):
-    """Where the voter is reached."""
+    """An address of the voter."""
 
     name: str = string()
     host: str = string()
@@ -33,7 +33,7 @@ class AddRaftVoterRequest(Request, key=80, versions="0-1", flexible="0+"):
 
 
 class AddRaftVoterResponse(Response, key=80, versions="0-1", flexible="0+"):
-    """It is one, or why not."""
+    """Whether the node is a voter now, or why not."""
 
     throttle_time: int = int32()
     error_code: int = int16()

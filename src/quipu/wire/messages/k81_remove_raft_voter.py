@@ -1,7 +1,7 @@
 """RemoveRaftVoter — API key 81, version 0.
 
 Behaviour
-    * takes its vote in the metadata quorum from a node
+    * makes a voter of the metadata quorum an observer
 Versions
     v0  flexible from the start
 """
@@ -21,7 +21,7 @@ class RemoveRaftVoterRequest(Request, key=81, versions="0", flexible="0+"):
 
 
 class RemoveRaftVoterResponse(Response, key=81, versions="0", flexible="0+"):
-    """It is one, or why not."""
+    """Whether the node is an observer now, or why not."""
 
     throttle_time: int = int32()
     error_code: int = int16()
