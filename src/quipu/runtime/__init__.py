@@ -1,20 +1,30 @@
-"""The doors to the world: clock, chance, disk, network, tasks.
+"""All access to the outside world: time, randomness, files, sockets, objects, tasks and threads.
 
-Everything that is not a function of its inputs comes through here and is passed in, so that a
-test can put a twin in its place.  Nothing in this room knows about Kafka.
+Each of them is a protocol whose implementation is passed in, so that a test or the simulator can
+replace it.
 
-    clock rng disk spawn    time, chance, files, tasks
-    files mapping disk_errors    open files, mapped ones, and what is refused
-    descriptors             how many descriptors there are for what
-    network                 the door to everything that is a socket
-    connection outgoing net framed connections, and a server of them
-    listener                accepts connections for a protocol of asyncio
-    admission net_limits    who may connect: how many, of which address, how fast
-    hangups                 notices peers that go while nobody reads what they sent
-    peer_net                how nodes talk to each other: the words (`PeerNet`)
-    peers peer_link peer_hello peer_calls    ... and the real thing
-    log_limits              log lines that a remote party can cause: few, short, never forged
-    turns wakeups garbage   long work, and the end of many waits, in short steps; short garbage
-                            collections
-    discovery               finds the first other nodes
+    clock.py         the time
+    rng.py           randomness: ids, jitter and secrets
+    spawn.py         starts tasks, and logs those that fail
+    turns.py         runs long work in steps, so that other work gets the loop every few ms
+    wakeups.py       ends many waits, a few in each turn of the event loop
+    shared_reads.py  reads that several fetches wait for
+    workers.py       threads for long computations
+    child_process.py work in a process of its own, and how it is asked and answers
+    loop_thread.py   an event loop in a thread, for code that blocks
+    garbage.py       keeps garbage collections short
+    log_limits.py    limits log lines that clients and peers can cause, in rate and length
+    process.py       CPU, memory and open files of this process
+    disks/           files
+    net/             framed connections, and the servers that accept them
+    peers/           messages and calls between the nodes of a cluster
+    objects/         object stores
+    databases/       SQL databases
+
+Start with the protocols: `Disk` (disks/disk.py), `Net` (net/network.py), `PeerNet`
+(peers/peer_net.py) and `ObjectStore` (objects/store.py).
+
+Not here: Kafka.  This room knows no error code and no setting: it takes values and raises errors of
+its own classes.  broker/listening.py turns settings into values, broker/error_codes.py errors into
+error codes.
 """

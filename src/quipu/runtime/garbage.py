@@ -1,10 +1,10 @@
-"""Short garbage collections, however many objects a node holds.
+"""Keeps garbage collections short, however many objects a node holds.
 
-Python's cyclic collector looks at all long-lived objects in one go every now and then: with
-thousands of partitions that takes a tenth of a second, in which nothing else is done.  So what
-survives a collection that was long is left out of later ones (`gc.freeze`); it is still freed when
-nothing refers to it, unless it is part of a cycle.  Cycles among it are found by looking at
-everything once more whenever it has doubled.
+Python's cyclic collector now and then visits all long-lived objects at once: with thousands of
+partitions that takes a tenth of a second, in which nothing else runs.  So objects that survive a
+long collection are excluded from later ones (`gc.freeze`).  They are still freed when nothing
+refers to them, unless they are part of a cycle.  To find such cycles, one collection visits all
+objects again whenever the number of excluded ones has doubled.
 """
 
 import gc
@@ -13,20 +13,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-FULL: Final = 2  # the generation that holds what lives for long
+FULL: Final = 2  # the generation of long-lived objects
 LONG_SECONDS: Final = 0.005
-LOOK_AGAIN_MIN: Final = 500_000  # objects that were left out
+LOOK_AGAIN_MIN: Final = 500_000  # excluded objects below which no collection visits all again
 
 
 def keep_collections_short() -> None:
-    """For a process that serves; what it has loaded so far stays."""
+    """Start to limit collections in this process; exclude all objects that exist now."""
     gc.freeze()
     gc.callbacks.append(_Collections().observe)
 
 
 @contextmanager
 def no_collections() -> Iterator[None]:
-    """For a start, which makes much and drops little; later ones leave out what it made."""
+    """Collect nothing within the block, then exclude the objects made in it.
+
+    For the start of a node, which makes many objects and drops few.
+    """
     gc.disable()
     try:
         yield
@@ -36,11 +39,11 @@ def no_collections() -> Iterator[None]:
 
 
 class _Collections:
-    """Hears of every collection."""
+    """Is called before and after every collection, and freezes objects after a long one."""
 
     def __init__(self) -> None:
         self._started = 0.0
-        self._looked_at = gc.get_freeze_count()  # when everything was looked at last
+        self._looked_at = gc.get_freeze_count()  # excluded objects when all were last visited
         self._looks_at_all = False
 
     def observe(self, phase: str, info: dict[str, int]) -> None:
@@ -58,4 +61,4 @@ class _Collections:
             self._looked_at, self._looks_at_all = count, False
         elif count > max(2 * self._looked_at, LOOK_AGAIN_MIN):
             self._looks_at_all = True
-            gc.unfreeze()  # the next full collection looks at all of it
+            gc.unfreeze()  # the next full collection visits all objects

@@ -1,17 +1,17 @@
-"""Log lines that a remote party can cause: limited in rate and length, and never forged.
+"""Log lines that a client or peer can cause: limited in rate and length, and never forged.
 
-A peer that sends a thousand bad requests a second must not fill the operator's disk, nor hide
-what else happened, nor write lines that look like the node's own.
+A peer that sends a thousand bad requests a second must not fill the operator's disk, nor bury
+other log lines, nor write lines that look like the node's own.
 
 Invariants
-    L1  of one kind of event at most BURST lines are written at once, and one more for each
-        REFILL_SECONDS that pass; what is left out is counted, and the next line, or `report`,
-        says how many
-    L2  a line has at most LINE_SIZE_MAX characters, and costs no more than that to make,
-        whatever was sent
-    L3  whatever would break the line or steer a terminal is escaped
+    runtime.L1  of one kind of event at most BURST lines are written at once, and one more for each
+                REFILL_SECONDS that pass; suppressed lines are counted, and the next line, or
+                `report`, says how many there were
+    runtime.L2  a line has at most LINE_SIZE_MAX characters, and takes bounded time to make,
+                whatever was sent
+    runtime.L3  line breaks and control characters are escaped
 
-A kind is a name chosen where the line is written, never something that was sent.
+A kind is a constant in the code that logs, never something that was received.
 """
 
 import logging
@@ -23,13 +23,13 @@ from typing import Final
 BURST: Final = 10
 REFILL_SECONDS: Final = 1.0
 LINE_SIZE_MAX: Final = 500
-KINDS_MAX: Final = 100  # kinds are names in the code: more of them are a mistake, and share one
+KINDS_MAX: Final = 100  # kinds are constants in the code: more of them are a bug, and share OTHER
 OTHER: Final = "other"
 
 
 @dataclass(slots=True)
 class _Budget:
-    """What is left for one kind of event: a token bucket."""
+    """The token bucket of one kind of event."""
 
     tokens: float
     since: float
@@ -43,22 +43,22 @@ class LimitedLog:
         self._log = log
         self._now = now
         self._budgets: dict[str, _Budget] = {}
-        self.left_out = 0  # lines that were not written, since the start
+        self.left_out = 0  # lines that were suppressed since the start
 
     def info(self, kind: str, message: str, *args: object) -> None:
-        """Log an event of `kind` that is nobody's fault."""
+        """Log an event of `kind` that is no error."""
         self._write(logging.INFO, kind, message, args)
 
     def warning(self, kind: str, message: str, *args: object) -> None:
-        """Log an event of `kind`: a remote party did what it should not."""
+        """Log an event of `kind`: a client or peer broke a rule or a limit."""
         self._write(logging.WARNING, kind, message, args)
 
     def exception(self, kind: str, message: str, *args: object) -> None:
-        """Log an error of our own that a remote party brought about, with its traceback."""
+        """Log a bug of this node that a client or peer triggered, with its traceback."""
         self._write(logging.ERROR, kind, message, args, traceback=True)
 
     def report(self) -> None:
-        """Say how many lines were left out since the last one; for whoever has a timer."""
+        """Log how many lines were suppressed since the last one; to be called by a timer."""
         now = self._now()
         for kind, budget in self._budgets.items():
             if budget.left_out and self._take(budget, now):
@@ -77,7 +77,7 @@ class LimitedLog:
             if len(self._budgets) >= KINDS_MAX:
                 kind = OTHER
             budget = self._budgets.setdefault(kind, _Budget(BURST, now))
-        if not self._take(budget, now):
+        if not self._take(budget, now):  # runtime.L1
             budget.left_out += 1
             self.left_out += 1
             return
@@ -98,7 +98,7 @@ class LimitedLog:
 
 
 def one_line(text: str, size_max: int = LINE_SIZE_MAX) -> str:
-    """`text` with everything escaped that is not printable, cut to `size_max` (L2, L3)."""
+    """`text` with what is not printable escaped (runtime.L3), cut to `size_max` (runtime.L2)."""
     is_cut = len(text) > size_max
     text = text[:size_max]
     if not text.isprintable():
@@ -111,7 +111,7 @@ def one_line(text: str, size_max: int = LINE_SIZE_MAX) -> str:
 
 
 def _cut_argument(argument: object) -> object:
-    """What makes a long line, cut before it is formatted; numbers are as they are."""
+    """`argument`, cut if it is text or bytes, before it is formatted."""
     if isinstance(argument, str | bytes | bytearray | memoryview):
         return argument[:LINE_SIZE_MAX]
     return argument

@@ -1,4 +1,4 @@
-"""What the operating system says about this process."""
+"""CPU time, memory and open files of this process, from the operating system."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ _STATM_RESIDENT_INDEX: Final = 1
 
 
 class Usage(NamedTuple):
-    """What this process uses now."""
+    """The resources that this process uses now."""
 
     cpu_seconds: float  # user and system, since the start
     resident_bytes: int
@@ -22,7 +22,7 @@ class Usage(NamedTuple):
 
 
 def usage() -> Usage:
-    """Read the process's own accounts; a few tens of microseconds."""
+    """Read the resources that this process uses; takes a few tens of microseconds."""
     times = os.times()
     resident = int(Path("/proc/self/statm").read_text().split()[_STATM_RESIDENT_INDEX])
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

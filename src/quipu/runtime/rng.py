@@ -1,4 +1,4 @@
-"""Chance: ids, jitter and secrets."""
+"""Randomness: ids, jitter and secrets."""
 
 import os
 import random
@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 class Rng(Protocol):
-    """A source of chance."""
+    """A source of random values."""
 
     def uuid(self) -> UUID:
         """A random (version 4) UUID."""
@@ -23,7 +23,7 @@ class Rng(Protocol):
 
 
 class SystemRng:
-    """The machine's own chance."""
+    """The operating system's random values."""
 
     def uuid(self) -> UUID:
         return UUID(bytes=os.urandom(16), version=4)
@@ -36,7 +36,7 @@ class SystemRng:
 
 
 class SeededRng:
-    """Chance that repeats itself."""
+    """Pseudo-random values that are the same for the same seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

@@ -1,12 +1,11 @@
-"""Work that takes turns: however much of it there is, others have the loop every few milliseconds.
+"""Divides long work into short turns, so that other work gets the event loop every few ms.
 
-All long work of a node shares one `Turns`.  In one turn of the loop it may use TURN_SECONDS, all
-together; what is left continues in later turns, one piece in each, first come, first served.
-Work that has not begun yet and work that goes on alternate, so neither waits for all of the other.
+All long work of a node shares one `Turns`.  In one turn of the loop all of it together may use
+TURN_SECONDS; the rest continues in later turns, one piece in each, first come, first served.
+New work and work that is under way alternate, so neither waits for all of the other.
 
-Work that is about to begin asks `has_time`, and if there is none, waits for `begin`.  Work that
-goes on for long calls `pause` after every small step, or is a generator that yields there, for
-`run`.
+New work calls `has_time`, and if there is none, awaits `begin`.  Long work awaits `pause` after
+every small step, or is a generator that yields after every step, for `run`.
 """
 
 import asyncio
@@ -25,37 +24,37 @@ class Turns:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._ends = 0.0  # when this turn's time is used up
-        self._is_open = False  # has anything been done in this turn of the loop?
-        self._begins_first = False  # who is served first alternates
+        self._is_open = False  # whether work was done in this turn of the loop
+        self._begins_first = False  # whether new work comes first: it alternates
         self._beginning: deque[asyncio.Future[None]] = deque()
         self._going_on: deque[asyncio.Future[None]] = deque()
 
     def has_time(self) -> bool:
-        """May more be done in this turn of the loop?"""
+        """Whether more work may be done in this turn of the loop."""
         if not self._is_open:
             self._open()
         return self._monotonic() < self._ends
 
     def is_over(self) -> bool:
-        """Is the time of this turn used up?"""
+        """Whether the time of this turn is used up."""
         return self._monotonic() >= self._ends
 
     async def ready(self) -> None:
-        """Return when work may begin, which may be at once."""
+        """Return when new work may start: at once, if this turn has time left."""
         if not self.has_time():
             await self.begin()
 
     async def begin(self) -> None:
-        """Return when work that has not begun may do so."""
+        """Return when new work may start, in a later turn."""
         await self._next(self._beginning)
 
     async def pause(self) -> None:
-        """Let others have their turn if this one's time is used up."""
+        """If the time of this turn is used up, wait for another turn."""
         if self._monotonic() >= self._ends:
             await self._next(self._going_on)
 
     async def run(self, steps: Generator[None, None, T]) -> T:
-        """Do all steps, and let others have their turns in between; gives what they return."""
+        """Run all steps, pausing in between where needed; return what the generator returns."""
         while True:
             try:
                 next(steps)
@@ -72,20 +71,20 @@ class Turns:
         await turn
 
     def _open(self) -> None:
-        """Begin to count the time of this turn; the next one begins with `_wake`."""
+        """Start to count the time of this turn; the next one starts with `_wake`."""
         self._is_open = True
         self._ends = self._monotonic() + TURN_SECONDS
         asyncio.get_running_loop().call_soon(self._wake)
 
     def _wake(self) -> None:
-        """A new turn of the loop: one of those who wait may go on in it."""
+        """Start a new turn of the loop: one piece of waiting work continues in it."""
         self._is_open = False
         first, second = self._beginning, self._going_on
         self._begins_first = not self._begins_first
         for queue in (first, second) if self._begins_first else (second, first):
             while queue:
                 turn = queue.popleft()
-                if not turn.done():  # else whoever waited is gone
+                if not turn.done():  # else the waiting task was cancelled
                     self._open()
                     turn.set_result(None)
                     return

@@ -1,11 +1,12 @@
-"""Threads for work that takes long and releases the interpreter's lock: decompression, mostly.
+"""Threads for long work that releases the interpreter's lock: decompression, mostly.
 
-A worker's Python code still takes turns with the loop, so what is handed over should spend its
-time in C.  On the simulator's loop there are no threads: work is done a moment later.
+Python code in a thread slows the event loop down, so the work should spend its time in C.  On the
+simulator's loop there are no threads: the work is done a moment later.
 
 Invariant
-    W1  of the pieces of work that wait, the one is done next for whose request the least has been
-        done so far: a request with a thousand pieces is no reason to wait for one with a single one
+    runtime.W1  of the pieces of work that wait, the next is the one whose request has used the
+                least time so far: a request with one piece does not wait for a request with a
+                thousand
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, TypeVar
 
-THREADS: Final = 2  # enough to keep one slow piece of work from holding up all others
+THREADS: Final = 2  # so that one slow piece of work does not delay all others
 
 T = TypeVar("T")
 
@@ -27,13 +28,13 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
         self._free = THREADS
         self._numbers = count()
-        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []  # a heap (W1)
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []  # a heap (runtime.W1)
         self._patient = asyncio.Semaphore(THREADS - 1)
 
     async def run(self, work: Callable[[], T], *, spent_seconds: float = 0.0) -> T:
-        """What `work` gives, or raises; the loop goes on meanwhile.
+        """Run `work` in a thread; return what it returns, or raise what it raises.
 
-        `spent_seconds` is what earlier work for the same request has taken (W1).
+        `spent_seconds` is the time that earlier work for the same request took (runtime.W1).
         """
         await self._await_thread(spent_seconds)
         try:
@@ -53,11 +54,11 @@ class Workers:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                self._pass_on()  # it was this one's turn already
+                self._pass_on()  # the thread was already assigned to this call
             raise
 
     def _pass_on(self) -> None:
-        """Give a thread to whoever is next."""
+        """Assign a free thread to the next waiting call."""
         while self._waiting:
             *_, turn = heappop(self._waiting)
             if not turn.done():
@@ -66,12 +67,12 @@ class Workers:
         self._free += 1
 
     async def run_patiently(self, work: Callable[[], T]) -> T:
-        """The same; however much of it there is, it leaves a thread to `run`."""
+        """As `run`, for background work: all of it together leaves one thread free for `run`."""
         async with self._patient:
             return await self.run(work)
 
     def close(self) -> None:
-        """Wait for work under way; what has not begun is dropped."""
+        """Wait for work that is running; work that has not started is dropped."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
