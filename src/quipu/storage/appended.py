@@ -1,9 +1,9 @@
-"""What a log tells: where a batch went, and what happens to it as a whole."""
+"""What a log returns for an append and a truncation, what it reports, and where it ends."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from quipu.model.ids import LogOffset, Offset
-from quipu.runtime.disk import DiskError
+from quipu.model.ids import Epoch, LogOffset, Offset
+from quipu.runtime.disks.disk import DiskError
 
 if TYPE_CHECKING:
     from quipu.storage.log import Log
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 NO_LOG_OFFSET: Final = LogOffset(-1)
 
 
-class Appended(NamedTuple):
-    """Where a batch went."""
+class AppendedBatch(NamedTuple):
+    """The offsets that a batch was given, or had from before if it is a duplicate."""
 
     base_offset: Offset
     last_offset: Offset
@@ -21,7 +21,7 @@ class Appended(NamedTuple):
     prefix: bytes = b""  # of a client's batch: what was written before it
 
 
-class Cut(NamedTuple):
+class Truncation(NamedTuple):
     """What a truncation removed, and where it is kept."""
 
     log_offset: LogOffset  # where the log ends now
@@ -32,8 +32,8 @@ class Cut(NamedTuple):
     kept: tuple[str, ...]  # paths, in the order of the batches in them
 
 
-class Watcher(Protocol):
-    """Someone who keeps an eye on many logs."""
+class LogObserver(Protocol):
+    """Gets the reports of many logs: the data directory."""
 
     def dirtied(self, log: "Log") -> None:
         """`log` has something to flush; it had nothing."""
@@ -54,3 +54,16 @@ class Watcher(Protocol):
     def truncating(self, log: "Log", log_end: LogOffset) -> None:
         """`log` is about to end at `log_end`: forget what was beyond, durably."""
         ...
+
+
+class LogPositions(Protocol):
+    """Where a log ends, and who led when it was last written to: to be read, never assigned."""
+
+    @property
+    def log_end(self) -> LogOffset: ...
+    @property
+    def end_offset(self) -> Offset: ...
+    @property
+    def leader_epoch(self) -> Epoch: ...
+    @property
+    def is_durable(self) -> bool: ...

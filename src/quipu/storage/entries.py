@@ -4,30 +4,46 @@ An entry is stored batches back to back, and a checkpoint is an entry of its own
 with the entries of another holds the same bytes in the same files, whatever their types.
 
 Invariants
-    T1  an entry is checked as a whole before any of it is written: every checksum, type, epoch and
-        offset, how many records it counts, and what this node would have to understand of it.  Not
-        the records themselves: the head of the chain has looked at them before it stored them
-    T2  an entry is written with one call, straight from the buffer that it arrived in
-    T3  what is read for others is checked too: damage is told here, and never sent.  (What is
-        sent on from memory was checked by T1, or when a client brought it.)
+    storage.T1  an entry is checked as a whole before any of it is written: every checksum, type,
+        epoch and offset, how many records it counts, and what this node would have to understand
+        of it.  Not the records themselves: the leader has checked them before it stored them
+    storage.T2  an entry is written with one call, straight from the buffer that it arrived in
+    storage.T3  what is read for others is checked too: damage is found here, and never sent.  (What
+        is sent on from memory was checked by storage.T1, or when a client brought it.)
 
 Runs of plain data batches are checked in C (wire/scan_run.py); so the work in Python is per entry,
 and per batch only for those that are not plain.
+
+Reads and checks.  Not here: the append itself (log.py).
 """
 
 from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
 
-from quipu.model.batch_types import CHECKPOINT, DATA, LOG_START, describe, require_set
+from quipu.model.batch_types import (
+    CHECKPOINT,
+    DATA,
+    FILLER,
+    LOG_START,
+    TIERED,
+    describe,
+    require_set,
+)
 from quipu.model.errors import Code, CorruptLog, MalformedBytes, RequestError
 from quipu.model.ids import ZERO_UUID, LogOffset, Offset
-from quipu.storage import rolling
-from quipu.storage.checkpoint import Checkpoint, decode_checkpoint, decode_log_start
-from quipu.storage.damage import note
-from quipu.storage.reading import walk
-from quipu.storage.segment import Segment
-from quipu.storage.segments import Segments
+from quipu.storage.compaction.fillers import is_filler, split_filler
+from quipu.storage.derived.checkpoint import (
+    Checkpoint,
+    decode_checkpoint,
+    decode_log_start,
+    decode_tiered,
+)
+from quipu.storage.segments.damage import note
+from quipu.storage.segments.reading import walk
+from quipu.storage.segments.segment import Segment
+from quipu.storage.segments.segment_list import SegmentList
 from quipu.wire.record_batch import count_max
 from quipu.wire.scan_run import Expected, Run, scan_run
 from quipu.wire.stored_batch import (
@@ -40,15 +56,16 @@ from quipu.wire.stored_batch import (
 )
 
 if TYPE_CHECKING:
-    from quipu.storage.log import Log
+    from quipu.storage.log_state import LogState
 
 SEGMENT_SIZE_MAX: Final = 2**32 - 1  # positions that an index can name
+OFFSET_MAX: Final = 1 << 62
 _NO_MARKS: Final = 1 << 62
 _TYPE_POSITION: Final = 4  # in a stored batch
 _base_log = attrgetter("base_log")
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """Batches of one type, as they lie in a segment."""
 
     batch_type: int
@@ -58,7 +75,7 @@ class Entry(NamedTuple):
 
 
 class EntryBatch(NamedTuple):
-    """One batch of an entry that was looked at by itself."""
+    """One batch of an entry that was checked by itself, not as part of a run."""
 
     header: StoredHeader
     data: memoryview
@@ -71,15 +88,15 @@ class EntryBatch(NamedTuple):
 class EntryReader:
     """Reads the entries of one log, and remembers where the last reader stopped."""
 
-    def __init__(self, segments: Segments) -> None:
+    def __init__(self, segments: SegmentList) -> None:
         self._segments = segments
         self._next_log = -1
         self._stopped: tuple[Segment | None, int] = None, 0
 
-    def read(self, log_offset: LogOffset, max_bytes: int, *, log: str) -> list[Entry]:
+    def read(self, log_offset: LogOffset, max_bytes: int, *, log: str) -> list[LogEntry]:
         """Entries from `log_offset` on; see `Log.read_entries`."""
-        number, position = self._locate(log_offset, log)
-        found: list[Entry] = []
+        number, position, split = self._locate(log_offset, log)
+        found: list[LogEntry] = [] if split is None else [split]
         while number < len(self._segments):
             segment = self._segments[number]
             size = segment.size
@@ -94,18 +111,24 @@ class EntryReader:
                         return found  # what comes before it is sound
                     raise
                 if entry is None:
+                    assert found, log  # the first batch is returned whatever its size
                     return found
+                assert len(entry.data) > 0, log
                 found.append(entry)
                 max_bytes -= len(entry.data)
                 position += len(entry.data)
+                assert position <= size, (log, position, size)
                 self._next_log, self._stopped = entry.next_log, (segment, position)
                 if max_bytes <= 0:
                     return found
             number, position = number + 1, 0
         return found
 
-    def _locate(self, log_offset: int, log: str) -> tuple[int, int]:
-        """The number of the segment, and where in it the batch begins."""
+    def _locate(self, log_offset: int, log: str) -> tuple[int, int, LogEntry | None]:
+        """The number of the segment, and where in it the batch begins.
+
+        If `log_offset` is within a filler: the rest of that, and the position after it.
+        """
         segments = self._segments
         number = len(segments) - 1
         if number >= 0 and log_offset < segments[number].base_log:
@@ -113,16 +136,25 @@ class EntryReader:
         if number < 0:
             raise RequestError(f"{log}: log offset {log_offset} is no longer kept",
                                code=Code.OFFSET_OUT_OF_RANGE)
+        assert segments[number].base_log <= log_offset, (log, log_offset)
         segment, position = self._stopped
         if log_offset == self._next_log and segment is segments[number]:
-            return number, position
+            assert 0 < position <= segment.size, (log, position)
+            return number, position, None
         if log_offset == segments[number].base_log:
-            return number, 0
+            return number, 0, None
         for batch in walk(segments[number], segments[number].find_log_offset(log_offset)):
-            if batch.header.log_offset >= log_offset:
-                if batch.header.log_offset == log_offset:
-                    return number, batch.position
-                break
+            header = batch.header
+            if header.next_log_offset <= log_offset:
+                continue
+            if header.log_offset == log_offset:
+                return number, batch.position, None
+            if header.log_offset < log_offset and is_filler(header):
+                rest = memoryview(split_filler(header, log_offset, header.next_log_offset))
+                return number, batch.position + header.size, LogEntry(
+                    header.batch_type, rest, LogOffset(header.next_log_offset),
+                    Offset(header.next_offset))
+            break
         for damage in segments[number].damage:
             if damage.log_offset <= log_offset < damage.next_log:
                 raise damage.error(segments[number].path)
@@ -132,11 +164,12 @@ class EntryReader:
 
 def _read_entry(
     view: memoryview, position: int, max_bytes: int, path: str, *, is_first: bool
-) -> Entry | None:
+) -> LogEntry | None:
     """The entry at `position`; None if its first batch exceeds `max_bytes` and is not `is_first`.
 
     `view` ends where a batch does.
     """
+    assert 0 <= position < len(view), (path, position, len(view))
     header = _header(view, position, path)
     start, end = position, min(position + max_bytes, len(view))
     if position + header.size > end:
@@ -154,7 +187,7 @@ def _read_entry(
             position += header.size
             next_log, next_offset = header.next_log_offset, header.next_offset
         elif position > start:
-            break  # it is for the next call to tell
+            break  # the next call raises for it
         else:
             raise CorruptLog(f"{path}: bad body checksum at log offset {header.log_offset}")
         if end - position < STORED_HEADER_SIZE or batch_type == CHECKPOINT:
@@ -164,92 +197,85 @@ def _read_entry(
                 position + after.size > end):
             break
         header = after
-    return Entry(batch_type, view[start:position], LogOffset(next_log), Offset(next_offset))
+    assert position > start, (path, start, position)
+    return LogEntry(batch_type, view[start:position], LogOffset(next_log), Offset(next_offset))
 
 
 def _header(view: memoryview, position: int, path: str) -> StoredHeader:
     header = check_header(view, position)
     if isinstance(header, Fault):
-        raise CorruptLog(f"{path}: {header} at a batch that is to be sent")  # T3
+        raise CorruptLog(f"{path}: {header} at a batch that is to be sent")  # storage.T3
     return header
 
 
-# --- appending --------------------------------------------------------------------------------
+# --- checking what is to be appended ----------------------------------------------------------
 
 
-def append_entry(log: "Log", stored: memoryview, now_ms: int, *, epoch_max: int) -> None:
-    """Append an entry to `log`; see `Log.append_stored`.
+class NextEntry(NamedTuple):
+    """What the next entry of a log must follow."""
 
-    A checkpoint starts a segment, so the copy's files are the original's, byte for byte.
+    name: str  # of the log
+    log_end: LogOffset
+    end_offset: Offset
+    epoch: int  # the newest leader epoch in the log
+    epoch_max: int  # the newest that there can be
+    may_have_holes: bool = False  # may batches have fewer records than offsets?
+
+    @classmethod
+    def of(cls, state: "LogState", epoch_max: int) -> "NextEntry":
+        """What must follow the batches that a log has."""
+        active = state.active
+        return cls(state.name, state.log_end, state.end_offset, state.derived.epochs.latest,
+                   epoch_max, state.config.compacts or (
+                       active is not None and active.compaction_mark().may_have_holes))
+
+    def type_of(self, stored: memoryview) -> int:
+        """The batch type of an entry that is not checked yet."""
+        if len(stored) < STORED_HEADER_SIZE:
+            raise RequestError(f"{self.name}: entry of {len(stored)} bytes",
+                               code=Code.CORRUPT_MESSAGE)
+        return stored[_TYPE_POSITION]
+
+    def require(self, header: StoredHeader) -> None:
+        """Raise `RequestError` if the batch is not the one that comes next."""
+        _expect(self.name, header, self.log_end, self.end_offset)
+        _fence(self.name, header, self.epoch)
+
+
+def check_entry(
+    stored: memoryview, batch_type: int, expected: NextEntry, active: Segment
+) -> list[Run | EntryBatch]:
+    """Check an entry that is to be appended to `active`, all of it (storage.T1).
+
+    Returns runs of plain batches, and the others one by one.  Raises `RequestError`.
     """
-    log.load()
-    log.raw_state.epochs.forget_unwritten(log.log_end)  # a reign of this node that never began
-    if len(stored) < STORED_HEADER_SIZE:
-        raise RequestError(f"{log.name}: entry of {len(stored)} bytes", code=Code.CORRUPT_MESSAGE)
-    batch_type = stored[_TYPE_POSITION]
-    if batch_type == CHECKPOINT:
-        header, checkpoint = check_checkpoint(log, stored, epoch_max=epoch_max)
-        _expect(log.name, header, log.log_end, log.end_offset)
-        _fence(log.name, header, log.raw_state.epochs.latest)
-        rolling.follow_roll(log, stored, header, checkpoint, now_ms)
-        return
-    if log.active is None:
-        raise RequestError(f"{log.name}: is empty: send its first checkpoint first",
-                           code=Code.OFFSET_OUT_OF_RANGE)
-    active, file = log.writable()
-    base = file.size
-    if base + len(stored) > SEGMENT_SIZE_MAX:
-        raise RequestError(f"{log.name}: a segment of {base + len(stored)} bytes",
+    assert batch_type != CHECKPOINT, "a checkpoint starts a segment"
+    assert active.file is not None, active.path  # storage.S2
+    size = active.size
+    if size + len(stored) > SEGMENT_SIZE_MAX:
+        raise RequestError(f"{expected.name}: a segment of {size + len(stored)} bytes",
                            code=Code.RECORD_LIST_TOO_LARGE)
-    parts = _EntryCheck(log, stored, batch_type, epoch_max).parts(
-        mark_due=active.index_due - base, mark_interval=active.index_interval)
-    log.write(file, (stored,), len(stored))  # T2
-    for part in parts:
-        _take_in(log, active, part, base, now_ms)
-    log.leader_epoch = log.raw_state.epochs.latest
-    if log.log_end >= log.flusher.due_at:
-        log.flusher.appended(now_ms)
-
-
-def _take_in(
-    log: "Log", active: Segment, part: Run | EntryBatch, base: int, now_ms: int
-) -> None:
-    """Batches of another log are in the file: let the state follow, as recovery would."""
-    state = log.raw_state
-    if isinstance(part, Run):
-        active.index_run(part, shift=base)
-        state.replay_run(part, now_ms)
-        log.end_offset, log.log_end = Offset(part.end_offset), LogOffset(part.log_end)
-        return
-    header, data, position = part
-    if base + position >= active.index_due:
-        active.add_entry(header.base_offset, header.log_offset, base + position)
-    if header.batch_type == DATA:
-        active.max_timestamp = max(active.max_timestamp, header.max_timestamp)
-    state.replay(header, data, now_ms)
-    log.end_offset, log.log_end = Offset(header.next_offset), LogOffset(header.next_log_offset)
-    log.log_start_offset = state.log_start_offset = max(
-        state.log_start_offset, log.log_start_offset)
+    return _EntryCheck(stored, batch_type, expected).parts(
+        mark_due=active.index_due - size, mark_interval=active.index_interval)
 
 
 class _EntryCheck:
-    """Goes through an entry that is to follow what a log has; raises what is wrong with it (T1)."""
+    """Walks over an entry, and raises what is wrong with it (storage.T1)."""
 
-    def __init__(
-        self, log: "Log", stored: memoryview, batch_type: int, epoch_max: int
-    ) -> None:
-        self._name = log.name
-        self._epoch_max = epoch_max
+    def __init__(self, stored: memoryview, batch_type: int, expected: NextEntry) -> None:
+        self._name = expected.name
+        self._epoch_max = expected.epoch_max
         self._stored = stored
         self._type = batch_type
-        self._log_end: int = log.log_end
-        self._end_offset: int = log.end_offset
-        self._epoch: int = log.raw_state.epochs.latest
+        self._log_end: int = expected.log_end
+        self._end_offset: int = expected.end_offset
+        self._epoch = expected.epoch
+        self._may_have_holes = expected.may_have_holes
 
     def parts(self, *, mark_due: int, mark_interval: int) -> list[Run | EntryBatch]:
         """Runs of plain batches, and the others one by one."""
         parts: list[Run | EntryBatch] = []
-        position, end = 0, len(self._stored)
+        position, end, log_end = 0, len(self._stored), self._log_end
         while position < end:
             if self._type == DATA:
                 run = scan_run(
@@ -269,10 +295,13 @@ class _EntryCheck:
             position += batch.header.size
             self._log_end, self._end_offset = (
                 batch.header.next_log_offset, batch.header.next_offset)
+        assert position == end, (self._name, position, end)
+        assert self._log_end > log_end, (self._name, log_end)  # it was checked to be no less
         return parts
 
     def _one(self, position: int) -> EntryBatch:
-        header = checked_header(self._name, self._stored, position, self._end_offset)
+        header = checked_header(self._name, self._stored, position, self._end_offset,
+                                may_have_holes=self._may_have_holes)
         _expect(self._name, header, self._log_end, self._end_offset)
         if header.batch_type != self._type:
             raise RequestError(
@@ -281,15 +310,23 @@ class _EntryCheck:
                 code=Code.INVALID_RECORD)
         _fence(self._name, header, self._epoch)
         _check_epoch(self._name, header.leader_epoch, self._epoch_max)
+        assert header.leader_epoch < 0 or header.leader_epoch >= self._epoch, header
         self._epoch = max(self._epoch, header.leader_epoch)
         data = self._stored[position : position + header.size]
         if header.batch_type == LOG_START:
             _check_log_start(self._name, data, self._end_offset)
+        elif header.batch_type == TIERED:
+            _check_tiered(self._name, data, self._end_offset)
         return EntryBatch(header, data, position)
 
 
-def checked_header(name: str, stored: memoryview, position: int, end_offset: int) -> StoredHeader:
-    """The header of an intact batch; raises `RequestError`, or `UnsetBatchType` for type 0."""
+def checked_header(
+    name: str, stored: memoryview, position: int, end_offset: int, *, may_have_holes: bool = False
+) -> StoredHeader:
+    """The header of an intact batch; raises `RequestError`, or `UnsetBatchType` for type 0.
+
+    With `may_have_holes`, data may be compacted: it may have fewer records than offsets, or none.
+    """
     header = check_stored(stored, position)
     if header is Fault.UNSET_TYPE:
         require_set(0, name, end_offset)
@@ -298,7 +335,10 @@ def checked_header(name: str, stored: memoryview, position: int, end_offset: int
                            code=Code.CORRUPT_MESSAGE)
     if header.last_offset_delta < 0 or header.log_offset < 0 or header.base_offset < 0:
         raise RequestError(f"{name}: batch with impossible offsets", code=Code.INVALID_RECORD)
-    if (header.count != header.last_offset_delta + 1
+    has_hole = may_have_holes and (
+        0 <= header.count <= header.last_offset_delta and header.batch_type in {DATA, FILLER})
+    if ((header.count != header.last_offset_delta + 1 and not has_hole)
+            or header.next_log_offset > OFFSET_MAX
             or header.count > count_max(header.size - STORED_HEADER_SIZE, header.attributes)):
         raise RequestError(
             f"{name}: batch of {header.size} bytes that counts {header.count} records, the last "
@@ -329,27 +369,48 @@ def _check_epoch(name: str, epoch: int, epoch_max: int) -> None:
 
 
 def check_checkpoint(
-    log: "Log", stored: memoryview, *, epoch_max: int
+    stored: memoryview, expected: NextEntry, topic_id: UUID
 ) -> tuple[StoredHeader, Checkpoint]:
-    """The checkpoint that an entry is; raises `RequestError` if it cannot begin a segment."""
-    header = checked_header(log.name, stored, 0, log.end_offset)
+    """Decode the checkpoint that an entry is; raises `RequestError` if it cannot begin a segment.
+
+    It may be at any offset: `NextEntry.require` checks whether it follows the log's end.
+    """
+    name = expected.name
+    header = checked_header(name, stored, 0, expected.end_offset)
     if header.batch_type != CHECKPOINT or header.size != len(stored):
-        raise RequestError(f"{log.name}: a checkpoint must be an entry of its own",
+        raise RequestError(f"{name}: a checkpoint must be an entry of its own",
                            code=Code.INVALID_RECORD)
     try:
         checkpoint = decode_checkpoint(stored)
     except MalformedBytes as error:
-        raise RequestError(f"{log.name}: {error}", code=Code.CORRUPT_MESSAGE) from error
-    if checkpoint.topic_id != log.topic_id and ZERO_UUID not in (checkpoint.topic_id,
-                                                                 log.topic_id):
-        raise RequestError(f"{log.name}: checkpoint of topic id {checkpoint.topic_id}, the log "
-                           f"is of {log.topic_id}", code=Code.INCONSISTENT_TOPIC_ID)
+        raise RequestError(f"{name}: {error}", code=Code.CORRUPT_MESSAGE) from error
+    if checkpoint.topic_id != topic_id and ZERO_UUID not in (checkpoint.topic_id, topic_id):
+        raise RequestError(f"{name}: checkpoint of topic id {checkpoint.topic_id}, the log "
+                           f"is of {topic_id}", code=Code.INCONSISTENT_TOPIC_ID)
     if not 0 <= checkpoint.state.log_start_offset <= header.base_offset:
-        raise RequestError(f"{log.name}: checkpoint whose log starts after its end",
+        raise RequestError(f"{name}: checkpoint whose log starts after its end",
                            code=Code.INVALID_RECORD)
-    _fence(log.name, header, checkpoint.state.epochs.latest)
-    _check_epoch(log.name, max(header.leader_epoch, checkpoint.state.epochs.latest), epoch_max)
+    if checkpoint.state.tiered.offset >= header.base_offset:
+        raise RequestError(f"{name}: checkpoint of a log that is tiered beyond its end",
+                           code=Code.INVALID_RECORD)
+    if not checkpoint.state.epochs.begin_by(header.base_offset, header.log_offset):
+        raise RequestError(f"{name}: checkpoint with a leader epoch that begins after it",
+                           code=Code.INVALID_RECORD)
+    _fence(name, header, checkpoint.state.epochs.latest)
+    _check_epoch(name, max(header.leader_epoch, checkpoint.state.epochs.latest),
+                 expected.epoch_max)
+    assert checkpoint.state.epochs.latest <= expected.epoch_max, (name, expected)
     return header, checkpoint
+
+
+def _check_tiered(name: str, data: memoryview, end_offset: int) -> None:
+    try:
+        tiered = decode_tiered(data)
+    except MalformedBytes as error:
+        raise RequestError(f"{name}: {error}", code=Code.CORRUPT_MESSAGE) from error
+    if tiered.offset >= end_offset:
+        raise RequestError(f"{name}: tiered up to {tiered.offset}, but it ends at {end_offset}",
+                           code=Code.INVALID_RECORD)
 
 
 def _check_log_start(name: str, data: memoryview, end_offset: int) -> None:

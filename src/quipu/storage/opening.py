@@ -1,124 +1,103 @@
-"""A log's life: found or begun, gone on with, closed.
+"""How a log is opened, begun and closed: the steps between the phases of its life (phases.py).
 
-    not loaded   closed cleanly before, and not looked at since: its offsets come from memory
-    blank        there is no file.  A log that may be a replica stays so until it is told what to
-                 begin with: the checkpoint of another node, or an append of its own
-    loaded       the last segment is active
-    failed       `log.failure` says why
-    closed       for good
-
-The functions behind the methods of `Log` with the same names.
-Not here: what is on the disk (recovery.py), how it is cut (trimming.py).
+Each function first does the I/O, and then calls one transition of the state (log_state.py).
+Not here: what is on the disk (recovery.py), how a log is cut (trimming.py).
 """
 
-from typing import TYPE_CHECKING
-
-from quipu.model.errors import Code, Kind, QuipuError, RequestError
-from quipu.model.ids import LogOffset, Offset
+from quipu.model.errors import Code, QuipuError, RequestError
+from quipu.model.ids import Epoch, LogOffset
 from quipu.storage import rolling
-from quipu.storage.config import LogConfig
-from quipu.storage.place import CleanStop, Memory, Place
-from quipu.storage.recovery import Recovered, recover
-from quipu.storage.segment import Segment
-
-if TYPE_CHECKING:
-    from quipu.storage.log import Log
-
-
-def recover_or_tell(place: Place, config: LogConfig, memory: Memory, now_ms: int) -> Recovered:
-    """`recover`; whatever goes wrong is an error that a log can keep as its failure."""
-    try:
-        return recover(place, config, memory, now_ms)
-    except QuipuError:
-        raise
-    except Exception as error:
-        raise _cannot_open(place, error) from error
+from quipu.storage.derived.checkpoint import pack_tiered
+from quipu.storage.log_directory import CleanShutdown
+from quipu.storage.log_state import LogState
+from quipu.storage.phases import LogPhase
+from quipu.storage.recovery import Recovered, cannot_open, recover
+from quipu.storage.segments import reading
+from quipu.storage.segments.segment import Segment
 
 
-def _cannot_open(place: Place, error: Exception) -> QuipuError:
-    return QuipuError(f"{place.name}: {place.directory} cannot be opened: {error!r}",
-                      code=Code.KAFKA_STORAGE_ERROR, kind=Kind.CORRUPT)
+def load(state: LogState) -> None:
+    """Open the files, if that was put off until now; raises if the log cannot be used."""
+    if state.active is not None or state.phase is LogPhase.EMPTY:
+        return
+    if state.phase is LogPhase.CLOSED:
+        raise RequestError(f"{state.name}: the log is closed", code=Code.NOT_LEADER_OR_FOLLOWER)
+    if state.failure is not None:
+        raise state.failure
+    open_files(state, state.opened_ms)
+    assert state.phase in {LogPhase.OPEN, LogPhase.EMPTY}, (state.name, state.phase)
 
 
-def load(log: "Log", now_ms: int, found: Recovered | None = None) -> None:
-    """Find the files, or make the first one; a replica's log without any stays blank.
+def open_files(state: LogState, now_ms: int, found: Recovered | None = None) -> None:
+    """Find the files, or make the first one; a replica's log without any stays empty.
 
-    `found`: they were recovered already, off the loop (reopening.py).
+    `found`: they were recovered already, off the loop (reopening.py).  What goes wrong becomes the
+    log's failure, and is raised.
     """
-    if log.is_closed:
-        raise RequestError(f"{log.name}: the log is closed", code=Code.NOT_LEADER_OR_FOLLOWER)
-    if log.failure is not None:
-        raise log.failure
+    assert state.phase is LogPhase.UNLOADED, state.phase
     try:
         if found is None:
-            found = recover(log.place, log.config, log.memory, now_ms)
-        log.files.adopt(found.segments)
-        log.raw_state = found.state
-        log.end_offset, log.log_end = Offset(found.end_offset), LogOffset(found.log_end)
-        log.committed_mark = LogOffset(min(log.memory.committed, log.log_end))
-        log.flusher.reset()
-        if found.segments:
-            _adopt(log)
-            log.flusher.recovered(log.memory.flushed if found.was_scanned else log.log_end)
-        elif log.is_replica:
-            log.is_blank = True
-        else:
-            _make_first(log, now_ms)
+            found = recover(state.directory, state.config, state.recovery, now_ms)
+        state.loaded(found)
+        if found.was_scanned:
+            _sync_recovered(state)
+        if state.active is None and not state.is_replica:
+            rolling.start_segment(state, now_ms)
+        state.opened()
     except QuipuError as error:
-        log.fail(error)
+        state.failed(error)
         raise
     except Exception as error:
-        log.fail(_cannot_open(log.place, error))
-        assert log.failure is not None
-        raise log.failure from error
+        failure = cannot_open(state.directory, error)
+        state.failed(failure)
+        raise failure from error
 
 
-def _adopt(log: "Log") -> None:
-    """Go on with the segments and the state that recovery found."""
-    log.active = log.files[-1]
-    log.unsynced = [log.active]
-    adopt_state(log)
-    log.active.set_limits(log.config)
+def _sync_recovered(state: LogState) -> None:
+    """Have that synced which a scan has found and the node does not know to be durable."""
+    flushed_log = LogOffset(state.recovery.flushed_log)
+    if state.active is None:
+        return
+    if flushed_log >= state.log_end:
+        state.flusher.name_unsure()
+        return
+    offset = reading.offset_at(state.segments, flushed_log)
+    state.flusher.recovered(flushed_log, state.local_start_offset if offset is None else offset)
 
 
-def adopt_state(log: "Log") -> None:
-    """Let the offsets follow from the state and from where the first segment begins."""
-    state, first = log.raw_state, log.files[0]
-    log.log_start_offset = state.log_start_offset = Offset(
-        max(state.log_start_offset, first.base_offset))
-    state.epochs.advance_start(first.base_log)
-    log.leader_epoch = max(log.leader_epoch, state.epochs.latest)
+def begin(state: LogState, epoch: Epoch, now_ms: int) -> Segment:
+    """The active segment; that of an empty log is started now, in `epoch` if it is one."""
+    load(state)
+    if state.active is None:
+        assert state.phase is LogPhase.EMPTY, (state.name, state.phase)
+        if epoch >= 0:
+            state.led(epoch)
+        rolling.start_segment(state, now_ms)
+    return state.writable()[0]
 
 
-def begin(log: "Log", now_ms: int) -> Segment:
-    """The active segment; of a log without any, the first one, made here and now."""
-    log.load()
-    if log.active is None:
-        _make_first(log, now_ms)
-    assert log.active is not None
-    return log.active
-
-
-def _make_first(log: "Log", now_ms: int) -> None:
-    rolling.make_directory(log)
-    rolling.start_segment(log, now_ms)
-
-
-def close(log: "Log") -> CleanStop | None:
-    """Make everything durable and let go of the files; gives what to remember, if sound."""
-    active = log.active
-    if active is None:
-        clean = None if log.failure or log.is_closed else log.memory.clean
-        log.is_closed = True  # else an append that comes late would open it again
-        return clean
-    if log.is_dirty or len(log.unsynced) > 1:
-        log.flush_now()
-    active.complete(log.end_offset, log.log_end)
-    active.write_index()
-    clean = CleanStop(
-        base_log=active.base_log, active_size=active.size, size_bytes=log.size_bytes,
-        end_offset=log.end_offset, log_end=log.log_end,
-        log_start_offset=log.log_start_offset, oldest_ms=log.files[0].newest_ms,
-        epochs=log.raw_state.epochs.encode(), producers=log.raw_state.producers.encode())
-    log.discard()
+def close(state: LogState) -> CleanShutdown | None:
+    """Make everything durable and close the files; returns what to record, if all is well."""
+    active, clean = state.active, None
+    if active is not None:
+        if state.flusher.is_dirty or len(state.flusher.unsynced) > 1:
+            state.flusher.flush_now()
+        assert not state.flusher.is_dirty, state.name  # storage.N2
+        active.complete(state.end_offset, state.log_end)
+        active.write_index()
+        stated, start, local = (
+            state.derived.log_start_offset, state.log_start_offset, state.local_start_offset)
+        tiered = state.derived.tiered
+        clean = CleanShutdown(
+            base_log=active.base_log, active_size=active.size, size_bytes=state.size_bytes,
+            end_offset=state.end_offset, log_end=state.log_end,
+            log_start_offset=state.log_start_offset, oldest_ms=state.segments[0].newest_ms,
+            epochs=state.derived.epochs.encode(), producers=state.derived.producers.encode(),
+            stated_start_offset=-1 if stated == start else stated,
+            local_start_offset=-1 if local == start else local,
+            tiered=b"" if tiered.offset < 0 else pack_tiered(tiered))
+    elif state.failure is None and state.phase is not LogPhase.CLOSED:
+        clean = state.recovery.clean
+    assert clean is None or clean.log_end == state.log_end, state.name  # storage.N2
+    state.closed()  # else an append that comes late would open it again
     return clean

@@ -1,16 +1,16 @@
-"""From a directory to a log: after a clean stop, after a crash, or for the first time.
+"""From a directory to a log: after a clean shutdown, after a crash, or for the first time.
 
-After a clean stop nothing is scanned.  Otherwise every segment without a sound index is: the
+After a clean shutdown nothing is scanned.  Otherwise every segment without a sound index is: the
 active one, and rarely the one before it.  What a scan finds wrong is judged by one number, the
-flushed mark, known from the node's memory, from the checkpoints that this node wrote into the log
-(C1), and from the order in which segments are sealed (R1):
+flushed mark, known from the node log, from the checkpoints that this node wrote into the log
+(storage.C1), and from the order in which segments are sealed (storage.R1):
 
-    at or after the mark   a torn tail: nobody was promised it.  The log is cut there, and the
+    at or after the mark   a torn tail: it was never acknowledged.  The log is cut there, and the
                            bytes are kept beside it as <base>.torn-<ms>
     below the mark         damage: `CorruptLog`.  Nothing is changed; the operator decides
     a batch with an intact checksum that this version cannot read is never cut either
 
-Not here: repair on an operator's order (inspect/), the scan itself (scan.py).
+Not here: repair on an operator's order (inspect/), the scan itself (segments/scan.py).
 """
 
 import logging
@@ -20,16 +20,28 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from quipu.model.batch_types import CHECKPOINT
-from quipu.model.errors import CorruptLog, MalformedBytes, QuipuError, UnknownFormat
+from quipu.model.errors import (
+    Code,
+    CorruptLog,
+    ErrorKind,
+    MalformedBytes,
+    QuipuError,
+    UnknownFormat,
+)
 from quipu.model.ids import Offset
-from quipu.runtime.disk import Disk, File, NotFound
-from quipu.storage.checkpoint import Checkpoint, LogState, decode_checkpoint
+from quipu.runtime.disks.disk import Disk, File, NotFound
 from quipu.storage.config import LogConfig
-from quipu.storage.epochs import EpochHistory
-from quipu.storage.place import CleanStop, Memory, Place
-from quipu.storage.producers import ProducerStates
-from quipu.storage.scan import Scan, Scanned
-from quipu.storage.segment import LOG_SUFFIX, NAME_DIGITS, Segment, segment_path
+from quipu.storage.derived.checkpoint import (
+    Checkpoint,
+    DerivedState,
+    decode_checkpoint,
+    unpack_tiered,
+)
+from quipu.storage.derived.epochs import EpochHistory
+from quipu.storage.derived.producers import ProducerStates
+from quipu.storage.log_directory import CleanShutdown, LogDirectory, RecoveryPoint
+from quipu.storage.segments.scan import Scan, Scanned
+from quipu.storage.segments.segment import LOG_SUFFIX, NAME_DIGITS, Segment, segment_path
 from quipu.wire.scan_run import Run
 from quipu.wire.stored_batch import STORED_HEADER_SIZE, Fault, check_body, check_header
 
@@ -43,32 +55,57 @@ class Recovered(NamedTuple):
     """A log's segments, the last with its file open, and its state at the end of them."""
 
     segments: list[Segment]  # empty: there is no log yet
-    state: LogState
+    state: DerivedState
     end_offset: int
     log_end: int
     was_scanned: bool
 
     def release(self) -> None:
-        """Let go of the files: nobody goes on with them."""
+        """Close the files: the log is not opened after all."""
         for segment in self.segments:
             segment.close()
 
 
-def recover(place: Place, config: LogConfig, memory: Memory, now_ms: int) -> Recovered:
-    """Read the log at `place`; raises `CorruptLog` or `DiskError` and then changes nothing."""
-    segments = _find_segments(place, config)
+def recover(
+    directory: LogDirectory, config: LogConfig, recovery: RecoveryPoint, now_ms: int
+) -> Recovered:
+    """Read the log in `directory`; raises `QuipuError`, and then changes nothing.
+
+    Whatever goes wrong is an error that a log can keep as its failure: mostly `CorruptLog` or
+    `DiskError`.
+    """
+    try:
+        return _recover(directory, config, recovery, now_ms)
+    except QuipuError:
+        raise
+    except Exception as error:
+        raise cannot_open(directory, error) from error
+
+
+def cannot_open(directory: LogDirectory, error: Exception) -> QuipuError:
+    """The failure of a log that cannot be opened for an unexpected reason."""
+    return QuipuError(f"{directory.name}: {directory.path} cannot be opened: {error!r}",
+                      code=Code.KAFKA_STORAGE_ERROR, kind=ErrorKind.CORRUPT)
+
+
+def _recover(
+    directory: LogDirectory, config: LogConfig, recovery: RecoveryPoint, now_ms: int
+) -> Recovered:
+    segments = _find_segments(directory, config)
     if not segments:
-        if memory.flushed > 0:
-            raise CorruptLog(f"{place.name}: all segments are gone; log offsets up to "
-                             f"{memory.flushed} were durable: restore {place.directory}")
-        return Recovered([], LogState(), 0, 0, was_scanned=False)
-    if memory.clean is not None and (found := _resume(place, segments, memory.clean)) is not None:
-        return found
-    return _Recovery(place, segments, memory.flushed, now_ms).run()
+        if recovery.flushed_log > 0:
+            raise CorruptLog(f"{directory.name}: all segments are gone; log offsets up to "
+                             f"{recovery.flushed_log} were durable: restore {directory.path}")
+        return Recovered([], DerivedState(), 0, 0, was_scanned=False)
+    if recovery.clean is not None:
+        resumed = _resume(directory, segments, recovery.clean)
+        if resumed is not None:
+            return resumed
+    return _Recovery(directory, segments, recovery.flushed_log, now_ms).run()
 
 
 def segment_bases(names: list[str]) -> list[int]:
-    """The first log offsets that the names of segment files tell, in order."""
+    """The base log offsets of the segments among these file names, in order."""
     return sorted(int(name[:NAME_DIGITS]) for name in names
                   if name.endswith(LOG_SUFFIX) and len(name) == NAME_DIGITS + len(LOG_SUFFIX)
                   and name[:NAME_DIGITS].isdecimal())
@@ -84,55 +121,84 @@ def first_checkpoint(disk: Disk, directory: str, bases: list[int]) -> Checkpoint
             continue
         data = memoryview(disk.read(path, header.size))
         if check_body(data, 0, header) is None:
-            with suppress(MalformedBytes):  # told when the segment is scanned
+            with suppress(MalformedBytes):  # reported when the segment is scanned
                 return decode_checkpoint(data)
     return None
 
 
-def _find_segments(place: Place, config: LogConfig) -> list[Segment]:
+def _find_segments(directory: LogDirectory, config: LogConfig) -> list[Segment]:
     try:
-        names = list(place.disk.list(place.directory))
+        names = list(directory.disk.list(directory.path))
     except NotFound:
         return []
     for name in names:
         if name.endswith((UNFINISHED_SUFFIX, DELETED_SUFFIX)):
             with suppress(NotFound):  # a removal in the background may be faster
-                place.disk.remove(f"{place.directory}/{name}")
+                directory.disk.remove(f"{directory.path}/{name}")
     segments = []
     for base_log in segment_bases(names):
-        path = segment_path(place.directory, base_log)
-        segment = Segment(place.disk, place.opened, path, base_log)
+        path = segment_path(directory.path, base_log)
+        segment = Segment(directory.disk, directory.open_segments, path, base_log)
         segment.index_interval = config.index_interval_bytes
         segments.append(segment)
     return segments
 
 
-def _resume(place: Place, segments: list[Segment], clean: CleanStop) -> Recovered | None:
+def _resume(
+    directory: LogDirectory, segments: list[Segment], clean: CleanShutdown
+) -> Recovered | None:
     """The log as it was closed; None if its files are not those."""
     *complete, active = segments
-    if not active.load_summary(place.disk.size(active.path)):
+    if not active.load_summary(directory.disk.size(active.path)):
         return None
     if (active.base_log, active.size, active.end_offset, active.log_end) != (
             clean.base_log, clean.active_size, clean.end_offset, clean.log_end):
         return None
     for segment in complete:
-        if not segment.load_summary(place.disk.size(segment.path)):
+        if not segment.load_summary(directory.disk.size(segment.path)):
             return None
-    _check_chain(place, segments)
+    for number in range(len(segments)):
+        _drop_superseded(directory, segments, number)
+    _check_chain(directory, segments)
     active.resume_index()
-    active.file = place.disk.open(active.path)
+    active.file = directory.disk.open(active.path)
     active.trust_from_here()
-    state = LogState(Offset(clean.log_start_offset), EpochHistory.decode(clean.epochs),
-                     ProducerStates.decode(clean.producers))
+    stated = clean.stated_start_offset
+    state = DerivedState(Offset(stated if stated >= 0 else clean.log_start_offset),
+                         EpochHistory.decode(clean.epochs), ProducerStates.decode(clean.producers),
+                         unpack_tiered(clean.tiered))
+    assert segments[-1] is active, directory.name
+    assert active.log_end == clean.log_end, directory.name
     return Recovered(segments, state, clean.end_offset, clean.log_end, was_scanned=False)
 
 
-def _check_chain(place: Place, segments: list[Segment]) -> None:
-    """Each segment begins where the one before it ends (S1)."""
+def _drop_superseded(directory: LogDirectory, segments: list[Segment], number: int) -> None:
+    """Remove the segments that lie within segment `number`: it was compacted, and replaces them.
+
+    Only if another segment begins where it ends (storage.KS1).
+    """
+    if number >= len(segments) - 1:
+        return
+    end = segments[number].log_end
+    within = [segment for segment in segments[number + 1 :] if segment.base_log < end]
+    after = number + 1 + len(within)
+    if not within or after == len(segments) or segments[after].base_log != end:
+        return
+    for segment in within:
+        _log.info("%s: %s was merged into %s", directory.name, segment.path,
+                  segments[number].path)
+        for path in (segment.path, segment.index_path):
+            with suppress(NotFound):
+                directory.disk.remove(path)
+    del segments[number + 1 : after]
+
+
+def _check_chain(directory: LogDirectory, segments: list[Segment]) -> None:
+    """Each segment begins where the one before it ends (storage.S1)."""
     for segment, after in pairwise(segments):
         if segment.log_end != after.base_log:
             raise CorruptLog(
-                f"{place.name}: {segment.path} ends at log offset {segment.log_end}, the next "
+                f"{directory.name}: {segment.path} ends at log offset {segment.log_end}, the next "
                 f"segment begins at {after.base_log}: a file is missing or was exchanged")
 
 
@@ -140,41 +206,47 @@ def _check_chain(place: Place, segments: list[Segment]) -> None:
 class _Recovery:
     """One log that was not closed."""
 
-    place: Place
+    directory: LogDirectory
     segments: list[Segment]
     flushed: int
     now_ms: int
-    state: LogState = field(default_factory=LogState)
+    state: DerivedState = field(default_factory=DerivedState)
 
     def run(self) -> Recovered:
+        assert self.segments, self.directory.name
         self.flushed = max(self.flushed, self._flushed_by_files())
         number = 0
         while number < len(self.segments) - 1:
-            segment, after = self.segments[number], self.segments[number + 1]
-            if not segment.load_summary(self.place.disk.size(segment.path)):
-                if self._seal(segment, after):
+            segment = self.segments[number]
+            if not segment.load_summary(self.directory.disk.size(segment.path)):
+                if self._seal(segment, number):
                     self._set_aside_from(number + 1)
                     break
-            elif segment.log_end != after.base_log:
-                _check_chain(self.place, [segment, after])
+            else:
+                _drop_superseded(self.directory, self.segments, number)
+                _check_chain(self.directory, self.segments[number : number + 2])
             number += 1
+        assert self.segments, self.directory.name  # the first one is never set aside here
         return self._open_active()
 
     def _flushed_by_files(self) -> int:
-        """The mark that the files themselves tell."""
+        """The flushed mark that follows from the files alone."""
         last = self.segments[-2:]
-        mark = last[0].base_log if len(last) == 2 else 0  # R1
+        mark = last[0].base_log if len(last) == 2 else 0  # storage.R1
         for segment in last:
-            found = first_checkpoint(self.place.disk, self.place.directory, [segment.base_log])
-            if found is not None and found.is_of(self.place.node_id):
+            found = first_checkpoint(self.directory.disk, self.directory.path, [segment.base_log])
+            if found is not None and found.is_of(self.directory.node_id):
                 mark = max(mark, found.flushed)
         return mark
 
-    def _seal(self, segment: Segment, after: Segment) -> bool:
+    def _seal(self, segment: Segment, number: int) -> bool:
         """Check a complete segment without a sound index; True if the log must end in it."""
-        file = self.place.disk.open(segment.path)
+        file = self.directory.disk.open(segment.path)
         try:
             scan = self._scan(segment, file)
+            if scan.fault is None:
+                _drop_superseded(self.directory, self.segments, number)
+            after = self.segments[number + 1]
             if scan.fault is None and scan.log_end == after.base_log:
                 file.sync()
                 segment.file = file
@@ -191,10 +263,10 @@ class _Recovery:
         """Raise if what is wrong is not a torn tail."""
         where = f"{segment.path}: {why}, at position {scan.position}, log offset {scan.log_end}"
         if not scan.is_damage:
-            raise UnknownFormat(f"{self.place.name}: {where}; it was written like that: use the "
-                                "version that wrote it, or report the bug")
+            raise UnknownFormat(f"{self.directory.name}: {where}; it was written like that: use "
+                                "the version that wrote it, or report the bug")
         if scan.log_end < self.flushed:
-            raise CorruptLog(f"{self.place.name}: {where}; everything below {self.flushed} was "
+            raise CorruptLog(f"{self.directory.name}: {where}; everything below {self.flushed} was "
                              "durable, so this is damage and not a torn tail: nothing was cut; "
                              "see `quipu log show` and `quipu log repair`")
 
@@ -204,7 +276,7 @@ class _Recovery:
         try:
             return segment.scan(file, self._visit)
         except QuipuError as error:
-            raise CorruptLog(f"{self.place.name}: {segment.path}: {error}") from error
+            raise CorruptLog(f"{self.directory.name}: {segment.path}: {error}") from error
         finally:
             segment.file = None
 
@@ -222,7 +294,7 @@ class _Recovery:
     def _open_active(self) -> Recovered:
         """Scan the last segment and cut a torn tail; what is left may not be durable yet."""
         segment = self.segments[-1]
-        file = self.place.disk.open(segment.path)
+        file = self.directory.disk.open(segment.path)
         try:
             scan = self._scan(segment, file)
             if scan.position == 0:  # not even its checkpoint was written
@@ -231,12 +303,12 @@ class _Recovery:
                 self._set_aside_from(len(self.segments) - 1)
                 if self.segments:
                     return self._open_active()
-                return Recovered([], LogState(), 0, 0, was_scanned=True)
+                return Recovered([], DerivedState(), 0, 0, was_scanned=True)
             if scan.fault is not None:
                 self._judge(segment, scan, scan.fault)
                 self._cut(segment, file, scan)
             if scan.log_end < self.flushed:
-                raise CorruptLog(f"{self.place.name}: ends at log offset {scan.log_end}, but "
+                raise CorruptLog(f"{self.directory.name}: ends at log offset {scan.log_end}, but "
                                  f"{self.flushed} were durable: a file was cut or is missing")
         except QuipuError:
             file.close()
@@ -244,30 +316,37 @@ class _Recovery:
         self._remove_index(segment)
         segment.file = file
         segment.trust()
+        assert segment.log_end >= self.flushed, (self.directory.name, self.flushed)
+        assert file.size == scan.position, (self.directory.name, file.size)  # what is torn is cut
         return Recovered(self.segments, self.state, segment.end_offset, segment.log_end,
                          was_scanned=True)
 
     def _cut(self, segment: Segment, file: File, scan: Scan) -> None:
+        """Cut a torn tail off the last segment, and keep its bytes in a file beside it."""
+        assert 0 < scan.position <= file.size, (segment.path, scan.position)
+        assert scan.log_end >= self.flushed, (segment.path, self.flushed)  # never what was flushed
         kept = f"{segment.path.removesuffix(LOG_SUFFIX)}.torn-{self.now_ms}"
         _log.warning("%s: torn tail: %s at position %d of %s; %d bytes cut and kept in %s",
-                     self.place.name, scan.fault, scan.position, segment.path,
+                     self.directory.name, scan.fault, scan.position, segment.path,
                      file.size - scan.position, kept)
-        self.place.disk.copy(segment.path, kept, start=scan.position, end=file.size)
+        self.directory.disk.copy(segment.path, kept, start=scan.position, end=file.size)
         file.truncate(scan.position)
         file.sync()
 
     def _remove_index(self, segment: Segment) -> None:
-        """Only a sealed segment has one (S3)."""
+        """Only a sealed segment has one (storage.S3)."""
         with suppress(NotFound):
-            self.place.disk.remove(segment.index_path)
+            self.directory.disk.remove(segment.index_path)
 
     def _set_aside_from(self, number: int) -> None:
-        """The log ends before these segments: rename them."""
+        """Rename the segments from `number` on: the log ends before them."""
+        assert 0 <= number < len(self.segments), (self.directory.name, number)
         for segment in reversed(self.segments[number:]):
             kept = f"{segment.path.removesuffix(LOG_SUFFIX)}.torn-{self.now_ms}"
-            _log.warning("%s: torn tail: all of %s, kept as %s", self.place.name, segment.path,
+            _log.warning("%s: torn tail: all of %s, kept as %s", self.directory.name, segment.path,
                          kept)
             self._remove_index(segment)
-            self.place.disk.rename(segment.path, kept)
+            self.directory.disk.rename(segment.path, kept)
             segment.close()
         del self.segments[number:]
+        assert len(self.segments) == number, self.directory.name

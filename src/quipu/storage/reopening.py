@@ -1,28 +1,40 @@
 """A log that has failed, or could not be opened, made ready to be opened again.
 
-After a sync that failed the kernel may drop what it could not write, forget that it did, and give
-the bytes out from memory as if they were safe.  So what was not sealed yet is copied to new files,
+After a sync that failed the kernel may drop what it could not write, forget that it did, and return
+the bytes from memory as if they were durable.  So what was not sealed yet is copied to new files,
 which are synced, and take the place of the old ones: what recovery then reads is on the disk.
 
 The node serves meanwhile.  So all that takes long, above all the scan of the segments that were not
-sealed, is done off the loop: `recover_off_loop` gives what opening.load then only takes over.
+sealed, is done off the loop: `recover_off_loop` returns what opening.py then takes over.
 
-Not here: which log, and what becomes of one that cannot be opened (data_directory.py).
+Not here: which log, and what becomes of one that cannot be opened (directory/data_directory.py).
 """
 
 import dataclasses
 from functools import partial
+from typing import Final, NamedTuple
 
 from quipu.model.errors import QuipuError
-from quipu.runtime.disk import Disk, NotFound
-from quipu.runtime.disk_work import off_loop
+from quipu.runtime.disks.disk import Disk, NotFound
+from quipu.runtime.disks.work import off_loop
 from quipu.storage.config import LogConfig
-from quipu.storage.opening import recover_or_tell
-from quipu.storage.place import Memory, Place
-from quipu.storage.recovery import UNFINISHED_SUFFIX, Recovered, segment_bases
-from quipu.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, OpenSegments, segment_path
+from quipu.storage.log_directory import LogDirectory, RecoveryPoint
+from quipu.storage.recovery import UNFINISHED_SUFFIX, Recovered, recover, segment_bases
+from quipu.storage.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, OpenSegments, segment_path
 
-UNSEALED_MAX = 2  # the active segment, and the one before it (rolling, R1)
+UNSEALED_MAX: Final = 2  # the active segment, and the one before it (storage.R1)
+
+
+class PreparedLog(NamedTuple):
+    """A failed log that can be opened again: what recovery found of it, off the loop."""
+
+    recovery: RecoveryPoint
+    found: Recovered | QuipuError  # or why it cannot be opened
+
+    def release(self) -> None:
+        """Close what was found: the log is not opened after all."""
+        if isinstance(self.found, Recovered):
+            self.found.release()
 
 
 def rewrite_unsealed(disk: Disk, directory: str) -> None:
@@ -41,22 +53,24 @@ def rewrite_unsealed(disk: Disk, directory: str) -> None:
 
 
 async def recover_off_loop(
-    place: Place, config: LogConfig, memory: Memory, now_ms: int
+    directory: LogDirectory, config: LogConfig, recovery: RecoveryPoint, now_ms: int
 ) -> Recovered | QuipuError:
-    """What there is at `place`, or why it cannot be opened; see recovery.py.
+    """Recover the log in `directory` in a thread; returns what was found, or why it cannot be.
 
-    Nobody else may use the files meanwhile.  What is given has open files: take it, or `release`
-    it.
+    Nothing else may use the files meanwhile.  What is returned has open files: take it over, or
+    `release` it.
     """
-    alone = dataclasses.replace(place, opened=OpenSegments())  # the shared one is the loop's
+    # The shared `OpenSegments` belongs to the loop; this runs in a thread.
+    alone = dataclasses.replace(directory, open_segments=OpenSegments())
     found: list[Recovered] = []
     try:
-        await off_loop(place.disk, lambda: found.append(
-            recover_or_tell(alone, config, memory, now_ms)))
+        await off_loop(directory.disk, lambda: found.append(
+            recover(alone, config, recovery, now_ms)))
     except QuipuError as error:
         return error
+    assert len(found) == 1, directory.name
     for segment in found[0].segments:
-        segment.share(place.opened)
+        segment.share(directory.open_segments)
     return found[0]
 
 

@@ -1,14 +1,18 @@
 """Which segments may go: by age, by size, or because their records were deleted.
 
-Pure: decides, and does nothing.  Segments go oldest first and only whole, only below the high
-watermark, and for one reason each: a segment that no reason touches ends the list.
+Of a tiered log the limits are those of its local segments, and a segment goes by age or size only
+if the tier has it: what goes from both tiers is decided by moving the log start.
+
+Pure: decides, and changes nothing.  Segments go oldest first and only whole, only below the high
+watermark, and for one reason each: the first segment that no reason applies to stays, and so do
+all after it.
 """
 
 from collections.abc import Sequence
 
 from quipu.storage.config import LogConfig
-from quipu.storage.place import CleanStop
-from quipu.storage.segment import Segment
+from quipu.storage.log_directory import CleanShutdown
+from quipu.storage.segments.segment import Segment
 
 
 def expired_count(
@@ -16,20 +20,28 @@ def expired_count(
     config: LogConfig,
     *,
     log_start_offset: int,
+    end_offset: int,
     high_watermark: int,
+    tiered_end: int = 0,
     now_ms: int,
 ) -> int:
-    """How many of `segments`, from the oldest, may go; the active one counts as any other."""
-    surplus = (sum(segment.size for segment in segments) - config.retention_bytes
-               if config.retention_bytes >= 0 else -1)
+    """How many of `segments`, from the oldest, may go; the active one, which ends at `end_offset`,
+    counts as any other.  The tier has what lies below `tiered_end`.
+    """
+    age_max, size_max = _limits(config)
+    surplus = sum(segment.size for segment in segments) - size_max if size_max >= 0 else -1
+    needs_tier = config.is_tiered and config.is_copied
     count = 0
     for segment in segments:
-        if segment.end_offset > high_watermark:
+        is_active = segment is segments[-1]
+        if (end_offset if is_active else segment.end_offset) > high_watermark:
             break
-        is_deleted = segment is not segments[-1] and _is_below(segment, log_start_offset)
-        is_surplus = surplus - segment.size >= 0
-        if not (is_deleted or is_surplus or _is_old(segment, config, now_ms)):
-            break
+        is_deleted = not is_active and _is_below(segment, log_start_offset)
+        if not is_deleted:
+            if needs_tier and (is_active or segment.end_offset > tiered_end):
+                break
+            if surplus - segment.size < 0 and not 0 <= age_max < now_ms - segment.newest_ms:
+                break
         surplus -= segment.size
         count += 1
     return count
@@ -42,11 +54,14 @@ def _is_below(segment: Segment, log_start_offset: int) -> bool:
     return segment.end_offset <= log_start_offset
 
 
-def _is_old(segment: Segment, config: LogConfig, now_ms: int) -> bool:
-    return 0 <= config.retention_ms < now_ms - segment.newest_ms
+def _limits(config: LogConfig) -> tuple[int, int]:
+    """The age in milliseconds and the size in bytes above which segments go; -1 for no limit."""
+    if config.is_tiered:
+        return config.local_retention_ms, config.local_retention_bytes
+    return config.retention_ms, config.retention_bytes
 
 
-def may_expire(clean: CleanStop, config: LogConfig, now_ms: int) -> bool:
+def may_expire(clean: CleanShutdown, config: LogConfig, now_ms: int) -> bool:
     """Could a log that was closed like that have something to remove?"""
-    return (0 <= config.retention_ms < now_ms - clean.oldest_ms
-            or 0 <= config.retention_bytes < clean.size_bytes)
+    age_max, size_max = _limits(config)
+    return 0 <= age_max < now_ms - clean.oldest_ms or 0 <= size_max < clean.size_bytes

@@ -1,32 +1,34 @@
-"""Where two replicas of a log part ways.
+"""Where two replicas of a log differ.
 
 Replicas hold the same batches, byte for byte, at the same log offsets, from where the later of the
 two begins: retention may have dropped more of one than of the other.  Both are read side by side
-and the comparison stops at the first difference; what lies behind it follows from it.
+and the comparison stops at the first difference; what lies behind it follows from it.  Compacted
+logs are compared by what a reader makes of them (compacted_diff.py).
 """
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from quipu.model.batch_types import describe
-from quipu.runtime.disk import Disk
-from quipu.runtime.mapping import release_pages
+from quipu.runtime.disks.disk import Disk
+from quipu.runtime.disks.mapping import release_pages
+from quipu.storage.inspect.compacted_diff import CompactedComparison, is_compacted
 from quipu.storage.inspect.examine import RELEASE_SIZE
 from quipu.storage.inspect.files import LogFiles, SegmentFile
-from quipu.storage.inspect.walk import Batch, Damage, walk
+from quipu.storage.inspect.walk import WalkedBatch, WalkedDamage, walk
 from quipu.wire.stored_batch import StoredHeader, check_body
 
-# The fields that tell why a batch differs, most telling first; header_crc follows from the others.
+# The fields that say why a batch differs, the most important first; header_crc follows from them.
 _FIELDS: Final = tuple(
     name for name in StoredHeader._fields if name not in {"header_crc", "layout", "reserved"})
 
 
-class Item(NamedTuple):
+class ReplicaBatch(NamedTuple):
     """One step in one replica."""
 
     segment: SegmentFile
     data: memoryview
-    found: Batch | Damage
+    found: WalkedBatch | WalkedDamage
 
     @property
     def stored(self) -> memoryview:
@@ -42,7 +44,7 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What comparing two replicas of one log came to."""
+    """The result of comparing two replicas of one log."""
 
     log: str
     batches: int  # equal ones, before the first difference
@@ -53,6 +55,8 @@ class Comparison(NamedTuple):
 
 def compare(disk: Disk, a: LogFiles, b: LogFiles) -> Comparison:
     """Read both logs up to their first difference."""
+    if is_compacted(disk, a) or is_compacted(disk, b):
+        return _compare_compacted(disk, a, b)
     side_a, side_b = _Side(disk, a, "A"), _Side(disk, b, "B")
     notes = _align(side_a, side_b)
     batches = size = next_log = next_offset = 0
@@ -61,7 +65,7 @@ def compare(disk: Disk, a: LogFiles, b: LogFiles) -> Comparison:
         if how:
             place = _place(item_a, item_b, next_log, next_offset)
             return Comparison(a.name, batches, size, notes, Difference(*place, how))
-        assert isinstance(item_a.found, Batch)
+        assert isinstance(item_a.found, WalkedBatch)
         header = item_a.found.header
         next_log, next_offset = header.next_log_offset, header.next_offset
         batches, size = batches + 1, size + header.size
@@ -75,13 +79,24 @@ def compare(disk: Disk, a: LogFiles, b: LogFiles) -> Comparison:
     return Comparison(a.name, batches, size, notes, difference)
 
 
+def _compare_compacted(disk: Disk, a: LogFiles, b: LogFiles) -> Comparison:
+    done = CompactedComparison(disk, a, b)
+    difference = None
+    if done.found is not None:
+        log_offset, offset, how = done.found
+        difference = Difference(log_offset, offset, (how,))
+    note = ("equal after compaction" if difference is None else "compared as compacted logs") + (
+        f"; {done.records_of_one} replaced records are in one of the two only")
+    return Comparison(a.name, done.batches, done.bytes, (note,), difference)
+
+
 class _Side:
     """One replica, at its current batch."""
 
     def __init__(self, disk: Disk, log: LogFiles, label: str) -> None:
         self.label = label
         self._items = _items(disk, log)
-        self.item: Item | None = None
+        self.item: ReplicaBatch | None = None
         self.advance()
 
     def advance(self) -> None:
@@ -90,12 +105,12 @@ class _Side:
     @property
     def log_offset(self) -> int | None:
         """Where its current batch starts; None at the end or in damage."""
-        if self.item is None or isinstance(self.item.found, Damage):
+        if self.item is None or isinstance(self.item.found, WalkedDamage):
             return None
         return self.item.found.header.log_offset
 
 
-def _items(disk: Disk, log: LogFiles) -> Iterator[Item]:
+def _items(disk: Disk, log: LogFiles) -> Iterator[ReplicaBatch]:
     for segment in log.segments:
         data = disk.map(segment.path)
         release_at = RELEASE_SIZE
@@ -103,7 +118,7 @@ def _items(disk: Disk, log: LogFiles) -> Iterator[Item]:
             if found.position >= release_at:
                 release_pages(data, found.position)
                 release_at = found.position + RELEASE_SIZE
-            yield Item(segment, data, found)
+            yield ReplicaBatch(segment, data, found)
 
 
 def _align(a: _Side, b: _Side) -> tuple[str, ...]:
@@ -120,18 +135,20 @@ def _align(a: _Side, b: _Side) -> tuple[str, ...]:
     return (note,)
 
 
-def _compare(a: Item, b: Item) -> tuple[str, ...]:
+def _compare(a: ReplicaBatch, b: ReplicaBatch) -> tuple[str, ...]:
     """What differs; nothing if the two are the same bytes."""
-    if isinstance(a.found, Batch) and isinstance(b.found, Batch):
+    if isinstance(a.found, WalkedBatch) and isinstance(b.found, WalkedBatch):
         if a.stored == b.stored:
             return ()
         return _compare_headers(a, b, a.found, b.found)
     return tuple(f"{label} is damaged: {item.found.fault} at position {item.found.position} "
                  f"of {item.segment.path}"
-                 for label, item in (("A", a), ("B", b)) if isinstance(item.found, Damage))
+                 for label, item in (("A", a), ("B", b)) if isinstance(item.found, WalkedDamage))
 
 
-def _compare_headers(a: Item, b: Item, batch_a: Batch, batch_b: Batch) -> tuple[str, ...]:
+def _compare_headers(
+    a: ReplicaBatch, b: ReplicaBatch, batch_a: WalkedBatch, batch_b: WalkedBatch
+) -> tuple[str, ...]:
     header_a, header_b = batch_a.header, batch_b.header
     how = [f"{name}: A {_value(header_a, name)}, B {_value(header_b, name)}"
            for name in _FIELDS if getattr(header_a, name) != getattr(header_b, name)]
@@ -149,17 +166,17 @@ def _value(header: StoredHeader, name: str) -> str:
     return f"{value:#010x}" if name == "crc" else str(value)
 
 
-def _place(a: Item, b: Item, next_log: int, next_offset: int) -> tuple[int, int]:
+def _place(a: ReplicaBatch, b: ReplicaBatch, next_log: int, next_offset: int) -> tuple[int, int]:
     """Both offsets of a difference: those of the batch that comes first."""
     starts = [(item.found.header.log_offset, item.found.header.base_offset)
-              for item in (a, b) if isinstance(item.found, Batch)]
+              for item in (a, b) if isinstance(item.found, WalkedBatch)]
     if len(starts) == 2:
         return min(starts)
     return next_log, next_offset  # damage: where the next batch should have been
 
 
 def _end(longer: _Side, next_log: int, next_offset: int) -> tuple[int, int]:
-    if longer.item is not None and isinstance(longer.item.found, Batch):
+    if longer.item is not None and isinstance(longer.item.found, WalkedBatch):
         header = longer.item.found.header
         return header.log_offset, header.base_offset
     return next_log, next_offset
@@ -169,7 +186,7 @@ def _missing(longer: _Side, shorter: _Side) -> str:
     """How much more the longer one has; goes through the rest of it."""
     batches, last = 0, None
     while longer.item is not None:
-        if isinstance(longer.item.found, Batch):
+        if isinstance(longer.item.found, WalkedBatch):
             batches, last = batches + 1, longer.item.found.header
         longer.advance()
     if last is None:

@@ -1,7 +1,7 @@
 """A whole log, gone through once: every batch, everything that is wrong, and a summary.
 
     examination = Examination(disk, log)
-    for seen in examination:    # SeenBatch, SeenDamage, SeenFile
+    for seen in examination:    # ExaminedBatch, SeenDamage, SeenFile
         ...
     examination.summary
 
@@ -18,12 +18,12 @@ from typing import Final, NamedTuple
 
 from quipu.model.batch_types import DATA, describe
 from quipu.model.ids import NO_TIMESTAMP
-from quipu.runtime.disk import Disk
-from quipu.runtime.mapping import release_pages
-from quipu.storage.inspect.continuity import Continuity, Finding, Kind
+from quipu.runtime.disks.disk import Disk
+from quipu.runtime.disks.mapping import release_pages
+from quipu.storage.inspect.continuity import Continuity, Finding, FindingKind
 from quipu.storage.inspect.files import LogFiles, SegmentFile
 from quipu.storage.inspect.index_check import IndexCheck
-from quipu.storage.inspect.walk import Batch, Damage, walk
+from quipu.storage.inspect.walk import WalkedBatch, WalkedDamage, walk
 from quipu.wire.stored_batch import STORED_HEADER_SIZE, Fault, StoredHeader, check_header
 
 RELEASE_SIZE: Final = 32 << 20  # bytes walked after which their memory is given back
@@ -32,7 +32,7 @@ _FAR: Final = 1 << 62  # an end that no batch reaches: to check a header without
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which batches to give; ranges are half-open, None is no limit."""
+    """Which batches to return; ranges are half-open, None is no limit."""
 
     offset_start: int | None = None  # client offsets
     offset_end: int | None = None
@@ -61,11 +61,11 @@ class Selection:
 EVERYTHING: Final = Selection()
 
 
-class SeenBatch(NamedTuple):
+class ExaminedBatch(NamedTuple):
     """One batch; its bytes are those of `data` from its position on."""
 
     segment: SegmentFile
-    batch: Batch
+    batch: WalkedBatch
     findings: list[Finding]
     data: memoryview
     is_verified: bool  # was the body's checksum computed?
@@ -75,7 +75,7 @@ class SeenDamage(NamedTuple):
     """Bytes that are no batch."""
 
     segment: SegmentFile
-    damage: Damage
+    damage: WalkedDamage
     findings: list[Finding]
 
 
@@ -86,7 +86,7 @@ class SeenFile(NamedTuple):
     findings: list[Finding]
 
 
-Seen = SeenBatch | SeenDamage | SeenFile
+Seen = ExaminedBatch | SeenDamage | SeenFile
 
 
 @dataclass(slots=True)
@@ -169,11 +169,11 @@ class Examination:
         segments = list(self._selected())
         for segment in segments:
             yield from self._segment(segment)
-        findings = [Finding(Kind.ASIDE, name) for name in self.log.aside]
+        findings = [Finding(FindingKind.ASIDE, name) for name in self.log.aside]
         log_end = self._continuity.next_log_offset or 0
         if log_end < self._flushed and self._selection.offset_end is None:
             findings.append(Finding(
-                Kind.SHORT, f"ends at log offset {log_end}, {self._flushed} were durable"))
+                FindingKind.SHORT, f"ends at log offset {log_end}, {self._flushed} were durable"))
         if findings and segments:
             yield self._file(segments[-1], findings)
 
@@ -188,7 +188,7 @@ class Examination:
             if item.position >= release_at:
                 release_pages(data, item.position)
                 release_at = item.position + RELEASE_SIZE
-            if isinstance(item, Damage):
+            if isinstance(item, WalkedDamage):
                 index.note_damage()
                 yield self._damage(segment, item)
                 continue
@@ -196,32 +196,33 @@ class Examination:
             findings = self._batch_findings(segment, item)
             if (self._selection is EVERYTHING or self._selection.wants(item.header)
                     or any(each.is_fault for each in findings)):
-                yield SeenBatch(segment, item, findings, data, self._verify)
+                yield ExaminedBatch(segment, item, findings, data, self._verify)
         is_last = segment == self.log.segments[-1]
         findings = index.finish(len(data), is_last=is_last)
         if len(data) == 0 and not is_last:
-            findings.append(Finding(Kind.DAMAGE, "an empty segment before the last one"))
+            findings.append(Finding(FindingKind.DAMAGE, "an empty segment before the last one"))
         if findings:
             yield self._file(segment, findings)
 
-    def _batch_findings(self, segment: SegmentFile, batch: Batch) -> list[Finding]:
+    def _batch_findings(self, segment: SegmentFile, batch: WalkedBatch) -> list[Finding]:
         header = batch.header
         findings = self._continuity.note(header)
         if batch.position == 0:
             findings += self._continuity.note_first(header, segment.first_log_offset)
         if batch.fault is Fault.UNSET_TYPE:
-            findings.append(Finding(Kind.UNSET, "type 0: whoever wrote this batch has a bug"))
+            findings.append(Finding(
+                FindingKind.UNSET, "type 0: the writer of this batch has a bug"))
         elif batch.fault is not None:
-            findings.append(Finding(Kind.BODY, "the bytes are not what was written"))
+            findings.append(Finding(FindingKind.BODY, "the bytes are not what was written"))
         self.summary.note(header)
         self.summary.note_findings(findings)
         return findings
 
-    def _damage(self, segment: SegmentFile, damage: Damage) -> SeenDamage:
+    def _damage(self, segment: SegmentFile, damage: WalkedDamage) -> SeenDamage:
         size = damage.end - damage.position
         self._continuity.break_off()
         self.summary.damaged_bytes += size
-        finding = Finding(Kind.DAMAGE, f"{damage.fault}: {size} bytes at position "
+        finding = Finding(FindingKind.DAMAGE, f"{damage.fault}: {size} bytes at position "
                                        f"{damage.position} are no batch")
         self.summary.note_findings([finding])
         return SeenDamage(segment, damage, [finding])
@@ -252,5 +253,5 @@ class Examination:
 
 
 def file_name(segment: SegmentFile) -> str:
-    """How a file is called in what is printed."""
+    """The name of a file as it is printed."""
     return os.path.basename(segment.path)

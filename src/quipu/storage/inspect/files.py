@@ -1,4 +1,4 @@
-"""Which files make up a log, from whatever path a person names.
+"""Which files make up a log, from any path that an operator names.
 
     a file             one segment, looked at by itself; also one that was cut off or put aside
     a log directory    its segments in order, `<first log offset, 20 digits>.log`; which log it is
@@ -16,9 +16,11 @@ from uuid import UUID
 
 from quipu.model.errors import QuipuError
 from quipu.model.ids import ZERO_UUID
-from quipu.runtime.disk import Disk
-from quipu.storage.directory_names import directory_name, is_log, is_marked
+from quipu.runtime.disks.disk import Disk
+from quipu.storage.compaction.marks import read_mark
+from quipu.storage.directory.directory_names import directory_name, is_log, is_marked
 from quipu.storage.recovery import first_checkpoint
+from quipu.wire.stored_batch import Fault, walk_headers
 
 SEGMENT_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -30,14 +32,14 @@ _LEADING_OFFSET: Final = re.compile(r"(\d{20})\.")
 
 
 class NoLog(QuipuError):
-    """A path at which there is no log to look at."""
+    """A path without a log."""
 
 
 class SegmentFile(NamedTuple):
     """One file of batches."""
 
     path: str
-    first_log_offset: int | None  # by its name; None if that says nothing
+    first_log_offset: int | None  # by its name; None if the name has none
     index_path: str | None  # None if there is none
 
 
@@ -48,7 +50,7 @@ class LogFiles(NamedTuple):
     directory: str
     segments: tuple[SegmentFile, ...]
     aside: tuple[str, ...]  # names of files that recovery or repair put aside
-    entry: str = ""  # what the directory is called: the node's memory knows the log by it
+    entry: str = ""  # the name of the directory: the key of the log in the node log
     topic_id: UUID = ZERO_UUID
 
 
@@ -98,6 +100,25 @@ def _single_file(disk: Disk, path: str) -> LogFiles:
     return LogFiles(name, os.path.dirname(path) or ".", (segment,), ())
 
 
+def _without_superseded(disk: Disk, segments: list[SegmentFile]) -> list[SegmentFile]:
+    """Leave out segments that lie within a compacted one before them, as recovery does.
+
+    A crash while they were replaced leaves such files behind (storage.KS1).
+    """
+    bases = [segment.first_log_offset or 0 for segment in segments]
+    kept, end = [], 0
+    for segment, base in zip(segments, bases, strict=True):
+        if base < end and end in bases:
+            continue
+        kept.append(segment)
+        end = 0
+        with suppress(QuipuError):  # what is wrong is shown when the segment is looked at
+            if read_mark(disk, segment.path).may_have_holes:
+                for _, found in walk_headers(disk.map(segment.path)):
+                    end = end if isinstance(found, Fault) else found.next_log_offset
+    return kept
+
+
 def _log_directory(disk: Disk, path: str) -> LogFiles | None:
     names = disk.list(path)
     known = frozenset(names)
@@ -111,6 +132,7 @@ def _log_directory(disk: Disk, path: str) -> LogFiles | None:
                 os.path.join(path, index) if index in known else None))
     if not segments:
         return None
+    segments = _without_superseded(disk, segments)
     aside = tuple(name for name in names if _ASIDE_NAME.fullmatch(name))
     entry = os.path.basename(os.path.abspath(path))
     first = None

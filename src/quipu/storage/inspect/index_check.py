@@ -1,4 +1,4 @@
-"""An index file held against the segment that it is for, while that segment is walked.
+"""An index file compared with its segment, while that segment is walked.
 
 Every entry must name a batch that is there, with its two offsets and with the largest timestamp
 before it; the header must say of the segment what the walk found.  A node trusts none of this
@@ -8,21 +8,21 @@ blindly either: it rebuilds an index that does not fit, so a wrong one costs tim
 from quipu.model.batch_types import DATA
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import NO_TIMESTAMP
-from quipu.runtime.disk import Disk
-from quipu.storage.index import Entry, Index, Summary, decode_index
-from quipu.storage.inspect.continuity import Finding, Kind
+from quipu.runtime.disks.disk import Disk
+from quipu.storage.inspect.continuity import Finding, FindingKind
 from quipu.storage.inspect.files import SegmentFile
+from quipu.storage.segments.index import Index, IndexEntry, Summary, decode_index
 from quipu.wire.stored_batch import StoredHeader
 
 
 class IndexCheck:
-    """Fed with every batch of one segment; knows at the end if the index is true."""
+    """Takes every batch of one segment, and then knows whether the index agrees with it."""
 
     def __init__(self, disk: Disk, segment: SegmentFile) -> None:
         self._index: Index | None = None
         self._claim: Summary | None = None
         self._problem: str | None = None  # the first one: the others follow from it
-        self._entry: Entry | None = None
+        self._entry: IndexEntry | None = None
         self._entry_number = -1
         self._first: StoredHeader | None = None
         self._last: StoredHeader | None = None
@@ -57,12 +57,12 @@ class IndexCheck:
         self._last = header
 
     def note_damage(self) -> None:
-        """The walk lost its way: entries in there cannot be told right from wrong."""
+        """Note a stretch of damage: the entries for it cannot be checked."""
         self._is_damaged = True
 
-    def _compare(self, entry: Entry, position: int, header: StoredHeader) -> None:
+    def _compare(self, entry: IndexEntry, position: int, header: StoredHeader) -> None:
         assert self._first is not None
-        found = Entry(header.base_offset - self._first.base_offset,
+        found = IndexEntry(header.base_offset - self._first.base_offset,
                       header.log_offset - self._first.log_offset, position, self._max_timestamp)
         if entry != found and self._problem is None and not self._is_damaged:
             self._problem = (f"entry {self._entry_number} says {tuple(entry)}, "
@@ -70,18 +70,18 @@ class IndexCheck:
         self._advance()
 
     def finish(self, size: int, *, is_last: bool) -> list[Finding]:
-        """What to say about the index, after the last batch of a segment of `size` bytes."""
+        """The findings about the index, after the last batch of a segment of `size` bytes."""
         if self.is_missing:
             detail = "none; a node makes one when it needs it"
-            return [] if is_last else [Finding(Kind.NO_INDEX, detail)]
+            return [] if is_last else [Finding(FindingKind.NO_INDEX, detail)]
         if self._claim is not None and is_last and self._claim.size < size:
             detail = f"covers {self._claim.size} of {size} bytes; a node makes it anew"
-            return [Finding(Kind.NO_INDEX, detail)]
+            return [Finding(FindingKind.NO_INDEX, detail)]
         if self._problem is None and not self._is_damaged:
             self._problem = self._wrong_summary(size)
         if self._problem is None:
             return []
-        return [Finding(Kind.INDEX, f"{self._problem}; a node makes it anew")]
+        return [Finding(FindingKind.INDEX, f"{self._problem}; a node makes it anew")]
 
     def _wrong_summary(self, size: int) -> str | None:
         if self._entry is not None:

@@ -1,9 +1,9 @@
-"""What a node remembers of its logs, for those who look from outside.
+"""The flushed marks that a node recorded of its logs, read and lowered without the node.
 
-A node that was told "log offsets up to 27 are durable" refuses a log that ends at 20.  So `show`
-and `repair` must know the mark, and `repair` must lower it: otherwise a log that an operator has
-cut would stay refused.  The memory itself is `node_log.py`; reading it here changes nothing, not
-even the torn tail that a crash may have left in it.
+A node that has recorded "log offsets up to 27 are durable" refuses a log that ends at 20.  So
+`show` and `repair` must know the mark, and `repair` must lower it: otherwise a log that an operator
+has cut would stay refused.  The node keeps them in `directory/node_log.py`; reading them changes
+nothing, not even the torn tail that a crash may have left.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from typing import Final
 from quipu.model.batch_types import NODE
 from quipu.model.errors import CorruptLog, MalformedBytes
 from quipu.runtime.clock import Clock
-from quipu.runtime.disk import Disk
+from quipu.runtime.disks.disk import Disk
+from quipu.storage.directory.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME, KnownLog, NodeLog
 from quipu.storage.inspect.files import NoLog, find_logs
-from quipu.storage.inspect.walk import Batch, walk
+from quipu.storage.inspect.walk import WalkedBatch, walk
 from quipu.storage.log import Log
-from quipu.storage.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME, NodeLog, Remembered
-from quipu.storage.place import Memory, Place
+from quipu.storage.log_directory import LogDirectory, RecoveryPoint
 from quipu.wire.record_batch import Record, decode_records
 from quipu.wire.stored_batch import PREFIX_SIZE
 
@@ -28,7 +28,7 @@ _FLUSHED: Final = Struct(">16xq")  # behind the topic id
 
 
 def flushed_marks(disk: Disk, data_directory: str) -> dict[str, int]:
-    """Up to which log offset each log was durable, by its name; empty if nothing is remembered."""
+    """Up to which log offset each log was durable, by its name; empty if nothing is recorded."""
     marks: dict[str, int] = {}
     for record in _records(disk, f"{data_directory}/{NODE_LOG_NAME}"):
         name = log_name(record)
@@ -43,7 +43,7 @@ def flushed_marks(disk: Disk, data_directory: str) -> dict[str, int]:
 
 
 def log_name(record: Record) -> str | None:
-    """The log that a record of the node's memory is about, if it is about one."""
+    """The log that a record of the node log is about, if it is about one."""
     if record.key is None or not record.key.startswith(_LOG_PREFIX):
         return None
     return record.key.removeprefix(_LOG_PREFIX).decode(errors="replace")
@@ -57,7 +57,7 @@ def flushed_mark(record: Record) -> int | None:
 
 
 def _records(disk: Disk, directory: str) -> Iterator[Record]:
-    """All that can be read: what is damaged is no worse than what was never remembered."""
+    """All records that can be read: damaged ones are as if they had never been written."""
     try:
         (log,) = find_logs(disk, directory)
     except NoLog:
@@ -65,7 +65,7 @@ def _records(disk: Disk, directory: str) -> Iterator[Record]:
     for segment in log.segments:
         data = disk.map(segment.path)
         for item in walk(data):
-            if (isinstance(item, Batch) and item.fault is None
+            if (isinstance(item, WalkedBatch) and item.fault is None
                     and item.header.batch_type == NODE):
                 batch = data[item.position + PREFIX_SIZE : item.end]
                 try:
@@ -83,20 +83,20 @@ def lower_mark(disk: Disk, clock: Clock, data_directory: str, name: str, log_end
     directory = f"{data_directory}/{NODE_LOG_NAME}"
     if not disk.exists(directory):
         return
-    log = Log(Place(disk=disk, directory=directory, name=NODE_LOG_NAME), NODE_LOG_CONFIG,
+    log = Log(LogDirectory(disk=disk, path=directory, name=NODE_LOG_NAME), NODE_LOG_CONFIG,
               now_ms=clock.now_ms())
     try:
         if log.failure is not None:
             return
-        memory = NodeLog(log, clock)
-        known = memory.logs.get(name)
+        recovery = NodeLog(log, clock)
+        known = recovery.logs.get(name)
         if known is None:
             return
-        was_stopped = memory.was_stopped
-        lowered = Remembered(known.topic_id, Memory(min(known.memory.flushed, log_end)))
-        memory.remember({name: lowered}, durable=True)
+        was_stopped = recovery.was_stopped
+        lowered = KnownLog(known.topic_id, RecoveryPoint(min(known.recovery.flushed_log, log_end)))
+        recovery.remember({name: lowered}, durable=True)
         if was_stopped:
-            memory.stopped()  # still true of the other logs
+            recovery.stopped()  # still true of the other logs
     except (CorruptLog, MalformedBytes):
         return
     finally:

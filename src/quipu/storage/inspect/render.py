@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from quipu.model.batch_types import CHECKPOINT, DATA, LOG_START, NODE, describe
+from quipu.model.batch_types import CHECKPOINT, DATA, LOG_START, NODE, TIERED, describe
 from quipu.model.errors import MalformedBytes
-from quipu.storage.checkpoint import decode_checkpoint, decode_log_start
-from quipu.storage.inspect.continuity import Finding, Kind
+from quipu.storage.derived.checkpoint import decode_checkpoint, decode_log_start, decode_tiered
+from quipu.storage.inspect.continuity import Finding, FindingKind
 from quipu.storage.inspect.examine import (
     EVERYTHING,
+    ExaminedBatch,
     LogSummary,
-    SeenBatch,
     SeenDamage,
     SeenFile,
     Selection,
@@ -24,7 +24,7 @@ from quipu.storage.inspect.files import LogFiles
 from quipu.storage.inspect.marks import flushed_mark, log_name
 from quipu.storage.inspect.repair import RepairPlan
 from quipu.wire.compression import Compression
-from quipu.wire.record_batch import Record, decode_records
+from quipu.wire.record_batch import BatchHeader, Record, decode_records
 from quipu.wire.stored_batch import PREFIX_SIZE, Fault, StoredHeader, check_body, kafka_batch
 
 RECORDS_SIZE_MAX: Final = 128 << 20  # decompressed bytes of one batch; above, it is not decoded
@@ -41,7 +41,7 @@ HEADING: Final = _ROW.format("OFFSET", "LOG OFFSET", "TYPE", "EPOCH", "RECORDS",
 # --- batches ----------------------------------------------------------------------------------
 
 
-def batch_row(seen: SeenBatch) -> str:
+def batch_row(seen: ExaminedBatch) -> str:
     """One line; findings are printed below it."""
     header = seen.batch.header
     producer = "-"
@@ -53,7 +53,7 @@ def batch_row(seen: SeenBatch) -> str:
         seen.batch.position, checksum_text(seen))
 
 
-def batch_json(log: str, seen: SeenBatch) -> Json:
+def batch_json(log: str, seen: ExaminedBatch) -> Json:
     header = seen.batch.header
     batch = header.batch
     is_data = header.batch_type == DATA
@@ -88,12 +88,12 @@ def finding_texts(findings: list[Finding]) -> list[str]:
     return [str(finding) for finding in findings]
 
 
-def codec_name(header: StoredHeader) -> str:
+def codec_name(header: StoredHeader | BatchHeader) -> str:
     codec = header.attributes & 0x07
     return Compression(codec).name.lower() if codec <= Compression.ZSTD else f"codec {codec}"
 
 
-def checksum_text(seen: SeenBatch) -> str:
+def checksum_text(seen: ExaminedBatch) -> str:
     if seen.batch.fault is Fault.BODY_CRC:
         return "BAD"
     return "ok" if seen.is_verified else "not read"
@@ -114,7 +114,7 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def records(
-    seen: SeenBatch, decoders: Mapping[int, Decoder], selection: Selection = EVERYTHING
+    seen: ExaminedBatch, decoders: Mapping[int, Decoder], selection: Selection = EVERYTHING
 ) -> Iterator[Json]:
     """The records of a batch, or what they mean where there is a decoder for their type.
 
@@ -146,10 +146,10 @@ def record_json(record: Record, header: StoredHeader) -> Json:
     if header.batch_type == DATA:
         out["offset"] = record.offset
     out["timestamp"] = record.timestamp
-    out |= _bytes_json("key", record.key)
-    out |= _bytes_json("value", record.value)
+    out |= bytes_json("key", record.key)
+    out |= bytes_json("value", record.value)
     if record.headers:
-        out["headers"] = [{"name": name, **_bytes_json("value", value)}
+        out["headers"] = [{"name": name, **bytes_json("value", value)}
                           for name, value in record.headers]
     if header.batch.is_control and record.key is not None and len(record.key) == 4:
         out["marker"] = {0: "abort", 1: "commit"}.get(record.key[3], "unknown")
@@ -162,7 +162,7 @@ def record_line(record: Json) -> str:
         f"{name}={_shown(value)}" for name, value in record.items() if name != "kind")
 
 
-def _bytes_json(name: str, value: bytes | None) -> Json:
+def bytes_json(name: str, value: bytes | None) -> Json:
     """Text where the bytes are text, else hexadecimal under a name that says so."""
     if value is None:
         return {name: None}
@@ -186,35 +186,43 @@ def _shown(value: object) -> str:
 def _checkpoint(stored: memoryview) -> list[Json]:
     checkpoint = decode_checkpoint(stored)
     state = checkpoint.state
-    return [{
+    shown: Json = {
         "log": checkpoint.name, "topic_id": str(checkpoint.topic_id),
         "log_start_offset": state.log_start_offset, "flushed_log_offset": checkpoint.flushed,
         "epochs": [list(entry) for entry in state.epochs.entries()],
         "producers": [info._asdict() for info in state.producers.infos()],
-    }]
+    }
+    if state.tiered.offset >= 0:
+        shown["tiered_offset"] = state.tiered.offset
+    return [shown]
 
 
 def _log_start(stored: memoryview) -> list[Json]:
     return [{"log_start_offset": decode_log_start(stored)}]
 
 
+def _tiered(stored: memoryview) -> list[Json]:
+    tiered = decode_tiered(stored)
+    return [{"tiered_offset": tiered.offset, "leader_epoch": tiered.epoch}]
+
+
 def _node(stored: memoryview) -> list[Json]:
-    told: list[Json] = []
+    events: list[Json] = []
     for record in decode_records(stored[PREFIX_SIZE:], size_max=RECORDS_SIZE_MAX):
         name, flushed = log_name(record), flushed_mark(record)
         if name is None:
-            told.append({"event": (record.key or b"").decode(errors="replace")})
+            events.append({"event": (record.key or b"").decode(errors="replace")})
         elif flushed is None:
-            told.append({"log": name, "event": "deleted"})
+            events.append({"log": name, "event": "deleted"})
         else:
             is_clean = any(header == "clean" for header, _ in record.headers)
-            told.append({"log": name, "event": "closed" if is_clean else "flushed",
+            events.append({"log": name, "event": "closed" if is_clean else "flushed",
                          "flushed_log_offset": flushed})
-    return told
+    return events
 
 
 STORAGE_DECODERS: Final[Mapping[int, Decoder]] = {
-    CHECKPOINT: _checkpoint, LOG_START: _log_start, NODE: _node}
+    CHECKPOINT: _checkpoint, LOG_START: _log_start, TIERED: _tiered, NODE: _node}
 
 
 # --- summaries --------------------------------------------------------------------------------
@@ -258,7 +266,7 @@ def _range(start: int | None, end: int | None) -> str:
 def note_undecoded(record: Json, summary: LogSummary) -> None:
     """Count a batch whose checksum holds but whose records cannot be decoded."""
     if "error" in record:
-        summary.note_findings([Finding(Kind.RECORDS, str(record["error"]))])
+        summary.note_findings([Finding(FindingKind.RECORDS, str(record["error"]))])
 
 
 # --- repair -----------------------------------------------------------------------------------
@@ -293,7 +301,7 @@ def repair_lines(
             f"records: {loss.records}, bytes: {loss.bytes}, of which no batch: "
             f"{loss.damaged_bytes}")
     lines = [f"{log.name}: {plan.why}", cut, lost]
-    if plan.why.kind is Kind.SHORT:
+    if plan.why.kind is FindingKind.SHORT:
         verb = "expects" if is_done else "would expect"
         lines[1:] = [f"  a node {verb} no more than that; it ends at offset {plan.end_offset}"]
     lines += [f"  kept: {path}" for path in kept or ()]

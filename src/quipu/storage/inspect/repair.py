@@ -4,10 +4,9 @@
     carry_out      does it
 
 Invariants
-    P1  nothing is deleted but indexes, which are caches: cut bytes go to <base>.cut-<ms>, and later
-        segments are renamed to that
-    P2  a crash at any point leaves a log that can be repaired again, with the same result
-    P3  what a later version wrote is not damage, and is not cut
+    storage.inspect.P1  nothing is deleted but indexes, which are caches: cut bytes go to
+        <base>.cut-<ms>, and later segments are renamed to that
+    storage.inspect.P2  what a later version wrote is not damage, and is not cut
 
 A log is cut at the first thing that a node would refuse: bytes that are no batch, a bad checksum,
 type 0, or offsets and epochs that do not follow.  What comes after may be sound; it is counted as
@@ -20,9 +19,10 @@ from typing import Final, NamedTuple
 
 from quipu.model.errors import CorruptLog, QuipuError
 from quipu.runtime.clock import Clock
-from quipu.runtime.disk import Disk, Lock
-from quipu.storage.inspect.continuity import Finding, Kind
-from quipu.storage.inspect.examine import Examination, Seen, SeenBatch, SeenDamage
+from quipu.runtime.disks.disk import Disk, Lock
+from quipu.storage.directory.node_log import NODE_LOG_NAME
+from quipu.storage.inspect.continuity import Finding, FindingKind
+from quipu.storage.inspect.examine import Examination, ExaminedBatch, Seen, SeenDamage
 from quipu.storage.inspect.files import (
     INDEX_SUFFIX,
     LOCK_NAME,
@@ -32,11 +32,11 @@ from quipu.storage.inspect.files import (
     data_directory_of,
 )
 from quipu.storage.inspect.marks import flushed_marks, lower_mark
-from quipu.storage.node_log import NODE_LOG_NAME
 from quipu.storage.recovery import UNFINISHED_SUFFIX
 from quipu.wire.stored_batch import Fault
 
-_HARMLESS: Final = frozenset({Kind.INDEX, Kind.RECORDS})  # faults that no cut would mend
+# Faults that no cut would mend.
+_HARMLESS: Final = frozenset({FindingKind.INDEX, FindingKind.RECORDS})
 
 
 class CannotRepair(QuipuError):
@@ -79,7 +79,7 @@ def plan_repair(disk: Disk, log: LogFiles) -> RepairPlan | None:
         if cut is None:
             why = _reason(seen)
             if why is None:
-                if isinstance(seen, SeenBatch):
+                if isinstance(seen, ExaminedBatch):
                     end_offset = seen.batch.header.next_offset
                     log_end = seen.batch.header.next_log_offset
                 continue
@@ -91,8 +91,8 @@ def plan_repair(disk: Disk, log: LogFiles) -> RepairPlan | None:
     segment, position, why = cut
     number = log.segments.index(segment)
     if log.entry == NODE_LOG_NAME:
-        raise CannotRepair(f"{log.name}: {why}; nothing to do: a node begins its memory anew by "
-                           "itself, and checks every log")
+        raise CannotRepair(f"{log.name}: {why}; nothing to do: a node starts its node log again "
+                           "by itself, and checks every log")
     if number == 0 and position == 0:
         raise CannotRepair(f"{log.name}: {why} in the very first batch, so there is no good one to "
                            "cut at; restore the log from a replica, or move its directory away "
@@ -106,7 +106,7 @@ def _plan_mark(disk: Disk, log: LogFiles, end_offset: int, log_end: int) -> Repa
     mark = flushed_marks(disk, data_directory_of(log)).get(log.entry, 0)
     if mark <= log_end:
         return None
-    why = Finding(Kind.SHORT, f"ends at log offset {log_end}, {mark} were durable")
+    why = Finding(FindingKind.SHORT, f"ends at log offset {log_end}, {mark} were durable")
     last = len(log.segments) - 1
     return RepairPlan(log, last, disk.size(log.segments[last].path), why, end_offset, log_end,
                       Loss(0, 0, 0, 0, end_offset, mark))
@@ -120,7 +120,7 @@ class _LossCount:
     def note(self, seen: Seen) -> None:
         if isinstance(seen, SeenDamage):
             self.damaged_bytes += seen.damage.end - seen.damage.position
-        elif isinstance(seen, SeenBatch):
+        elif isinstance(seen, ExaminedBatch):
             header = seen.batch.header
             self.batches += 1
             self.records += max(0, header.count)
@@ -134,7 +134,10 @@ class _LossCount:
 
 
 def _reason(seen: Seen) -> Finding | None:
-    """The first finding that a cut would mend; refuses to cut what a later version wrote (P3)."""
+    """The first finding that a cut would mend, if any.
+
+    Raises `CannotRepair` for what a later version wrote (storage.inspect.P2).
+    """
     if isinstance(seen, SeenDamage) and seen.damage.fault is Fault.LAYOUT:
         raise CannotRepair(f"{seen.segment.path}: position {seen.damage.position} was written by a "
                            "later version; nothing is wrong with it: use that version")
@@ -143,7 +146,7 @@ def _reason(seen: Seen) -> Finding | None:
 
 
 def _position(seen: Seen) -> int:
-    if isinstance(seen, SeenBatch):
+    if isinstance(seen, ExaminedBatch):
         return seen.batch.position
     return seen.damage.position if isinstance(seen, SeenDamage) else 0
 
@@ -168,10 +171,10 @@ def hold(disk: Disk, logs: list[LogFiles]) -> Iterator[None]:
 
 
 def repair(disk: Disk, plan: RepairPlan, clock: Clock) -> list[str]:
-    """Lower what the node expects of the log, then cut; gives the files that keep what was cut.
+    """Lower what the node expects of the log, then cut; returns the files that keep what was cut.
 
-    In this order: a node that starts in between finds the damage above the mark, and does
-    by itself what was ordered here.
+    In this order: a node that starts in between finds the damage above the mark, and cuts the log
+    there by itself.
     """
     data_directory = data_directory_of(plan.log)
     lower_mark(disk, clock, data_directory, plan.log.entry, plan.log_end)
@@ -179,19 +182,22 @@ def repair(disk: Disk, plan: RepairPlan, clock: Clock) -> list[str]:
 
 
 def carry_out(disk: Disk, plan: RepairPlan, now_ms: int) -> list[str]:
-    """Cut the log; gives the files in which the cut bytes are kept (P1).
+    """Cut the log; returns the files in which the cut bytes are kept (storage.inspect.P1).
 
     Later segments go first, the last of them before the others, and the cut itself comes last:
-    until then the damage is still there to be found again (P2).
+    until then the damage is still there to be found again, if the machine stops in between.
     """
+    assert 0 <= plan.segment_index < len(plan.log.segments), plan
+    assert plan.position >= 0, plan
     later = plan.log.segments[plan.segment_index + 1 :]
     kept = [_put_aside(disk, segment, now_ms) for segment in reversed(later)]
-    if plan.why.kind is Kind.SHORT:
-        pass  # the loss has happened before: there is only the mark to be lowered
+    if plan.why.kind is FindingKind.SHORT:
+        pass  # the loss has happened before: only the mark has to be lowered
     elif plan.position == 0:
         kept.append(_put_aside(disk, plan.segment, now_ms))
     else:
         kept.append(_cut(disk, plan, now_ms))
+    assert len(kept) >= len(later), kept  # storage.inspect.P1
     disk.sync_directory(plan.log.directory)
     return sorted(kept)
 
@@ -208,6 +214,7 @@ def _cut(disk: Disk, plan: RepairPlan, now_ms: int) -> str:
     segment, size = plan.segment, disk.size(plan.segment.path)
     if plan.position >= size:
         raise CorruptLog(f"{segment.path} changed while it was being repaired; try again")
+    assert plan.position > 0, plan
     target = _aside_path(disk, segment, now_ms)
     disk.copy(segment.path, target, start=plan.position, end=size)
     unfinished = segment.path + UNFINISHED_SUFFIX

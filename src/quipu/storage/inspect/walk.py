@@ -4,10 +4,10 @@ A walk gives every batch whose header is sound, and every stretch of bytes that 
 such a stretch it goes on at the next header whose own checksum holds.
 
 Invariants
-    W1  what is given covers the file: each item starts where the last one ended
-    W2  a stretch of damage is passed over by a search at the speed of a regular expression, not
-        by trying every byte in Python
-    W3  a walk ends: every item is at least one byte long
+    storage.inspect.W1  what is given covers the file: each item starts where the last one ended,
+        and is at least one byte long, so a walk ends
+    storage.inspect.W2  a stretch of damage is passed over by a search at the speed of a regular
+        expression, not by trying every byte in Python
 
 A value of a record may itself hold stored batches.  Those are met only when a search starts inside
 a batch whose header is damaged; a search therefore takes no header whose log offset is below what
@@ -28,7 +28,7 @@ _HEADER_SHAPE: Final = re.compile(
 _LAYOUT_POSITION: Final = 5
 
 
-class Batch(NamedTuple):
+class WalkedBatch(NamedTuple):
     """A batch with a sound header; `fault` says if its type is unset or its body damaged."""
 
     position: int
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
         return self.position + self.header.size
 
 
-class Damage(NamedTuple):
+class WalkedDamage(NamedTuple):
     """Bytes that are no batch."""
 
     position: int
@@ -51,8 +51,8 @@ class Damage(NamedTuple):
 
 def walk(
     data: memoryview, *, log_offset_min: int = 0, verify: bool = True
-) -> Iterator[Batch | Damage]:
-    """Every batch and every stretch of damage (W1).
+) -> Iterator[WalkedBatch | WalkedDamage]:
+    """Every batch and every stretch of damage (storage.inspect.W1).
 
     `verify` reads the bodies too, for their checksums; without it only headers are touched.
     `log_offset_min` is what the first batch counts from, if that is known.
@@ -63,21 +63,24 @@ def walk(
         if found is Fault.UNSET_TYPE:
             header = parse_stored(data, position)
             if position + header.size <= end:
-                yield Batch(position, header, found)
+                yield WalkedBatch(position, header, found)
                 position += header.size
                 continue
         if isinstance(found, Fault):
             after = find_header(data, position + 1, log_offset_min=log_offset_min)
-            yield Damage(position, after, found)
+            yield WalkedDamage(position, after, found)
             position = after
             continue
-        yield Batch(position, found, check_body(data, position, found) if verify else None)
+        yield WalkedBatch(position, found, check_body(data, position, found) if verify else None)
         position += found.size
         log_offset_min = found.next_log_offset
 
 
 def find_header(data: memoryview, position: int, *, log_offset_min: int = 0) -> int:
-    """Where the next sound header at or after `position` starts; the end of `data` if none does."""
+    """Where the next sound header at or after `position` starts; the end of `data` if none does.
+
+    Searched for by a regular expression (storage.inspect.W2).
+    """
     start = position + _LAYOUT_POSITION
     while (shape := _HEADER_SHAPE.search(data, start)) is not None:
         candidate = shape.start() - _LAYOUT_POSITION

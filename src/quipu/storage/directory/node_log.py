@@ -1,20 +1,22 @@
-"""What a node remembers of its own logs, in a log of its own: `__node-0`, batches of type NODE.
+"""What a node records of its logs, in a log of its own: `__node-0`, batches of type NODE.
 
     key "started"          the node began to serve
-    key "stopped"          it stopped in order; nothing after it means that it did
+    key "stopped"          it was shut down cleanly, if this is the last record
     key "log:" name        one log: value null if it was deleted, else
                            topic id 16 bytes | flushed log offset i64
         header "clean"     if it was closed: base_log, active_size, size_bytes, end_offset,
                            log_end, log_start_offset, oldest_ms, i64 each
         header "starts", "producers"   then also: its state, as in a checkpoint; "epochs" in
                            place of "starts" before there were replicas
+        header "tiered"    if it differs from those before: log start offset as its batches say,
+                           local start offset, i64 each | `tiered` as in a checkpoint
         header "committed" i64: log offsets below were on every serving replica; none: 0
     key "removing:" topic id in hex   a topic was deleted, and its logs are being removed: value
                            empty; null when all are
 All big endian; the last record of a name counts.
 
 Losing this log loses no data: without it every log is checked at the start, and a torn tail can
-no longer be told from damage in a segment that was being written.
+no longer be distinguished from damage in a segment that was being written.
 
 When it has grown, a new segment is begun with all that is known, and the older ones go.  A crash
 in between leaves both, which say the same.
@@ -31,9 +33,9 @@ from quipu.model.errors import MalformedBytes, QuipuError
 from quipu.model.ids import ZERO_UUID, Epoch, LogOffset
 from quipu.runtime.clock import Clock
 from quipu.storage.config import LogConfig
-from quipu.storage.epochs import EpochHistory
+from quipu.storage.derived.epochs import EpochHistory
 from quipu.storage.log import Log
-from quipu.storage.place import CleanStop, Memory
+from quipu.storage.log_directory import CleanShutdown, RecoveryPoint
 from quipu.wire.record_batch import Record, decode_records
 
 NODE_LOG_NAME: Final = "__node-0"
@@ -46,6 +48,7 @@ BATCH_SIZE_MAX: Final = 256 << 20  # decoded
 _MARK: Final = Struct(">16sq")
 _CLEAN: Final = Struct(">7q")
 _COMMITTED: Final = Struct(">q")
+_STARTS: Final = Struct(">qq")
 _STARTED: Final = b"started"
 _STOPPED: Final = b"stopped"
 _LOG_PREFIX: Final = b"log:"
@@ -54,27 +57,27 @@ _REMOVING_PREFIX: Final = b"removing:"
 _log = logging.getLogger(__name__)
 
 
-class Remembered(NamedTuple):
-    """What is known of one log."""
+class KnownLog(NamedTuple):
+    """What the node log has of one log."""
 
     topic_id: UUID
-    memory: Memory
+    recovery: RecoveryPoint
 
 
 class NodeLog:
-    """The node's memory; `logs` is what it holds now."""
+    """The log in which a node records what it knows of the others; `logs` is that, now."""
 
     def __init__(self, log: Log, clock: Clock) -> None:
-        self.logs: dict[str, Remembered] = {}
+        self.logs: dict[str, KnownLog] = {}
         self.removing: dict[UUID, None] = {}  # topics whose logs are being removed
-        self.was_stopped = False  # did the node stop in order?
+        self.was_stopped = False  # was the node shut down cleanly?
         self.log = log
         self._clock = clock
-        self._live_size = 0  # bytes of one full account
+        self._live_size = 0  # bytes of the records of all that is known
         self._replay()
 
     def _replay(self) -> None:
-        for stored in self.log.read_stored(self.log.log_start_log_offset):
+        for stored in self.log.read_stored(self.log.first_log):
             if stored.header.batch_type != NODE:
                 continue
             for record in decode_records(stored.batch, size_max=BATCH_SIZE_MAX):
@@ -95,7 +98,7 @@ class NodeLog:
         try:
             self.logs[name] = _decode(record)
         except (MalformedBytes, ValueError) as error:
-            _log.warning("what is remembered of %s cannot be read: %s", name, error)
+            _log.warning("what is recorded of %s cannot be read: %s", name, error)
             self.logs.pop(name, None)
 
     def _apply_removing(self, key: bytes, *, is_over: bool) -> None:
@@ -111,39 +114,45 @@ class NodeLog:
 
     @property
     def failure(self) -> QuipuError | None:
-        """Why nothing can be remembered any more, if so."""
+        """Why nothing can be recorded any more, if so."""
         return self.log.failure
 
     def started(self) -> None:
-        """Say that from now on logs may differ from what is remembered; durable on return."""
+        """Record that from now on logs may differ from what is recorded; durable on return."""
         self._append([Record(_STARTED, b"")])
-        self.log.flush_now()
+        self.log.flusher.flush_now()
+        assert not self.log.flusher.is_dirty, self.log.name
 
     def stopped(self) -> None:
-        """Say that they do not; durable on return."""
+        """Record that all logs are as recorded: a clean shutdown; durable on return."""
         self._append([Record(_STOPPED, b"")])
-        self.log.flush_now()
+        self.log.flusher.flush_now()
+        assert not self.log.flusher.is_dirty, self.log.name  # storage.N2
 
-    def remember(self, logs: Mapping[str, Remembered | None], *, durable: bool = False) -> None:
-        """Keep the flushed marks and clean stops of `logs`; None forgets one."""
+    def remember(self, logs: Mapping[str, KnownLog | None], *, durable: bool = False) -> None:
+        """Record the flushed marks and clean shutdowns of `logs`; None forgets a log."""
         for name, known in logs.items():
             if known is None:
                 self.logs.pop(name, None)
             else:
+                point = known.recovery
+                assert point.committed_log >= 0, (name, point)
+                assert point.committed_log <= point.flushed_log, (name, point)  # storage.N3
                 self.logs[name] = known
         self._append(_encode(name, known) for name, known in logs.items())
         self._shrink()
         if durable:
-            self.log.flush_now()
+            self.log.flusher.flush_now()
 
     def begin_removal(self, topic_id: UUID) -> None:
         """All logs of a topic are to be removed; durable on return."""
         self._append([_removing(topic_id, b"")])
-        self.log.flush_now()
+        self.log.flusher.flush_now()
+        assert not self.log.flusher.is_dirty, topic_id  # storage.N7
         self.removing[topic_id] = None
 
     def end_removal(self, topic_id: UUID) -> None:
-        """They are."""
+        """All logs of a topic are removed."""
         if topic_id in self.removing:
             self._append([_removing(topic_id, None)])
             del self.removing[topic_id]
@@ -170,9 +179,11 @@ class NodeLog:
         self._append([Record(_STARTED, b"")])
         self._append(_removing(topic_id, b"") for topic_id in self.removing)
         self._append(_encode(name, known) for name, known in sorted(self.logs.items()))
-        self.log.flush_now()
+        self.log.flusher.flush_now()
         self.log.drop_segments_before(LogOffset(start))
+        assert self.log.first_log == start, (self.log.name, self.log.first_log, start)
         self._live_size = self.log.size_bytes
+        assert self._live_size > 0, self.log.name
 
     def close(self) -> None:
         self.log.close()
@@ -185,20 +196,22 @@ def _removing(topic_id: UUID, value: bytes | None) -> Record:
     return Record(_REMOVING_PREFIX + topic_id.hex.encode(), value)
 
 
-def _encode(name: str, known: Remembered | None) -> Record:
+def _encode(name: str, known: KnownLog | None) -> Record:
     key = _LOG_PREFIX + name.encode()
     if known is None:
         return Record(key, None)
-    value = _MARK.pack(known.topic_id.bytes, known.memory.flushed)
-    clean, committed = known.memory.clean, known.memory.committed
+    value = _MARK.pack(known.topic_id.bytes, known.recovery.flushed_log)
+    clean, committed = known.recovery.clean, known.recovery.committed_log
     headers = [("committed", _COMMITTED.pack(committed))] if committed else []
     if clean is not None:
-        *numbers, epochs, producers = clean
+        *numbers, epochs, producers, stated, local, tiered = clean
         headers += [("clean", _CLEAN.pack(*numbers)), ("starts", epochs), ("producers", producers)]
+        if (stated, local, tiered) != (-1, -1, b""):
+            headers.append(("tiered", _STARTS.pack(stated, local) + tiered))
     return Record(key, value, tuple(headers))
 
 
-def _decode(record: Record) -> Remembered:
+def _decode(record: Record) -> KnownLog:
     value, headers = record.value or b"", dict(record.headers)
     if len(value) != _MARK.size:
         raise MalformedBytes(f"mark of {len(value)} bytes")
@@ -211,10 +224,15 @@ def _decode(record: Record) -> Remembered:
     if numbers is not None:
         if len(numbers) != _CLEAN.size:
             raise MalformedBytes(f"clean stop of {len(numbers)} bytes")
-        clean = CleanStop._make((*_CLEAN.unpack(numbers), _epochs(headers),
-                                 headers.get("producers") or b""))
+        tier = headers.get("tiered") or _STARTS.pack(-1, -1)
+        if len(tier) < _STARTS.size:
+            raise MalformedBytes(f"tiered header of {len(tier)} bytes")
+        clean = CleanShutdown._make((
+            *_CLEAN.unpack(numbers), _epochs(headers), headers.get("producers") or b"",
+            *_STARTS.unpack_from(tier), tier[_STARTS.size :]))
     known_id = UUID(bytes=topic_id) if any(topic_id) else ZERO_UUID
-    return Remembered(known_id, Memory(flushed, clean, committed=_COMMITTED.unpack(committed)[0]))
+    return KnownLog(known_id, RecoveryPoint(
+        flushed, clean, committed_log=_COMMITTED.unpack(committed)[0]))
 
 
 def _epochs(headers: dict[str, bytes | None]) -> bytes:

@@ -40,7 +40,7 @@ assert HEADER_SIZE == 68
 assert ENTRY_SIZE == 20
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """One batch; the offsets are relative to the segment's."""
 
     offset_delta: int
@@ -76,10 +76,15 @@ class Index:
         """Bytes of the entries."""
         return len(self._data)
 
-    def __getitem__(self, number: int) -> Entry:
-        return Entry._make(ENTRY.unpack_from(self._data, number * ENTRY_SIZE))
+    @property
+    def entries(self) -> bytes:
+        """A copy of the entries, encoded."""
+        return bytes(self._data)
 
-    def add(self, entry: Entry | tuple[int, int, int, int]) -> None:
+    def __getitem__(self, number: int) -> IndexEntry:
+        return IndexEntry._make(ENTRY.unpack_from(self._data, number * ENTRY_SIZE))
+
+    def add(self, entry: IndexEntry | tuple[int, int, int, int]) -> None:
         """Put an entry, or the numbers of one, at the end."""
         assert type(self._data) is bytearray, "a mapped index is complete"
         self._data += _pack_entry(*entry)
@@ -89,17 +94,17 @@ class Index:
         assert type(self._data) is bytearray, "a mapped index is complete"
         self._data += b"".join(starmap(_pack_entry, entries))
 
-    def find_offset(self, delta: int) -> Entry:
+    def find_offset(self, delta: int) -> IndexEntry:
         """The last entry whose batch starts at or before `delta`."""
         return self._last(0, delta)
 
-    def find_log_offset(self, delta: int) -> Entry:
+    def find_log_offset(self, delta: int) -> IndexEntry:
         """The same by log offset."""
         return self._last(1, delta)
 
-    def _last(self, field: int, key: int) -> Entry:
+    def _last(self, field: int, key: int) -> IndexEntry:
         count = len(self)
-        assert count > 0
+        assert count > 0, "an index names the first batch"
         last = self[count - 1]
         if last[field] <= key:  # most reads are at the end
             return last
@@ -108,15 +113,17 @@ class Index:
             range(count), key, key=lambda each: unpack(data, each * ENTRY_SIZE)[field])
         return self[max(0, number - 1)]
 
-    def around(self, position: int) -> tuple[Entry, Entry | None]:
+    def around(self, position: int) -> tuple[IndexEntry, IndexEntry | None]:
         """The last entry whose batch lies at or before `position`, and the one after it."""
         data, unpack, count = self._data, ENTRY.unpack_from, len(self)
+        assert count > 0, "an index names the first batch"
         number = bisect_right(
             range(count), position, key=lambda each: unpack(data, each * ENTRY_SIZE)[2])
         return self[max(0, number - 1)], self[number] if number < count else None
 
-    def find_timestamp(self, timestamp: int) -> Entry:
+    def find_timestamp(self, timestamp: int) -> IndexEntry:
         """The last entry before which every data batch is older than `timestamp`."""
+        assert len(self) > 0, "an index names the first batch"
         data, unpack = self._data, ENTRY.unpack_from
         number = bisect_left(
             range(len(self)), timestamp, key=lambda each: unpack(data, each * ENTRY_SIZE)[3])

@@ -3,12 +3,12 @@
 A node must write to start, to change the metadata (to delete a topic is what makes room), and to
 forget a log that is deleted.  So while there is plenty it keeps a file of `RESERVE_SIZE` bytes.
 On a full disk that file is removed for one such write, and made again of what the write has left:
-nobody else gets a byte of it in between, for all of this is one step of the loop.
+no other write gets a byte of it in between, for all of this is one step of the loop.
 
 Invariants
-    V1  what is lent is lent to one write; what that does not use is kept again
-    V2  `is_drawn` while less is kept than there was: whoever would only make more, such as new
-        topics, should wait until there is room
+    storage.V1  what is lent is lent to one write; what that does not use is reserved again
+    storage.V2  `is_drawn` while less is reserved than there was: writes that only take more space,
+        as for new topics, should wait until there is some
 
 Not here: what may be written so (data_directory, broker/quorum/driver).
 """
@@ -18,8 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from quipu.model.errors import Code, Kind, RequestError
-from quipu.runtime.disk import Disk, DiskError, DiskFull, NotFound
+from quipu.model.errors import Code, ErrorKind, RequestError
+from quipu.runtime.disks.disk import Disk, DiskError, DiskFull, NotFound
 
 RESERVE_NAME: Final = ".reserve"
 RESERVE_SIZE: Final = 1 << 20  # bytes: hundreds of writes of a block each
@@ -49,12 +49,13 @@ class Reserve:
         self.is_drawn = False
 
     def check(self) -> None:
-        """Raise `RequestError` while some of it is used (V2)."""
+        """Raise `RequestError` while some of it is used (storage.V2)."""
         if self.is_drawn:
             raise RequestError(
                 f"{self._directory}: the disk is full: nothing new is begun until there is room "
                 f"({RESERVE_ROOM_MIN >> 20} MiB); delete topics, lower retention.bytes and "
-                "retention.ms, or free some space", code=Code.KAFKA_STORAGE_ERROR, kind=Kind.RETRY)
+                "retention.ms, or free some space",
+                code=Code.KAFKA_STORAGE_ERROR, kind=ErrorKind.RETRY)
 
     def lend(self, write: Callable[[], None]) -> None:
         """Do `write`, again with what is kept if there is no other room; raises if that fails too.
@@ -88,7 +89,7 @@ class Reserve:
             return 0
 
     def _keep_again(self, size: int) -> None:
-        """Keep as much as is there, at most `size` bytes (V1)."""
+        """Keep as much as is there, at most `size` bytes (storage.V1)."""
         usable = self._disk.space(self._directory).usable
         size = min(size, usable) // BLOCK_SIZE * BLOCK_SIZE
         while size:

@@ -2,11 +2,11 @@
 
     <data>/.directory-id    32 hexadecimal digits
 
-Others know by it whether a node that comes back has what it had: with an emptied disk, or another
-one in its place, the id is another.  A disk that was restored from an older copy has the same id;
-this file cannot tell that.
+The controller knows by it whether a node that starts again has the logs that it had: with an
+emptied disk, or another one in its place, the id is another.  A disk that was restored from an
+older copy has the same id; this file cannot show that.
 
-Not in the node's memory (node_log.py), which may be begun anew while the logs stay.
+Not in the node log (node_log.py), which may be lost and started again while the logs stay.
 """
 
 import logging
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from quipu.model.errors import QuipuError
 from quipu.model.ids import ZERO_UUID
-from quipu.runtime.disk import Disk, NotFound
+from quipu.runtime.disks.disk import Disk, NotFound
 
 ID_NAME: Final = ".directory-id"
 _SIZE: Final = 32  # bytes

@@ -1,10 +1,9 @@
 """Records by time: the first that is as new as a timestamp, or the newest.
 
-Headers tell which batch it is in; to tell which record, that batch must be decompressed and its
-records walked, which may take long.  So a search does not do that itself.  It is a generator that
-gives what it wants done, a `Look` at one batch, and is sent the outcome; or it gives None where
-it has walked over many headers, so that others may have a turn.  `run` does all of it at once;
-the broker has looks that are large done by threads.
+Headers say which batch a record is in; to find the record, the batch must be decompressed and
+walked, which may take long.  So a search does not do that itself.  It is a generator that yields a
+`Look` at one batch, and is sent the outcome; or it yields None after many headers, so that the loop
+can turn.  `run` does all of it at once; the broker does large looks in threads.
 
 Not here: where batches lie (reading.py), the walk over records (wire/records.py).
 """
@@ -15,26 +14,19 @@ from typing import Final, NamedTuple
 from quipu.model.batch_types import DATA
 from quipu.model.errors import RequestError
 from quipu.model.ids import Epoch, Offset, TimestampMs
-from quipu.runtime.disk import NotFound
-from quipu.storage.reading import StoredBatch, walk
-from quipu.storage.segment import Segment
+from quipu.model.partition_log import TimestampAndOffset
+from quipu.runtime.disks.disk import NotFound
+from quipu.storage.segments.reading import StoredBatch, walk
+from quipu.storage.segments.segment import Segment
 from quipu.wire.record_batch import HEADER_SIZE, LOG_APPEND_TIME_BIT
 from quipu.wire.record_check import decompress_records, decompressed_size_max
 from quipu.wire.records import TimeFound, find_time
 from quipu.wire.stored_batch import check_body
 
-DECOMPRESSED_SIZE_MAX: Final = 256 << 20  # as much as a topic can be told to take
+DECOMPRESSED_SIZE_MAX: Final = 256 << 20  # the most that a topic's settings allow
 HEADERS_PER_TURN: Final = 256
 UNREADABLE: Final = -2
 _NEVER: Final = (1 << 63) - 1  # a time that no record has
-
-
-class TimestampAndOffset(NamedTuple):
-    """A record found by its timestamp."""
-
-    timestamp: TimestampMs
-    offset: Offset
-    leader_epoch: Epoch
 
 
 class Look(NamedTuple):
@@ -50,7 +42,7 @@ class Look(NamedTuple):
         return decompressed_size_max(self.batch.batch)
 
     def run(self, size_max: int = DECOMPRESSED_SIZE_MAX) -> TimeFound:
-        """Do it; a batch that cannot be read, or in `size_max` bytes, gives `UNREADABLE`."""
+        """Look; `UNREADABLE` for a batch that cannot be read, or exceeds `size_max` bytes."""
         header, data = self.batch.header, self.batch.batch
         first = max(0, self.start_offset - header.base_offset)
         if check_body(self.batch.data, 0, header) is not None:
@@ -72,7 +64,7 @@ Search = Generator[Look | None, TimeFound | None, TimestampAndOffset | None]
 def run(
     search: Search, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> TimestampAndOffset | None:
-    """Do all that `search` wants, at once."""
+    """Carry out all looks of `search` at once."""
     outcome: TimeFound | None = None
     while True:
         try:

@@ -11,7 +11,7 @@ Batches come one by one; between two of them, `skim` walks at once over those th
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from quipu.runtime.disk import File
+from quipu.runtime.disks.disk import File
 from quipu.wire.scan_run import Expected, Run, scan_run
 from quipu.wire.stored_batch import (
     STORED_HEADER_SIZE,
@@ -34,7 +34,7 @@ class Scanned(NamedTuple):
 
 
 class Scan:
-    """The sound batches; afterwards `position` and `fault` tell where and why they ended.
+    """The sound batches; afterwards `position` and `fault` say where and why they ended.
 
     `log_end` and `end_offset` are those of the batch expected next.
     """
@@ -67,14 +67,16 @@ class Scan:
             self.log_end = header.log_offset + header.last_offset_delta + 1
             self.end_offset = header.next_offset
             self._epoch = header.leader_epoch if position > 0 else None
+            assert self.position <= self._size, (self.position, self._size)
+            assert self.log_end > header.log_offset, header  # storage.S1
             yield Scanned(position, header, self._window[start : start + size])
 
     def skim(self, *, mark_due: int, mark_interval: int) -> Run | None:
         """Walk over the plain batches that come next and are in memory; None if there are none.
 
-        Plain includes the leader epoch of the batch before.  The first batch of a file says what
-        was before it and not what it is, so the second is never skimmed.  Positions are the
-        file's.  Never sets `fault`: what is wrong is left for the batch by batch way to find.
+        Plain includes the leader epoch of the batch before.  The first batch of a file, a
+        checkpoint, may have another epoch than the batches after it, so the second is never
+        skimmed.  Positions are the file's.  Never sets `fault`: the walk batch by batch does.
         """
         if self._epoch is None or self.end_offset is None:
             return None
@@ -84,7 +86,10 @@ class Scan:
                        mark_due=mark_due - window_start, mark_interval=mark_interval)
         if run.end == start:
             return None
+        assert run.end > start, run
+        assert run.log_end > self.log_end, (run, self.log_end)  # storage.S1
         self.position = window_start + run.end
+        assert self.position <= self._size, (self.position, self._size)
         self.log_end, self.end_offset = run.log_end, run.end_offset
         return run._replace(end=self.position, marks=[
             (offset, log_offset, window_start + position, timestamp)
@@ -104,7 +109,7 @@ class Scan:
     def _have(self, size: int) -> int:
         """Make the window hold `size` bytes from the position on, if the file has them.
 
-        Gives where in the window the position is.
+        Returns where in the window the position is.
         """
         start = self.position - self._window_start
         if start + size > len(self._window):
@@ -112,4 +117,5 @@ class Scan:
             self._window = memoryview(self._file.read(wanted, self.position))
             self._window_start = self.position
             start = 0
+        assert self._window_start + start == self.position, (self._window_start, start)
         return start

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from quipu.model.batch_types import DATA
 from quipu.model.errors import CorruptLog, MalformedBytes
 from quipu.model.ids import Offset
-from quipu.storage.damage import check, next_damage, note, note_in
-from quipu.storage.segment import Segment
+from quipu.storage.segments.damage import check, next_damage, note, note_in
+from quipu.storage.segments.segment import Segment
 from quipu.wire.fast import slices
 from quipu.wire.stored_batch import (
     PREFIX_SIZE,
@@ -26,7 +26,7 @@ from quipu.wire.stored_batch import (
     check_header,
 )
 
-WALK_SIZE: Final = 256 << 10  # what a walk over headers asks for at a time
+WALK_SIZE: Final = 256 << 10  # bytes that a walk over headers reads at a time
 
 _base_offset = attrgetter("base_offset")
 _base_log = attrgetter("base_log")
@@ -50,12 +50,13 @@ def read(
 ) -> list[memoryview]:
     """Data batches from the one that holds `offset`, across segments; see `Log.read`."""
     number = len(segments) - 1
-    asked = offset, max_bytes, end, min_one
+    key = offset, max_bytes, end, min_one
     kept = segments[number].kept_read
-    if kept is not None and kept[0] == asked:
+    if kept is not None and kept[0] == key:
         return kept[1]  # below `end` a segment only ever stays as it is
     if offset < segments[number].base_offset:
         number = bisect_right(segments, offset, key=_base_offset) - 1
+        assert number >= 0, offset  # storage.L1: the caller reads at the log start or after it
     position = segments[number].find_offset(offset)
     buffers: list[memoryview] = []
     while number < len(segments):
@@ -69,7 +70,7 @@ def read(
                 elif offset < damage.next_offset and damage.offset < damage.next_offset:
                     if buffers:
                         return buffers
-                    raise damage.error(segment.path)
+                    raise damage.error(segment.path)  # storage.B3
                 else:
                     position = damage.end  # before what is wanted, or nothing that clients see
                     continue
@@ -84,11 +85,12 @@ def read(
             if position < segment.trusted_from and (
                     not check(segment, view, start, position, start + stopped)):
                 continue
+            assert position <= start + stopped, segment.path
             buffers += found
             max_bytes -= size
             position = start + stopped
             if start > 0 and len(buffers) == len(found):  # all of it is from the copy of the tail
-                segment.kept_read = asked, buffers
+                segment.kept_read = key, buffers
             if stopped < len(view) or (max_bytes <= 0 and (buffers or not min_one)):
                 if not buffers and min_one and stopped < len(view) and (
                         note(segment, position) is not None):
@@ -150,5 +152,6 @@ def walk(
             if isinstance(header, Fault):
                 raise CorruptLog(f"{segment.path}: {header} at position {position}")
             end = position + header.size
+            assert end <= start + len(view), (segment.path, end)
             yield StoredBatch(header, view[position - start : end - start], position)
             position = end

@@ -1,38 +1,43 @@
 """Batches that are no longer what was written: found, passed by, and replaced.
 
-A disk may give back other bytes than it was given.  Whoever reads a segment and finds a batch that
-does not agree with its checksums says so here (`note`); from then on the stretch is known, reads
-stop before it and go on behind it, and someone who can ask other replicas mends it.
+A disk may return other bytes than were written.  A read that finds a batch that does not agree with
+its checksums reports it here (`note`); from then on the stretch is known, reads stop before it and
+continue behind it, and the node repairs it from another replica.
 
 Invariants
-    B1  a stretch begins where a batch does and ends where one does; what it held is known by its
-        offsets: [log_offset, next_log) of the log, [offset, next_offset) of clients
-    B2  if the headers of a bad batch and of the one after it are sound, the stretch is that batch;
-        else the walk is lost, and the stretch ends at the next batch that the index names, or where
-        the segment does
-    B3  bytes of a stretch are never given to anyone
-    B4  what replaces a stretch has its size, its offsets, sound checksums, and epochs that fit in
-        between: replicas stay the same, byte for byte
-    B5  a mapped file is not written to: the mended segment is a new file that takes its name
+    storage.B1  a stretch begins where a batch does and ends where one does; what it held is known
+        by its offsets: [log_offset, next_log) of the log, [offset, next_offset) of clients
+    storage.B2  if the headers of a bad batch and of the one after it are sound, the stretch is that
+        batch; else the walk is lost, and the stretch ends at the next batch that the index names,
+        or where the segment does
+    storage.B3  bytes of a stretch are never sent to a client or another node
+    storage.B4  what replaces a stretch has its offsets, sound checksums, and epochs that fit in
+        between; and its size, so that replicas stay the same, byte for byte.  Only where this node
+        has compacted the log may another replica's batches be larger, smaller, or have holes: then
+        nothing is left here that a tombstone deleted which the other no longer has
+    storage.B5  a mapped file is not written to: the mended segment is a new file that takes its
+        name
 
-Not here: who looks (broker/scrubbing.py), who is asked (broker/replication/batch_repairs.py).
+Not here: the search for damage in the background (broker/partitions/scrubbing.py), the repair from
+another replica (broker/replication/batch_repairs.py).
 """
 
 import logging
 from bisect import insort
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from quipu.model.errors import Code, CorruptLog, RequestError
-from quipu.runtime.disk import Disk
-from quipu.storage.scan import Scan
+from quipu.runtime.disks.disk import Disk, NotFound
+from quipu.storage.segments.scan import Scan
 from quipu.wire.scan_run import sound_end
 from quipu.wire.stored_batch import Fault, StoredHeader, check_header, check_stored
 
 if TYPE_CHECKING:
-    from quipu.storage.segment import Segment
+    from quipu.storage.segments.segment import Segment
 
 COPY_SIZE: Final = 1 << 20  # of a segment, written at a time
 MENDED_SUFFIX: Final = ".mended.new"  # a file that is to take the segment's place
@@ -44,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Damage:
-    """A stretch of a segment (B1)."""
+    """A stretch of a segment (storage.B1)."""
 
     position: int
     end: int
@@ -53,16 +58,16 @@ class Damage:
     offset: int
     next_offset: int
     fault: str
-    is_lost: bool = field(default=False)  # nobody was found who has it
+    is_lost: bool = field(default=False)  # no other replica has it
 
     @property
     def size(self) -> int:
         return self.end - self.position
 
     def error(self, path: str) -> CorruptLog:
-        """What whoever wants its records is told: to try again, as long as there is hope."""
+        """The error for a read of its records: retriable until no replica can repair it."""
         if not self.is_lost:
-            return CorruptLog(f"{path}: {self}; it is being repaired from another replica")
+            return CorruptLog(f"{path}: {self}; it is being repaired from another copy")
         return CorruptLog(f"{path}: {self}; no replica has it: restore the file from a copy, or go "
                           f"on at offset {self.next_offset}", code=Code.CORRUPT_MESSAGE)
 
@@ -102,7 +107,7 @@ def note(segment: "Segment", position: int) -> Damage | None:
     found = _locate(segment, position)
     if found is not None and found not in segment.damage:
         insort(segment.damage, found, key=_position)
-        segment.tell_damage()
+        segment.report_damage()
         _log.error("%s: %s", segment.path, found)
     return found
 
@@ -116,7 +121,7 @@ def next_damage(segment: "Segment", position: int) -> Damage | None:
 
 
 def _locate(segment: "Segment", position: int) -> Damage | None:
-    """Where the damage around `position` begins and ends (B1, B2)."""
+    """Where the damage around `position` begins and ends (storage.B1, storage.B2)."""
     before, after = segment.index_around(position)
     at, log_offset, offset = before
     view, start = segment.window(at, after[0] - at)
@@ -124,7 +129,7 @@ def _locate(segment: "Segment", position: int) -> Damage | None:
         known = next_damage(segment, at)
         if known is not None and known.position == at:
             if known.end > position:
-                return known  # found while the index was made anew
+                return known  # found while the index was rebuilt
             at, log_offset, offset = known.end, known.next_log, known.next_offset
             continue
         header = check_stored(view, at - start)
@@ -138,7 +143,8 @@ def _locate(segment: "Segment", position: int) -> Damage | None:
     believed = check_header(view, at - start)
     if isinstance(believed, StoredHeader) and at + believed.size < after[0] and (
             believed.log_offset, believed.base_offset) == (log_offset, offset):
-        # How many records it has is not covered by its header's checksum: the next one tells.
+        # How many records it has is not covered by its header's checksum; the offsets of the next
+        # batch say it.
         following = check_header(view, at + believed.size - start)
         if isinstance(following, StoredHeader):
             after = at + believed.size, following.log_offset, following.base_offset
@@ -148,10 +154,15 @@ def _locate(segment: "Segment", position: int) -> Damage | None:
 # --- replacing ----------------------------------------------------------------------------------
 
 
-def check_replacement(name: str, damage: Damage, data: memoryview, epochs: tuple[int, int]) -> int:
-    """How many batches `data` is; raises `RequestError` if it cannot take the stretch's place (B4).
+def check_replacement(
+    name: str, damage: Damage, data: memoryview, epochs: tuple[int, int], *, compacted: bool = False
+) -> int:
+    """Count the batches in `data`; raises `RequestError` if it cannot replace the stretch.
 
-    `epochs` are those of the batches before and after it.
+    What can is said by storage.B4.
+
+    `epochs` are those of the batches before and after it.  `compacted`: this node has compacted
+    what lies there.
     """
     position, count, (epoch, epoch_max) = 0, 0, epochs
     log_offset, offset = damage.log_offset, damage.offset
@@ -161,12 +172,14 @@ def check_replacement(name: str, damage: Damage, data: memoryview, epochs: tuple
             raise RequestError(f"{name}: what was to replace log offset {log_offset} has a "
                                f"{header.value}", code=Code.CORRUPT_MESSAGE)
         if (header.log_offset, header.base_offset) != (log_offset, offset) or (
-                header.last_offset_delta < 0 or not epoch <= header.leader_epoch <= epoch_max):
+                header.last_offset_delta < 0 or not epoch <= header.leader_epoch <= epoch_max
+                or (header.count != header.last_offset_delta + 1 and not compacted)):
             raise RequestError(f"{name}: what was to replace log offset {log_offset} is another "
                                "batch", code=Code.INVALID_RECORD)
         position, count, epoch = position + header.size, count + 1, header.leader_epoch
         log_offset, offset = header.next_log_offset, header.next_offset
-    if (len(data), log_offset, offset) != (damage.size, damage.next_log, damage.next_offset):
+    size = len(data) if compacted else damage.size
+    if (len(data), log_offset, offset) != (size, damage.next_log, damage.next_offset):
         raise RequestError(
             f"{name}: {len(data)} bytes up to log offset {log_offset} were to replace "
             f"{damage.size} up to {damage.next_log}", code=Code.INVALID_RECORD)
@@ -191,7 +204,7 @@ def epochs_around(segment: "Segment", damage: Damage) -> tuple[int, int]:
 
 
 def write_mended(disk: Disk, path: str, damage: Damage, data: memoryview) -> None:
-    """In a thread: write the segment at `path` anew, beside it, with `data` in the stretch's place.
+    """In a thread: write a copy of the segment at `path`, with `data` in the stretch's place.
 
     Durable on return; `take_mended` puts it in place.
     """
@@ -203,21 +216,37 @@ def write_mended(disk: Disk, path: str, damage: Damage, data: memoryview) -> Non
             for start in range(0, len(part), COPY_SIZE):
                 piece = part[start : start + COPY_SIZE]
                 file.append((piece,), len(piece))
+        assert file.size == len(old) - damage.size + len(data), (path, file.size, len(old))
         file.sync()
     finally:
         file.close()
 
 
-def take_mended(disk: Disk, segment: "Segment", damage: Damage) -> None:
-    """Let the mended file be the segment, which was complete all the time (B5)."""
-    assert segment.file is None
+def take_mended(
+    disk: Disk, segment: "Segment", damage: Damage, size: int | None = None
+) -> None:
+    """Let the mended file be the segment, which was complete all the time (storage.B5).
+
+    `size` is that of what replaced the stretch, if it is another.
+    """
+    assert segment.file is None, segment.path
+    assert damage in segment.damage, (segment.path, damage)
+    growth = 0 if size is None else size - damage.size
+    if growth:
+        with suppress(NotFound):
+            disk.remove(segment.index_path)  # made again when it is needed
     disk.rename(segment.path + MENDED_SUFFIX, segment.path)
     segment.damage.remove(damage)
     segment.release()
+    if growth:
+        segment.resized(growth)
+        for later in segment.damage:
+            if later.position >= damage.end:
+                later.position, later.end = later.position + growth, later.end + growth
 
 
 def scan_to_fault(segment: "Segment", scan: Scan, why: str) -> Damage:
-    """All of a segment from where a scan ended: without an index nothing tells where to go on."""
+    """The damage from where a scan ended to the segment's end: there is no index to go on by."""
     return Damage(scan.position, segment.size, scan.log_end, segment.log_end,
                   segment.base_offset if scan.end_offset is None else scan.end_offset,
                   segment.end_offset, why)

@@ -9,12 +9,12 @@
     <any of these>.<n>.damaged      kept for people, never used; `.stray` in older versions
 
 Invariants
-    Y1  a name is made for every topic name whatever, and is NAME_SIZE_MAX bytes at most, also
-        with a mark behind it: what clients call their topics is no business of the file system
-    Y2  two logs have two names: a topic that is created again has another id, and so another
-        directory, than the one before it
-    Y3  no name means two things: an id is 32 digits after a dot, older names end in a dash and
-        digits, marks end in their suffix
+    storage.Y1  a name is made for every topic name whatever, and is NAME_SIZE_MAX bytes at most,
+        also with a mark behind it: the limits of the file system are none for names of topics
+    storage.Y2  two logs have two names: a topic that is created again has another id, and so
+        another directory, than the one before it
+    storage.Y3  no name means two things: an id is 32 digits after a dot, older names end in a dash
+        and digits, marks end in their suffix
 
 Not here: which names topics may have (model/topics.py).  The name of a log, whole, is in the
 checkpoint at the start of each of its segments.
@@ -41,7 +41,10 @@ _MARKED: Final = (DELETED_SUFFIX, DAMAGED_SUFFIX, STRAY_SUFFIX)
 
 
 def directory_name(log_name: str, topic_id: UUID) -> str:
-    """The directory of the log called `log_name`, which is TOPIC-PARTITION (Y1, Y2)."""
+    """The directory of the log called `log_name`, which is TOPIC-PARTITION.
+
+    Any name will do (storage.Y1), and no other log has the same (storage.Y2).
+    """
     if log_name in OWN_LOGS:
         return log_name
     topic, _, partition = log_name.rpartition("-")
@@ -49,7 +52,10 @@ def directory_name(log_name: str, topic_id: UUID) -> str:
     if not prefix or prefix.startswith("."):
         prefix = "_" + prefix[1:]  # a hidden directory is one that people overlook
     number = partition if partition.isascii() and partition.isdecimal() else "0"
-    return f"{prefix}-{number[:10]}.{topic_id.hex}"
+    name = f"{prefix}-{number[:10]}.{topic_id.hex}"
+    assert len(name) <= KEPT_SIZE_MAX, name  # storage.Y1: room for a mark
+    assert not name.endswith(_MARKED), name  # storage.Y3
+    return name
 
 
 def older_name(log_name: str) -> str | None:
@@ -73,7 +79,7 @@ def is_older(name: str) -> bool:
 
 
 def topic_of(name: str) -> UUID | None:
-    """The id of the topic that a log's directory is of; None if its name does not tell."""
+    """The id of the topic whose log is in a directory; None if its name has none (storage.Y3)."""
     return UUID(hex=name[-32:]) if _BY_ID.fullmatch(name) is not None else None
 
 
@@ -83,6 +89,6 @@ def is_marked(name: str) -> bool:
 
 
 def marked(name: str, number: str, suffix: str) -> str:
-    """What a directory is called that is no longer used (Y1)."""
+    """What a directory is called that is no longer used (storage.Y1)."""
     assert suffix in _MARKED, suffix
     return f"{name[:KEPT_SIZE_MAX]}.{number}{suffix}"
