@@ -1,21 +1,27 @@
 """Chain replication of one partition, as a state machine without I/O.
 
-Events in (configurations, messages, appends, flushes, ticks); effects out (send, append, cut,
-committed).  Whoever drives it (broker/replication) carries the effects out, in their order.
+Events go in (configurations, messages, appends, flushes, ticks); effects come out (send, append,
+truncate, advance what is committed).  The driver (broker/replication) carries the effects out, in
+their order.
 
-    replica.py    start here: one `Replica` per partition, and what its driver owes it
-    role.py       what it is doing, for people              fence.py   epochs that others speak of
-    events.py     what happens to it          effects.py   what it wants done
-    messages.py   what replicas tell each other             codec.py   the same as bytes
-    standing.py   what its parts share: the log as it sees it, the epoch, what is committed
-    recovery.py   a new head: who has the longest log, and getting what it holds
-    flow.py       what passes through a node: batches down, acks up, what is committed
-    outbound.py   sending to the next node; windows, sessions, going back
-    inbound.py    receiving from the node before; gaps, cuts, beginning anew
-    history.py    where two logs part
+    replica.py      `Replica`: one partition on one node, and what its driver must do
+    roles.py        the roles of a replica, and which may follow which
+    state.py        what the parts of a replica share: log, epoch, role, what is committed
+    events.py       what happens to a replica
+    effects.py      what a replica asks its driver to do
+    messages.py     the messages between replicas
+    codec.py        messages as bytes
+    relay.py        what passes through a node: batches down, acks up, what is committed
+    outbound.py     sending to the successor: windows, sessions, going back
+    inbound.py      receiving from the predecessor: gaps, truncation, starting over
+    recovery.py     a new head: which member has the longest log, and fetching what it holds
+    history.py      where two logs diverge
+    epoch_fence.py  claims of newer epochs by other nodes
 
-The log is the history: whatever must be sent again is read from it, so nothing that matters is
-lost with the memory of a process.
+Start with replica.py and roles.py; a batch passes replica.py, relay.py, outbound.py and inbound.py.
 
-Not here: files and sockets; who the members are and when that changes (controller).
+The head is Kafka's leader, the other serving members are its in-sync followers.  Batches that must
+be sent again are read from the log, so a restart of the process loses none of them.
+
+Not here: files and sockets; which nodes are members, and when that changes (controller).
 """

@@ -1,16 +1,17 @@
 """Messages of chains as bytes: fixed layouts, big endian; several may follow each other.
 
-    all         kind u8 | topic id 16 | partition i32 | epoch i32
-    1 Describe  nothing more
-    2 Described why u8 | session i64 | log start i64 | log end i64 | committed log i64 |
-                count u16, and per epoch: epoch i32 | start i64
-    3 Replicate version i32 | flags u8 | session i64 | prev end i64 | prev epoch i32 |
-                durable log i64, offset i64 | committed log i64, offset i64 | sender end i64 |
-                receiver end i64 | count u16, and per entry: size u32; then the entries
-    4 Ack       session i64 | acked log i64, offset i64 | end log i64 | committed log i64
-    5 Fenced    nothing more
+    all               kind u8 | topic id 16 | partition i32 | epoch i32
+    1 DescribeLog     nothing more
+    2 LogDescription  reason u8 | session i64 | log start i64 | log end i64 | committed log i64 |
+                      count u16, and per epoch: epoch i32 | start i64
+    3 Replicate       version i32 | flags u8 | session i64 | prev end i64 | prev epoch i32 |
+                      durable log i64, offset i64 | committed log i64, offset i64 |
+                      sender end i64 | receiver end i64 | count u16, and per entry: size u32;
+                      then the entries
+    4 Ack             session i64 | acked log i64, offset i64 | end log i64 | committed log i64
+    5 Fenced          nothing more
 
-A message tells its own size, so one frame may hold many: acknowledgements of many partitions cost
+A message states its own size, so one frame may hold many: acknowledgements of many partitions cost
 one write.  Entries are neither copied on the way out nor on the way in: what is decoded are views
 of the frame.
 
@@ -23,21 +24,21 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from quipu.chain.messages import (
-    COUNTED,
-    CUT,
     ENTRIES_MAX,
     EPOCHS_MAX,
     OPEN,
+    REQUIRED,
     RESTART,
+    TRUNCATE,
     Ack,
     Buffer,
-    Describe,
-    Described,
+    DescribeLog,
+    DescribeReason,
     Fenced,
+    LogDescription,
     Mark,
     Message,
     Replicate,
-    Why,
 )
 from quipu.model.bounds import EPOCH_MAX, OFFSET_MAX
 from quipu.model.errors import MalformedBytes
@@ -52,11 +53,11 @@ _ACK: Final = Struct(">B16siiqqqqq")
 _EPOCH: Final = Struct(">iq")
 _SIZE: Final = Struct(">I")
 
-_new_tuple = tuple.__new__  # of what came as numbers: half the time of a named tuple's own
+_new_tuple = tuple.__new__  # half the time of a named tuple's own constructor
 
-_FLAGS_KNOWN: Final = OPEN | CUT | RESTART | COUNTED
-_HOW: Final = OPEN | CUT | RESTART
-_HOW_ALLOWED: Final = frozenset({0, OPEN, OPEN | CUT, OPEN | RESTART})
+_FLAGS_KNOWN: Final = OPEN | TRUNCATE | RESTART | REQUIRED
+_HOW: Final = OPEN | TRUNCATE | RESTART
+_HOW_ALLOWED: Final = frozenset({0, OPEN, OPEN | TRUNCATE, OPEN | RESTART})
 
 
 class Addressed(NamedTuple):
@@ -71,7 +72,7 @@ class Addressed(NamedTuple):
 
 
 def encode(topic_id: bytes, partition: int, message: Message) -> list[Buffer]:
-    """The buffers to send: a head, then the entries as they are."""
+    """Return the buffers to send: the fixed fields, then the entries as they are."""
     assert len(topic_id) == 16, topic_id
     if isinstance(message, Ack):  # the usual one
         epoch, session, acked, end_log, committed_log = message
@@ -80,9 +81,9 @@ def encode(topic_id: bytes, partition: int, message: Message) -> list[Buffer]:
     match message:
         case Replicate():
             return encode_replicate(topic_id, partition, message, message.entries)
-        case Described():
+        case LogDescription():
             return [_encode_described(topic_id, partition, message)]
-        case Describe(epoch):
+        case DescribeLog(epoch):
             return [_PLAIN.pack(DESCRIBE, topic_id, partition, epoch)]
         case Fenced(epoch):
             return [_PLAIN.pack(FENCED, topic_id, partition, epoch)]
@@ -91,7 +92,7 @@ def encode(topic_id: bytes, partition: int, message: Message) -> list[Buffer]:
 def encode_replicate(
     topic_id: bytes, partition: int, message: Replicate, entries: Sequence[Buffer]
 ) -> list[Buffer]:
-    """`message` with `entries` instead of its own: what `SendEntries` asks for."""
+    """Return the buffers of `message` with `entries` in place of its own, as for `SendEntries`."""
     return encode_entries(topic_id, partition, message, list(map(len, entries)), entries)
 
 
@@ -99,7 +100,7 @@ def encode_entries(
     topic_id: bytes, partition: int, message: Replicate, sizes: Sequence[int],
     data: Sequence[Buffer],
 ) -> list[Buffer]:
-    """The same for entries of these sizes; `data` is all their bytes, in any number of buffers."""
+    """Return the same for entries of these sizes; `data` has their bytes, in any buffers."""
     assert len(sizes) <= ENTRIES_MAX, len(sizes)
     (epoch, version, flags, session, prev_end, prev_epoch, durable, committed, sender_end,
      receiver_end, _) = message
@@ -110,10 +111,10 @@ def encode_entries(
     return [head + b"".join(map(_SIZE.pack, sizes)), *data]
 
 
-def _encode_described(topic_id: bytes, partition: int, message: Described) -> bytes:
+def _encode_described(topic_id: bytes, partition: int, message: LogDescription) -> bytes:
     assert len(message.epochs) <= EPOCHS_MAX, len(message.epochs)
     head = _DESCRIBED.pack(
-        DESCRIBED, topic_id, partition, message.epoch, message.why, message.session,
+        DESCRIBED, topic_id, partition, message.epoch, message.reason, message.session,
         message.log_start, message.log_end, message.committed_log, len(message.epochs))
     return head + b"".join([_EPOCH.pack(*entry) for entry in message.epochs])
 
@@ -122,7 +123,7 @@ def _encode_described(topic_id: bytes, partition: int, message: Described) -> by
 
 
 def decode_all(frame: memoryview) -> Iterator[Addressed]:
-    """Every message in `frame`; raises `MalformedBytes` where it stops making sense."""
+    """Yield every message in `frame`; raises `MalformedBytes` at the first that is malformed."""
     position = 0
     while position < len(frame):
         addressed, position = decode(frame, position)
@@ -130,7 +131,7 @@ def decode_all(frame: memoryview) -> Iterator[Addressed]:
 
 
 def decode(frame: memoryview, position: int = 0) -> tuple[Addressed, int]:
-    """The message at `position`, and the position after it; raises `MalformedBytes`."""
+    """Return the message at `position` and the position after it; raises `MalformedBytes`."""
     try:
         kind = frame[position]
         if kind == REPLICATE:
@@ -142,7 +143,7 @@ def decode(frame: memoryview, position: int = 0) -> tuple[Addressed, int]:
         if kind in {DESCRIBE, FENCED}:
             _, topic_id, partition, epoch = _PLAIN.unpack_from(frame, position)
             _check_address(partition, epoch)
-            message = (Describe if kind == DESCRIBE else Fenced)(Epoch(epoch))
+            message = (DescribeLog if kind == DESCRIBE else Fenced)(Epoch(epoch))
             return Addressed(topic_id, partition, message), position + _PLAIN.size
     except (IndexError, struct.error) as error:
         raise MalformedBytes(f"chain message at {position} is cut short: {error}") from error
@@ -161,8 +162,8 @@ def _decode_replicate(frame: memoryview, position: int) -> tuple[Addressed, int]
             or not 0 <= committed_offset <= committed_log
             or flags & ~_FLAGS_KNOWN or flags & _HOW not in _HOW_ALLOWED):
         raise MalformedBytes(f"replicate with flags {flags}, session {session}, version "
-                             f"{version}: numbers that cannot be")
-    if (flags & CUT and count) or (flags & RESTART and not count):
+                             f"{version}: numbers out of bounds")
+    if (flags & TRUNCATE and count) or (flags & RESTART and not count):
         raise MalformedBytes(f"replicate with flags {flags} and {count} entries")
     entries, position = _decode_entries(frame, position + _REPLICATE.size, count)
     message = _new_tuple(Replicate, (
@@ -199,20 +200,20 @@ def _decode_ack(frame: memoryview, position: int) -> tuple[Addressed, int]:
     if (session <= 0 or not 0 <= acked_offset <= acked_log <= end_log <= OFFSET_MAX
             or committed_log < 0):
         raise MalformedBytes(f"ack of {acked_log} (offset {acked_offset}), end {end_log}, "
-                             f"session {session}: numbers that cannot be")
+                             f"session {session}: numbers out of bounds")
     message = _new_tuple(Ack, (
         epoch, session, _new_tuple(Mark, (acked_log, acked_offset)), end_log, committed_log))
     return _new_tuple(Addressed, (topic_id, partition, message)), position + _ACK.size
 
 
 def _decode_described(frame: memoryview, position: int) -> tuple[Addressed, int]:
-    (_, topic_id, partition, epoch, why, session, log_start, log_end, committed_log, count,
+    (_, topic_id, partition, epoch, reason, session, log_start, log_end, committed_log, count,
      ) = _DESCRIBED.unpack_from(frame, position)
     _check_address(partition, epoch)
-    if (why > max(Why) or session < 0 or not 0 <= log_start <= log_end <= OFFSET_MAX
+    if (reason > max(DescribeReason) or session < 0 or not 0 <= log_start <= log_end <= OFFSET_MAX
             or committed_log < 0 or count > EPOCHS_MAX):
-        raise MalformedBytes(f"described: reason {why}, session {session}, log {log_start} to "
-                             f"{log_end}, {count} epochs: numbers that cannot be")
+        raise MalformedBytes(f"described: reason {reason}, session {session}, log {log_start} to "
+                             f"{log_end}, {count} epochs: numbers out of bounds")
     position += _DESCRIBED.size
     epochs = []
     previous = (int(NO_EPOCH), -1)
@@ -223,8 +224,8 @@ def _decode_described(frame: memoryview, position: int) -> tuple[Addressed, int]
         previous = (entry, start)
         epochs.append((Epoch(entry), LogOffset(start)))
         position += _EPOCH.size
-    return Addressed(topic_id, partition, Described(
-        Epoch(epoch), Why(why), session, LogOffset(log_start), LogOffset(log_end),
+    return Addressed(topic_id, partition, LogDescription(
+        Epoch(epoch), DescribeReason(reason), session, LogOffset(log_start), LogOffset(log_end),
         LogOffset(committed_log), tuple(epochs))), position
 
 

@@ -1,8 +1,8 @@
-"""What a replica wants done, in this order, before it is told of anything else.
+"""What a replica asks its driver to do, in this order, before the next event.
 
-If one effect of a list fails, the rest of the list is not carried out, and the log is as it was:
-the replica finds out by itself and tries again.  Log effects (`Append`, `AppendConfiguration`,
-`CutTo`, `Restart`) are followed by an `Appended` once the list is done.
+If one effect of a list fails, the rest of the list is dropped, and the log is as it was: the
+replica finds out by itself and tries again.  Log effects (`Append`, `AppendConfiguration`,
+`TruncateTo`, `Restart`) are followed by a `LogChanged` event once the list is done.
 """
 
 from typing import NamedTuple
@@ -12,15 +12,15 @@ from quipu.model.chains import ReplicaSet
 from quipu.model.ids import LogOffset, NodeId
 
 
-class Send(NamedTuple):
-    """Best effort: a message that cannot be sent is as good as lost."""
+class SendMessage(NamedTuple):
+    """Send a message, or drop it if it cannot be sent: any message may be lost."""
 
     to: NodeId
     message: Message
 
 
 class SendEntries(NamedTuple):
-    """Read entries at `start_log`, put them into `message`, send; then tell `Sent` or `Refused`.
+    """Read entries at `start_log` and send them in `message`; then `EntriesSent` or `SendRefused`.
 
     At most `size_max` bytes, but at least one batch; at most ENTRIES_MAX entries.
     """
@@ -43,56 +43,58 @@ class AppendConfiguration(NamedTuple):
     replica_set: ReplicaSet
 
 
-class CutTo(NamedTuple):
-    """Cut everything at or after `log_end`, and keep it aside; it is never committed."""
+class TruncateTo(NamedTuple):
+    """Truncate the log to `log_end`, and keep the rest aside; it is never committed."""
 
     log_end: LogOffset
 
 
 class Restart(NamedTuple):
-    """Drop the whole log; begin with the checkpoint that is first here, then append the rest."""
+    """Replace the whole log: start with the checkpoint, the first entry, then append the rest.
 
+    If the checkpoint does not begin at `log_start`, nothing is replaced (chain.I3).
+    """
+
+    log_start: LogOffset
     entries: tuple[Buffer, ...]
 
 
-class Advance(NamedTuple):
-    """Everything below is committed, for good."""
+class AdvanceCommitted(NamedTuple):
+    """Note that everything below `committed` is committed, for good."""
 
     committed: Mark
 
 
-class Serve(NamedTuple):
-    """Whether clients may read here (`is_serving`), and write here (`is_leading`); both changed
-    or not.
-    """
+class SetServing(NamedTuple):
+    """Let clients read here if `is_serving`, and write here if `is_leader`."""
 
     is_serving: bool
-    is_leading: bool
+    is_leader: bool
 
 
 class ReportInSync(NamedTuple):
-    """Tell the controller that syncing `node` may serve; repeated until the version changes."""
+    """Report that syncing `node` may serve; repeated until the version changes."""
 
     node: NodeId
     version: int
 
 
-class AskEpoch(NamedTuple):
-    """Somebody has spoken of a newer epoch: is there one?  `EpochConfirmed` answers, if not."""
+class ConfirmEpoch(NamedTuple):
+    """Read the metadata: a member claims a newer epoch.  `EpochConfirmed` says if there is none."""
 
 
-class Disbelieve(NamedTuple):
-    """Tell a person that `sender` speaks of an epoch that is not believed (fence.py)."""
+class WarnEpochIgnored(NamedTuple):
+    """Log that `sender` claims a newer epoch, and that the claim is ignored (chain.F1)."""
 
     sender: NodeId
     epoch: int
 
 
 class Halt(NamedTuple):
-    """Nothing more is done in this epoch, and a person must look; tell why."""
+    """Stop this replica, for `reason`: a person must look."""
 
     reason: str
 
 
-Effect = (Send | SendEntries | Append | AppendConfiguration | CutTo | Restart | Advance | Serve
-          | ReportInSync | AskEpoch | Disbelieve | Halt)
+Effect = (SendMessage | SendEntries | Append | AppendConfiguration | TruncateTo | Restart
+          | AdvanceCommitted | SetServing | ReportInSync | ConfirmEpoch | WarnEpochIgnored | Halt)

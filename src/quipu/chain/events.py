@@ -1,7 +1,7 @@
 """What happens to a replica.
 
-`Appended`, `Flushed` and `Tick` carry nothing: the replica looks at its log.  Hot ones exist once,
-as constants.
+`LogChanged`, `Flushed` and `ChainTick` carry no data: the replica looks at its log.  There is one
+constant of each.
 """
 
 from typing import Final, NamedTuple
@@ -12,34 +12,33 @@ from quipu.model.ids import Epoch, LogOffset, NodeId
 
 
 class Configured(NamedTuple):
-    """The controller's word on who the members are.  Older ones than the last are ignored.
+    """The controller has decided who the members are.  Sets older than the last are ignored.
 
-    Given only if this node is a member under the life of this very process, or no member any
-    more: a configuration that counted on what an earlier process knew is not for this one.
+    Given only if this node is listed with the broker epoch of this very process, or is no member
+    any more: a configuration that relied on an earlier process is not for this one.
     """
 
     replica_set: ReplicaSet
 
 
 class Received(NamedTuple):
-    """A message of this partition.  Its entries may be borrowed until the effects are done."""
+    """A message of this partition.  Its entries are borrowed until the effects are done."""
 
     sender: NodeId
     message: Message
 
 
 class EpochConfirmed(NamedTuple):
-    """Answer to `AskEpoch`: the metadata has been read, and `epoch` is the partition's newest.
+    """Response to `ConfirmEpoch`: the metadata was read, and `epoch` is the partition's newest.
 
-    It was read after `claim_count` messages of newer epochs had come, and no more: what they said
-    is not so, for an epoch is decided before anybody speaks of it.
+    It was read after `claim_count` claims of newer epochs had come, and no more (chain.F2).
     """
 
     epoch: Epoch
     claim_count: int
 
 
-class Appended(NamedTuple):
+class LogChanged(NamedTuple):
     """The log has changed: clients' batches were appended, or the log effects were carried out.
 
     One for all that changed since the last; at the head, once per turn of the loop.
@@ -50,8 +49,8 @@ class Flushed(NamedTuple):
     """More of the log is durable than before."""
 
 
-class Tick(NamedTuple):
-    """Another chain.heartbeat.interval.ms has passed; may be left out while `is_quiet`."""
+class ChainTick(NamedTuple):
+    """Another chain.heartbeat.interval.ms has passed; not needed while `Replica.is_quiet`."""
 
 
 class PeerUp(NamedTuple):
@@ -67,13 +66,13 @@ class PeerDown(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """The backlog to `node`, which refused entries, has room again."""
+    """The send buffer to `node`, which refused entries, has room again."""
 
     node: NodeId
 
 
-class Sent(NamedTuple):
-    """Answer to `SendEntries`: entries up to `next_log`, of `size` bytes, are on their way."""
+class EntriesSent(NamedTuple):
+    """Response to `SendEntries`: entries up to `next_log`, of `size` bytes, are on their way."""
 
     to: NodeId
     session: int
@@ -81,15 +80,15 @@ class Sent(NamedTuple):
     size: int
 
 
-class Refused(NamedTuple):
-    """Answer to `SendEntries`: nothing was sent; a `Drained`, `PeerUp` or `Tick` tries again."""
+class SendRefused(NamedTuple):
+    """Response to `SendEntries`: nothing was sent; `Drained`, `PeerUp` or `ChainTick` retry."""
 
     to: NodeId
 
 
-Event = (Configured | EpochConfirmed | Received | Appended | Flushed | Tick | PeerUp | PeerDown
-         | Drained | Sent | Refused)
+Event = (Configured | EpochConfirmed | Received | LogChanged | Flushed | ChainTick | PeerUp
+         | PeerDown | Drained | EntriesSent | SendRefused)
 
-APPENDED: Final = Appended()
+LOG_CHANGED: Final = LogChanged()
 FLUSHED: Final = Flushed()
-TICK: Final = Tick()
+TICK: Final = ChainTick()

@@ -1,20 +1,19 @@
-"""What the replicas of one partition tell each other.
+"""The messages between the replicas of one partition.
 
-    Describe    a new head asks every serving member where its log ends
-    Described   where the sender's log ends, and which epochs it has: as an answer, as a refusal of
-                what was sent, as a request to be sent what is missing, or as a greeting
-    Replicate   batches, and where they belong; without batches it is a heartbeat or a probe
-    Ack         how far everybody from the sender to the end of the chain has the log
-    Fenced      your epoch is over
+    DescribeLog      a new head asks every serving member where its log ends
+    LogDescription   where the sender's log ends, and which epochs it has; `DescribeReason` says why
+    Replicate        batches, and where they belong; without batches it is a heartbeat or a probe
+    Ack              how far every member from the sender to the tail has the log
+    Fenced           the receiver's epoch is over
 
-Every message carries the epoch of its sender.  One of an older epoch is refused, one of a newer
-epoch proves that the receiver's is over.
+Every message carries the epoch of its sender.  One of an older epoch is rejected, one of a newer
+epoch proves that the receiver's is over (epoch_fence.py).
 
-A sender numbers its sessions.  Within one, each `Replicate` continues the one before it; whatever
-breaks that (a loss, a restart, a refusal) is answered with a new session.  An `Ack` counts only in
-the session it was given in, so an old one never speaks for a log that has since been lost.
+A sender numbers its sessions.  Within one, each `Replicate` continues the one before it; after a
+loss, a restart or a rejection the sender opens a new session.  An `Ack` counts only in its own
+session, so an old one never acknowledges batches that have since been lost.
 
-Not here: the bytes (codec.py), whose partition it is (the driver knows).
+Not here: the bytes (codec.py), which partition a message belongs to (the driver).
 """
 
 from enum import IntEnum
@@ -22,14 +21,14 @@ from typing import Final, NamedTuple
 
 from quipu.model.ids import Epoch, LogOffset, Offset
 
-EPOCHS_MAX: Final = 128  # of a history that is told; the last ones
+EPOCHS_MAX: Final = 128  # in a description: the last ones
 ENTRIES_MAX: Final = 1024  # in one message
 
 Buffer = bytes | memoryview
 
 
 class Mark(NamedTuple):
-    """A boundary between batches, in both countings.  Marks of one log compare by either."""
+    """A boundary between batches, by log offset and by client offset, which grow together."""
 
     log: LogOffset
     offset: Offset
@@ -39,34 +38,34 @@ BEGIN: Final = Mark(LogOffset(0), Offset(0))
 FAR: Final = Mark(LogOffset((1 << 63) - 1), Offset((1 << 63) - 1))  # beyond every log
 
 
-class Why(IntEnum):
+class DescribeReason(IntEnum):
     """Why a replica describes its log."""
 
-    ANSWER = 0  # it was asked
-    REFUSAL = 1  # what was sent does not continue it; `session` says in which session
-    PULL = 2  # please send me what I lack
-    GREETING = 3  # I have a new configuration, and this is where I stand
+    RESPONSE = 0  # to `DescribeLog`
+    REJECTION = 1  # what was sent in `session` does not continue the log
+    FETCH = 2  # a new head asks to be sent what it lacks
+    ANNOUNCEMENT = 3  # a member in a new epoch says where its log ends
 
 
-# How a `Replicate` is meant; plain numbers, since every message is asked.
+# Flags of `Replicate`: plain numbers, since they are read in every message.
 OPEN: Final = 1  # first of its session
-CUT: Final = 2  # everything at or after `prev_end` must go first; only with OPEN, without entries
-RESTART: Final = 4  # everything must go: the first entry is a checkpoint; only with OPEN
-COUNTED: Final = 8  # nothing more is committed in this version without the receiver's Ack
+TRUNCATE: Final = 2  # truncate the log to `prev_end` first; only with OPEN, without entries
+RESTART: Final = 4  # replace the whole log: the first entry is a checkpoint; only with OPEN
+REQUIRED: Final = 8  # nothing more is committed in this version without the receiver's Ack
 
 
-class Describe(NamedTuple):
-    """A new head asks; see `Described`."""
-
-    epoch: Epoch
-
-
-class Described(NamedTuple):
-    """One replica's log, as far as others must know it."""
+class DescribeLog(NamedTuple):
+    """A new head asks where the receiver's log ends."""
 
     epoch: Epoch
-    why: Why
-    session: int  # that is answered; 0 if none
+
+
+class LogDescription(NamedTuple):
+    """Where one replica's log begins and ends, and which epochs it has."""
+
+    epoch: Epoch
+    reason: DescribeReason
+    session: int  # that is rejected; 0 if none
     log_start: LogOffset  # of the first segment
     log_end: LogOffset
     committed_log: LogOffset
@@ -87,19 +86,19 @@ class Replicate(NamedTuple):
 
     epoch: Epoch
     version: int
-    flags: int  # OPEN, CUT, RESTART, COUNTED
+    flags: int  # OPEN, TRUNCATE, RESTART, REQUIRED
     session: int
     prev_end: LogOffset
     prev_epoch: Epoch
-    durable: Mark  # everybody from the head to the sender has the log up to here
+    durable: Mark  # every member from the head to the sender has the log up to here
     committed: Mark
-    sender_end: LogOffset  # tells how far behind the receiver is
-    receiver_end: LogOffset  # what the sender takes for the receiver's end, if it is to be cut
+    sender_end: LogOffset  # shows how far behind the receiver is
+    receiver_end: LogOffset  # with TRUNCATE or RESTART: the receiver's log end, as the sender knows
     entries: tuple[Buffer, ...]  # stored batches; each entry of one type
 
 
 class Ack(NamedTuple):
-    """Everybody from the sender to the end of the chain has the log up to `acked`."""
+    """Every member from the sender to the tail has the log up to `acked`."""
 
     epoch: Epoch
     session: int
@@ -109,9 +108,9 @@ class Ack(NamedTuple):
 
 
 class Fenced(NamedTuple):
-    """`epoch` is the one that counts now."""
+    """The receiver's epoch is over; the sender's is `epoch`."""
 
     epoch: Epoch
 
 
-Message = Describe | Described | Replicate | Ack | Fenced
+Message = DescribeLog | LogDescription | Replicate | Ack | Fenced

@@ -1,208 +1,207 @@
-"""One replica of a partition: what it does about everything that can happen to it.
+"""One replica of a partition: which effects each event has on it.
+
+Its roles, and which may follow which, are a table in roles.py.
 
 Invariants
-    C1  a member serves in an epoch only while its log holds that epoch's configuration: so it has
-        everything that was committed before
-    C2  what a node acknowledges, it has, and so has everybody after it who is counted
-    C3  committed: everybody before, this node, and everybody after has it; each member finds that
-        out by itself, from what is sent down and what is acknowledged up
-    C4  nothing of an older epoch has any effect; a sign of a newer one ends everything in this one,
-        until the controller has configured it, or confirmed that there is none
-    C5  a syncing member is reported only after it has all that was committed so far, and from then
-        on nothing is committed without it: it may serve whenever the controller says so
+    chain.C1  a member serves in an epoch only while its log holds that epoch's configuration: so it
+              has everything that was committed before
+    chain.C2  what a node acknowledges, it has, and so has every member after it that is required
+    chain.C3  a batch is committed when every serving member has it; each member finds that out by
+              itself, from what its predecessor sends and what its successor acknowledges
+    chain.C4  a message of an older epoch has no effect; a claim of a newer one stops the replica
+              until the controller has configured that epoch, or confirmed that there is none
+    chain.C5  a syncing member is reported in sync only after it has all that was committed so far,
+              and from then on nothing is committed without it: it may serve whenever the controller
+              says so
 
-What a driver owes it
+What a driver must do
     * effects are carried out in their order before the next event is handled; after a list with
-      log effects comes `Appended`; every `SendEntries` is answered by `Sent` or `Refused`
-    * a `Configured` in which this node is a member is given only if the controller listed it
-      under the life (incarnation) of this process: whoever restarts has a new epoch to wait for,
-      or, if it was syncing, a new version
-    * whoever has opened its log again waits likewise; `session` goes on from where it was
-    * `life` grows with each start of the node (its broker epoch does)
-    * `committed` is what was remembered of `Advance`; it may be old, never too new
-    * clients append only while `is_leading`
+      log effects comes `LogChanged`; every `SendEntries` is followed by `EntriesSent` or
+      `SendRefused`
+    * a `Configured` in which this node is a member is given only if the controller listed it with
+      the broker epoch of this process: a restarted node waits for a new epoch or, if it was
+      syncing, for a new version
+    * a node that has opened its log again waits likewise; `session` continues from where it was
+    * `broker_epoch` grows with each start of the node
+    * `committed` was stored at an earlier `AdvanceCommitted`; it may be old, never too new
+    * clients append only while `is_leader`
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from quipu.chain.effects import (
-    AppendConfiguration,
-    AskEpoch,
-    Disbelieve,
+    ConfirmEpoch,
     Effect,
     Halt,
-    Send,
-    Serve,
+    SendMessage,
+    SetServing,
+    WarnEpochIgnored,
 )
+from quipu.chain.epoch_fence import EpochFence
 from quipu.chain.events import (
-    Appended,
+    ChainTick,
     Configured,
     Drained,
+    EntriesSent,
     EpochConfirmed,
     Event,
     Flushed,
+    LogChanged,
     PeerDown,
     PeerUp,
     Received,
-    Refused,
-    Sent,
-    Tick,
+    SendRefused,
 )
-from quipu.chain.fence import Fence
-from quipu.chain.flow import Flow
-from quipu.chain.inbound import Inbound
 from quipu.chain.messages import (
     BEGIN,
     FAR,
     Ack,
-    Describe,
-    Described,
+    DescribeLog,
+    DescribeReason,
     Fenced,
+    LogDescription,
     Mark,
     Message,
     Replicate,
-    Why,
 )
 from quipu.chain.outbound import Outbound
 from quipu.chain.recovery import Recovery
-from quipu.chain.role import Role
-from quipu.chain.standing import LogView, Standing
+from quipu.chain.relay import Relay
+from quipu.chain.roles import Role
+from quipu.chain.state import LogView, ReplicaState
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.ids import Epoch, NodeId
+
+_NOT_SERVING: Final = frozenset({Role.NONE, Role.SYNCING})  # a new version may change these
+_STOPPED: Final = frozenset({Role.FENCED, Role.HALTED})  # a new version does not change these
 
 
 class Replica:
     """The state machine of one partition on one node."""
 
-    __slots__ = ("_begun", "_flow", "_halt", "_has_syncing", "_is_active", "_is_serving", "_pull",
-                 "_recovery", "_standing", "fence")
+    __slots__ = ("_epoch_joined", "_fetch_outbound", "_has_syncing", "_recovery", "_relay",
+                 "_state", "fence", "halt_reason")
 
     def __init__(
-        self, node_id: NodeId, log: LogView, *, committed: Mark, life: int, window_size: int,
-        session: int = 0,
+        self, node_id: NodeId, log: LogView, *, committed: Mark, broker_epoch: int,
+        window_size: int, session: int = 0,
     ) -> None:
-        """`session`: the last one that this node has used in this life, if it has (N3)."""
-        self._standing = Standing(node_id, log, committed=committed, life=life,
-                                  window_size=window_size, session=session)
-        self.fence = Fence(self._standing)
-        self._begun = self._standing.epoch  # the last one that this node has taken part in
-        self._halt = ""
-        self._is_active = False
-        self._is_serving = False
+        """`session` is the last one that this process has used, if it has (chain.N3)."""
+        self._state = ReplicaState(node_id, log, committed=committed, broker_epoch=broker_epoch,
+                                   window_size=window_size, session=session)
+        self.fence = EpochFence(self._state)
+        self._epoch_joined = self._state.epoch  # the last epoch that this node took part in
+        self.halt_reason = ""  # why the role is HALTED, if it is
         self._has_syncing = False
-        self._flow = Flow(self._standing)
+        self._relay = Relay(self._state)
         self._recovery: Recovery | None = None
-        self._pull: Outbound | None = None  # to a new head that lacks what this node has
+        self._fetch_outbound: Outbound | None = None  # to a new head that lacks what this node has
 
-    # --- what it is -------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> Epoch:
-        return self._standing.epoch
+        return self._state.epoch
 
     @property
     def session(self) -> int:
-        """The last one that was used."""
-        return self._standing.session
+        """The last session that was used."""
+        return self._state.session
 
     @property
     def replica_set(self) -> ReplicaSet | None:
-        return self._standing.replica_set
+        return self._state.replica_set
 
     @property
     def committed(self) -> Mark:
         """Up to here every serving member has the log, and always will."""
-        return self._standing.committed
-
-    @property
-    def is_serving(self) -> bool:
-        """May clients read here, below `committed`?"""
-        return self._is_serving
-
-    @property
-    def is_leading(self) -> bool:
-        """May clients write here?"""
-        return self._standing.is_leading
+        return self._state.committed
 
     @property
     def role(self) -> Role:
-        if self._halt:
-            return Role.HALTED
-        if self.fence.is_closed:
-            return Role.FENCED
-        match self._standing.state:
-            case None | MemberState.OFFLINE:
-                return Role.NONE
-            case MemberState.SYNCING:
-                return Role.SYNCING
-        if self._recovery is not None:
-            return Role.RECOVERING
-        if self._standing.is_leading:
-            return Role.LEADING
-        return Role.FOLLOWING if self._is_serving else Role.JOINING
+        return self._state.role
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether clients may read here, below `committed`."""
+        return self._state.is_serving
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether clients may write here."""
+        return self._state.is_leader
 
     @property
     def lag(self) -> int:
-        """Log offsets that the node before has and this one does not, as last heard."""
-        inbound = self._flow.inbound
-        return 0 if inbound is None else max(0, inbound.sender_end - self._standing.log.log_end)
+        """Log offsets that the predecessor has and this node lacks, as last heard."""
+        return self._relay.lag
 
     @property
-    def lag_after(self) -> int:
-        """Log offsets that this node has and the one after it has not acknowledged."""
-        link = self._flow.link
-        return 0 if link is None else max(0, self._standing.log.log_end - link.acked.log)
+    def successor_lag(self) -> int:
+        """Log offsets that this node has and the successor has not acknowledged."""
+        return self._relay.successor_lag
 
     @property
     def in_flight_size(self) -> int:
-        """Bytes that were sent to the node after it and are not known to have arrived."""
-        link = self._flow.link
-        return 0 if link is None else link.in_flight_size
-
-    @property
-    def halt_reason(self) -> str:
-        return self._halt
+        """Bytes that were sent to the successor and are not known to have arrived."""
+        outbound = self._relay.outbound
+        return 0 if outbound is None else outbound.in_flight_size
 
     @property
     def is_quiet(self) -> bool:
-        """Is there nothing to repeat?  Then ticks may be left out."""
-        if not self._is_active:
+        """Whether there is nothing to repeat, so that ticks may be left out."""
+        state = self._state
+        if not state.is_active:
             return True
-        return self._is_serving and not self._has_syncing and self._flow.is_quiet
+        return state.is_serving and not self._has_syncing and self._relay.is_quiet
 
-    def _find_part(self) -> None:
-        """Has it a part in this epoch?  Asked again whenever that may have changed."""
-        state = self._standing.state
-        self._is_active = (state is not None and state is not MemberState.OFFLINE
-                           and not self._halt and not self.fence.is_closed)
-
-    # --- what happens -----------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------
 
     def handle(self, event: Event) -> list[Effect]:
+        """Return the effects of `event`, and assert the invariants that it can have broken."""
+        state = self._state
+        role = state.role
         if isinstance(event, Received):
-            return self._receive(event.sender, event.message)
+            effects = self._receive(event.sender, event.message)
+        elif isinstance(event, EntriesSent):
+            outbound = self._outbound_to(event.to)
+            return [] if outbound is None or not state.is_active else outbound.sent(
+                event.session, event.next_log, event.size)  # which asserts all that it can break
+        elif isinstance(event, LogChanged) and state.is_serving:
+            effects = self._relay.advance()
+        else:
+            effects = self._handle(event)
+            self.invariants()
+            return effects
+        if state.is_serving and state.role is role:  # a batch or an ack moves offsets alone
+            self._relay.offset_invariants(state.log.log_end)
+        else:
+            self.invariants()
+        return effects
+
+    def _handle(
+        self, event: Configured | EpochConfirmed | LogChanged | Flushed | ChainTick | Drained
+        | SendRefused | PeerDown | PeerUp,
+    ) -> list[Effect]:
         if isinstance(event, Configured):
             return self._configure(event.replica_set)
         if isinstance(event, EpochConfirmed):
-            return self._confirmed(event)
-        if not self._is_active:
+            return self._epoch_confirmed(event)
+        if not self._state.is_active:
             return []
-        if isinstance(event, Sent):
-            link = self._find_link(event.to)
-            return [] if link is None else link.sent(event.session, event.next_log, event.size)
         match event:
-            case Appended():
+            case LogChanged():
                 return self._appended()
             case Flushed():
-                return self._flow.settled()
-            case Tick():
+                return self._relay.advance()
+            case ChainTick():
                 return self._tick()
             case Drained(node):
                 return self._unblock(node)
-            case Refused(node) | PeerDown(node):
-                link = self._find_link(node)
-                if link is not None:
-                    link.block()
+            case SendRefused(node) | PeerDown(node):
+                outbound = self._outbound_to(node)
+                if outbound is not None:
+                    outbound.block()
                 return []
             case PeerUp(node):
                 return self._peer_up(node)
@@ -210,282 +209,287 @@ class Replica:
                 assert_never(event)
 
     def _receive(self, sender: NodeId, message: Message) -> list[Effect]:
-        epoch = self._standing.epoch
-        if message.epoch != epoch:
+        state = self._state
+        if message.epoch != state.epoch:
             return self._of_another_epoch(sender, message)
-        if not self._is_active:
+        if not state.is_active or sender == state.node_id:
             return []
         if isinstance(message, Replicate):
             return self._replicate(sender, message)
         if isinstance(message, Ack):
             return self._acknowledged(sender, message)
         match message:
-            case Described():
+            case LogDescription():
                 return self._described(sender, message)
-            case Describe():
-                if sender != self._standing.members.head:
+            case DescribeLog():
+                if sender != state.members.head:
                     return []
-                return [Send(sender, self._standing.describe(Why.ANSWER))]
+                return [SendMessage(sender, state.describe(DescribeReason.RESPONSE))]
             case Fenced():
-                return []  # by this very epoch: whoever sent it has understood by now
+                return []  # by the epoch that this node is in already
             case _:
                 assert_never(message)
 
     def _of_another_epoch(self, sender: NodeId, message: Message) -> list[Effect]:
-        """C4: tell whoever lives in the past; stop if it is this node that does."""
-        epoch = self._standing.epoch
-        if message.epoch < epoch:
-            if isinstance(message, Replicate | Describe):
-                return [Send(sender, Fenced(epoch))]
+        """Fence a sender of an older epoch; be fenced by a member of a newer one (chain.C4)."""
+        state = self._state
+        assert message.epoch != state.epoch, (message.epoch, state.epoch)
+        if message.epoch < state.epoch:
+            if isinstance(message, Replicate | DescribeLog):
+                return [SendMessage(sender, Fenced(state.epoch))]
             return []
-        if self._standing.replica_set is None:
-            return []  # nothing is known yet: what is to come will be told
-        if not self.fence.claimed(sender, message.epoch):
-            return [Disbelieve(sender, message.epoch)]
-        self._find_part()
-        return [*self._stop_serving(), AskEpoch()]
+        if state.replica_set is None:
+            return []  # nothing is configured yet
+        if not self.fence.claim(sender, message.epoch):
+            return [WarnEpochIgnored(sender, message.epoch)]
+        effects = [] if state.role is Role.HALTED else self._become(Role.FENCED)
+        return [*effects, ConfirmEpoch()]
 
-    def _confirmed(self, event: EpochConfirmed) -> list[Effect]:
-        """What was said of a newer epoch was wrong: go on in this one, with new sessions (C4)."""
-        if not self.fence.confirmed(event):
+    def _epoch_confirmed(self, event: EpochConfirmed) -> list[Effect]:
+        """Continue in this epoch, with new sessions: claims of a newer one were wrong."""
+        state = self._state
+        if not self.fence.lift(event) or state.role is Role.HALTED:
             return []
-        self._find_part()
-        if not self._is_active:
+        assert state.role is Role.FENCED, state.role
+        assert not self.fence.is_fenced
+        state.become(state.first_role)
+        if not state.is_active:
             return []
-        members = self._standing.members
-        if self._begun != members.epoch:
-            return self._take_part(members)
-        inbound = self._flow.inbound
-        self._flow.connect(same_version=True)
-        effects = [] if self._flow.inbound is inbound else self._greet(members)
-        effects += self._refresh()
-        for link in (self._flow.link, self._pull):
-            effects += link.reopen() if link is not None else []
-        return effects + self._flow.settled()
+        members = state.members
+        if self._epoch_joined != members.epoch:
+            return self._join_epoch(members)
+        inbound = self._relay.inbound
+        self._relay.connect(same_version=True)
+        effects = [] if self._relay.inbound is inbound else self._relay.announce()
+        effects += self._serve_if_current()
+        for outbound in (self._relay.outbound, self._fetch_outbound):
+            effects += outbound.reopen() if outbound is not None else []
+        return effects + self._relay.advance()
 
     # --- configurations ---------------------------------------------------------------------
 
     def _configure(self, replica_set: ReplicaSet) -> list[Effect]:
-        standing = self._standing
-        known = standing.replica_set
+        state = self._state
+        known = state.replica_set
         if known is not None and (replica_set.epoch, replica_set.version) <= (
                 known.epoch, known.version):
             return []
-        if replica_set.epoch < max(standing.epoch, standing.log.last_epoch):
-            return []  # from before what this log has seen
-        is_new_epoch = replica_set.epoch > standing.epoch
-        standing.replica_set = replica_set
-        standing.state = replica_set.state_of(standing.node_id)
+        if replica_set.epoch < max(state.epoch, state.log.last_epoch):
+            return []  # older than what this log has seen
+        assert replica_set.epoch >= state.epoch, (replica_set.epoch, state.epoch)  # chain.C4
+        is_new_epoch = replica_set.epoch > state.epoch
+        state.replica_set = replica_set
+        state.member_state = replica_set.state_of(state.node_id)
         self._has_syncing = bool(replica_set.syncing)
-        return self._begin_epoch(replica_set) if is_new_epoch else self._revise(replica_set)
+        effects = (self._begin_epoch if is_new_epoch else self._update_members)(replica_set)
+        assert state.epoch == replica_set.epoch, (state.epoch, replica_set.epoch)  # chain.C4
+        return effects
 
     def _begin_epoch(self, replica_set: ReplicaSet) -> list[Effect]:
-        """Nothing that was going on goes on; the log alone is what is left of it."""
-        standing = self._standing
-        effects = self._stop_serving()
-        standing.epoch = replica_set.epoch
-        standing.claimed = BEGIN
-        standing.upstream = BEGIN
-        standing.is_recovering = False
-        self._halt = ""
-        self._recovery = self._pull = None
-        self._flow = Flow(standing)
-        self._find_part()
-        return effects + self._take_part(replica_set) if self._is_active else effects
+        """Drop everything but the log, and begin the epoch in the role that the set gives."""
+        state = self._state
+        assert replica_set.epoch > state.epoch, (replica_set.epoch, state.epoch)
+        assert replica_set.epoch > self._epoch_joined, (replica_set.epoch, self._epoch_joined)
+        state.epoch = replica_set.epoch
+        state.acknowledged = state.upstream_durable = BEGIN
+        self.halt_reason = ""
+        self._recovery = self._fetch_outbound = None
+        self._relay = Relay(state)
+        assert state.committed[0] <= state.log.log_end, state.committed  # chain.N1
+        effects = self._become(Role.FENCED if self.fence.is_fenced else state.first_role)
+        return effects + self._join_epoch(replica_set) if state.is_active else effects
 
-    def _take_part(self, replica_set: ReplicaSet) -> list[Effect]:
-        """Begin this node's part in a new epoch."""
-        standing = self._standing
-        self._begun = replica_set.epoch
-        self._flow.connect()
-        if replica_set.head != standing.node_id:
-            return self._greet(replica_set) + self._refresh()
-        if standing.is_current:
+    def _join_epoch(self, replica_set: ReplicaSet) -> list[Effect]:
+        """Find the neighbours; as head, begin to recover."""
+        state = self._state
+        assert state.is_active, state.role
+        assert replica_set.epoch > self._epoch_joined, (replica_set.epoch, self._epoch_joined)
+        self._epoch_joined = replica_set.epoch
+        self._relay.connect()
+        if state.role is not Role.RECOVERING:
+            return self._relay.announce() + self._serve_if_current()
+        if state.is_current:
             return self._halted(
-                f"epoch {standing.epoch} has begun in this log, and another process began it; "
+                f"epoch {state.epoch} has begun in this log, and another process began it; "
                 "only a new epoch can go on")
-        standing.upstream = FAR
-        standing.is_recovering = True
-        self._recovery = Recovery(standing)
-        return self._recovery.ask() + self._recover()
+        state.upstream_durable = FAR
+        self._recovery = recovery = Recovery(state)
+        return recovery.ask() + recovery.advance(self._relay)
 
-    def _revise(self, replica_set: ReplicaSet) -> list[Effect]:
-        """The same epoch, so the same serving members; others have come or gone."""
-        self._find_part()
-        if not self._is_active:
-            self._pull = None
-            self._flow = Flow(self._standing)
-            return []
-        inbound = self._flow.inbound
+    def _update_members(self, replica_set: ReplicaSet) -> list[Effect]:
+        """Take a new version of the same epoch: other members may have come or gone."""
+        state = self._state
+        assert replica_set.epoch == state.epoch, (replica_set.epoch, state.epoch)
+        assert state.members is replica_set, state.members
+        effects: list[Effect] = []
+        if state.role not in _STOPPED and (
+                state.role in _NOT_SERVING or state.member_state is not MemberState.SERVING):
+            effects = self._become(state.first_role)
+        if not state.is_active:
+            self._fetch_outbound = None
+            self._relay = Relay(state)
+            return effects
+        inbound = self._relay.inbound
         if inbound is not None:
-            inbound.is_counted = False  # C5: promises are made for one version
-        self._flow.connect()
-        effects = [] if self._flow.inbound is inbound else self._greet(replica_set)
-        return effects + self._flow.start() + self._flow.settled()
-
-    def _greet(self, replica_set: ReplicaSet) -> list[Effect]:
-        """Tell those who will ask where this log ends; they may have asked too early."""
-        standing = self._standing
-        greeting = standing.describe(Why.GREETING)
-        before = replica_set.predecessor(standing.node_id)
-        nodes = [] if before is None else [before]
-        if standing.state is MemberState.SERVING and before != replica_set.head:
-            nodes.append(replica_set.head)
-        return [Send(node, greeting) for node in nodes]
+            inbound.is_required = False  # chain.C5: that was said for one version
+        self._relay.connect()
+        effects += [] if self._relay.inbound is inbound else self._relay.announce()
+        return effects + self._relay.start() + self._relay.advance()
 
     # --- a new head -------------------------------------------------------------------------
 
     def _recover(self) -> list[Effect]:
-        """Go on with the recovery, if there is one and it can go on."""
-        recovery, standing = self._recovery, self._standing
-        if recovery is None:
-            return []
-        if recovery.source is None:
-            if recovery.missing:
-                return []
-            recovery.choose()
-        source = recovery.source
-        assert source is not None
-        if recovery.is_complete:
-            self._flow.inbound = None
-            return [AppendConfiguration(standing.members)]
-        if self._flow.inbound is None:
-            self._flow.inbound = Inbound(standing, source)
-            return [Send(source, standing.describe(Why.PULL))]
-        return []
+        """Take the next step of the recovery, if there is one."""
+        assert not self._state.is_serving, self._state.role
+        return [] if self._recovery is None else self._recovery.advance(self._relay)
 
-    def _described(self, sender: NodeId, message: Described) -> list[Effect]:
-        link = self._flow.link
-        match message.why:
-            case Why.REFUSAL:
-                link = self._find_link(sender)
-                return [] if link is None else link.refused(message)
-            case Why.PULL:
-                return self._start_pull(sender, message)
+    def _described(self, sender: NodeId, message: LogDescription) -> list[Effect]:
+        """Take in where the log of `sender` ends; `message.reason` says why it was sent."""
+        assert message.epoch == self._state.epoch, (message.epoch, self._state.epoch)  # chain.C4
+        match message.reason:
+            case DescribeReason.REJECTION:
+                rejected = self._outbound_to(sender)
+                return [] if rejected is None else rejected.rejected(message)
+            case DescribeReason.FETCH:
+                return self._start_fetch(sender, message)
         if self._recovery is not None:
-            self._recovery.answer(sender, message)
+            self._recovery.described(sender, message)
             return self._recover()
-        if message.why is Why.GREETING and link is not None and link.to == sender and (
-                message.committed_log >= link.peer_committed):  # else it is old news
-            link.known = message
-            return link.open() if link.is_started else self._flow.start()
-        return []
-
-    def _start_pull(self, sender: NodeId, message: Described) -> list[Effect]:
-        standing = self._standing
-        if (sender != standing.members.head or standing.state is not MemberState.SERVING
-                or standing.is_current):
+        outbound = self._relay.outbound
+        if message.reason is not DescribeReason.ANNOUNCEMENT or (
+                outbound is None or outbound.to != sender):
             return []
-        self._pull = Outbound(standing, sender, is_serving=False, may_cut=True)
-        self._pull.known = message
-        return self._pull.open()
+        if message.committed_log < outbound.peer_committed:
+            return []  # older than what the successor has acknowledged
+        outbound.description = message
+        return outbound.open() if outbound.is_started else self._relay.start()
+
+    def _start_fetch(self, sender: NodeId, message: LogDescription) -> list[Effect]:
+        """Send the new head what it lacks of this log, which it has chosen (chain.R2)."""
+        state = self._state
+        if (sender != state.members.head or state.member_state is not MemberState.SERVING
+                or state.is_current):
+            return []
+        assert not state.is_serving, state.role
+        assert state.is_active, state.role
+        self._fetch_outbound = Outbound(state, sender, is_serving=False, may_truncate=True)
+        self._fetch_outbound.description = message
+        return self._fetch_outbound.open()
 
     # --- batches and acks -------------------------------------------------------------------
 
     def _appended(self) -> list[Effect]:
-        if self._is_serving:
-            return self._flow.settled()
-        inbound = self._flow.inbound
-        if inbound is not None and inbound.is_cutting:
-            return [*self._flow.cut(), *self._recover()]
-        return self._refresh() + self._flow.settled()
+        """Note that the log of a member that does not serve has changed."""
+        assert not self._state.is_serving, self._state.role
+        inbound = self._relay.inbound
+        if inbound is not None and inbound.is_truncating:
+            return [*self._relay.truncated(), *self._recover()]
+        return self._serve_if_current() + self._relay.advance()
 
-    def _refresh(self) -> list[Effect]:
-        """C1: does it serve now, or may it send on?"""
-        standing, flow = self._standing, self._flow
-        if not standing.is_current:
-            return self._recover() + flow.start()
-        flow.epoch_start = standing.log.epochs()[-1][1]
-        self._pull = None
+    def _serve_if_current(self) -> list[Effect]:
+        """Lead or follow, and send on, if the log holds the epoch's configuration (chain.C1)."""
+        state, relay = self._state, self._relay
+        assert state.is_active, state.role
+        assert not state.is_serving, state.role
+        if not state.is_current:
+            return self._recover() + relay.start()
+        epoch, relay.epoch_start = state.log.epochs()[-1]
+        assert epoch == state.epoch, (epoch, state.epoch)  # chain.C1
+        assert relay.epoch_start <= state.log.log_end, relay.epoch_start
+        self._fetch_outbound = None
         effects: list[Effect] = []
-        if standing.state is MemberState.SERVING:
-            self._is_serving = True
-            standing.is_leading = standing.members.head == standing.node_id
-            effects.append(Serve(self._is_serving, standing.is_leading))
-            if self._recovery is not None and flow.link is not None:
-                flow.link.known = self._recovery.find(flow.link.to)
+        if state.member_state is MemberState.SERVING:
+            effects = self._become(Role.LEADING if state.is_recovering else Role.FOLLOWING)
+            if self._recovery is not None and relay.outbound is not None:
+                relay.outbound.description = self._recovery.find(relay.outbound.to)
             self._recovery = None
-            standing.is_recovering = False
-        return effects + flow.start()
+        return effects + relay.start()
 
     def _replicate(self, sender: NodeId, message: Replicate) -> list[Effect]:
-        if not self._flow.comes_from(sender):
+        if not self._relay.comes_from(sender):
             return []
-        effects = self._flow.replicate(message)
+        effects = self._relay.replicate(message)
         if effects and isinstance(effects[0], Halt):
             return self._halted(effects[0].reason)
         return effects
 
     def _acknowledged(self, sender: NodeId, message: Ack) -> list[Effect]:
-        link = self._find_link(sender)
-        if link is None:
+        outbound = self._outbound_to(sender)
+        if outbound is None:
             return []
-        if link is not self._pull:
-            return self._flow.acknowledged(link, message)
-        if not link.acknowledged(message):
+        if outbound is not self._fetch_outbound:
+            return self._relay.acknowledged(outbound, message)
+        assert not self._state.is_serving, self._state.role
+        if not outbound.acknowledged(message):
             return []
-        if message.end_log == self._standing.log.log_end:
-            self._pull = None
+        if message.end_log == self._state.log.log_end:
+            self._fetch_outbound = None
             return []
-        return link.pump()
+        return outbound.send_entries()
 
     # --- the rest ---------------------------------------------------------------------------
 
     def _tick(self) -> list[Effect]:
-        effects: list[Effect] = []
-        recovery, inbound = self._recovery, self._flow.inbound
-        if recovery is not None:
-            effects += recovery.ask() + self._recover()
-            if inbound is not None and inbound is self._flow.inbound and recovery.is_stuck:
-                effects.append(Send(inbound.peer, self._standing.describe(Why.PULL)))
-        if self._pull is not None:
-            effects += self._pull.tick()
-        return effects + self._flow.tick()
+        assert self._state.is_active, self._state.role
+        effects = [] if self._recovery is None else self._recovery.tick(self._relay)
+        if self._fetch_outbound is not None:
+            effects += self._fetch_outbound.tick()
+        return effects + self._relay.tick()
 
     def _unblock(self, node: NodeId) -> list[Effect]:
-        link = self._find_link(node)
-        if link is None:
+        outbound = self._outbound_to(node)
+        if outbound is None:
             return []
-        link.is_blocked = False
-        return link.pump()
+        outbound.is_blocked = False
+        return outbound.send_entries()
 
     def _peer_up(self, node: NodeId) -> list[Effect]:
-        """Whatever was on its way is lost: ask again, begin a new session."""
+        """Ask again, and open a new session: what was on its way may be lost."""
         effects: list[Effect] = []
         if self._recovery is not None and node in self._recovery.missing:
-            effects.append(Send(node, Describe(self._standing.epoch)))
-        link = self._find_link(node)
-        return effects if link is None else effects + link.reopen()
+            effects.append(SendMessage(node, DescribeLog(self._state.epoch)))
+        outbound = self._outbound_to(node)
+        return effects if outbound is None else effects + outbound.reopen()
 
-    def _find_link(self, node: NodeId) -> Outbound | None:
-        link = self._flow.link
-        if link is not None and link.to == node:
-            return link
-        pull = self._pull
-        return pull if pull is not None and pull.to == node else None
+    def _outbound_to(self, node: NodeId) -> Outbound | None:
+        outbound = self._relay.outbound
+        if outbound is not None and outbound.to == node:
+            return outbound
+        outbound = self._fetch_outbound
+        return outbound if outbound is not None and outbound.to == node else None
 
     def _halted(self, reason: str) -> list[Effect]:
-        self._halt = reason
-        self._find_part()
-        return [*self._stop_serving(), Halt(reason)]
+        assert reason
+        assert not self._state.is_leader, reason  # it has all that is committed
+        assert not self.fence.is_fenced, reason  # chain.C4
+        self.halt_reason = reason
+        return [*self._become(Role.HALTED), Halt(reason)]
 
-    def _stop_serving(self) -> list[Effect]:
-        if not self._is_serving:
+    def _become(self, role: Role) -> list[Effect]:
+        """Change the role (chain.T1); return an effect if that changes what clients may do."""
+        state = self._state
+        was_serving, was_leader = state.is_serving, state.is_leader
+        state.become(role)
+        assert state.is_serving or not state.is_leader, role
+        if (state.is_serving, state.is_leader) == (was_serving, was_leader):
             return []
-        self._is_serving = self._standing.is_leading = False
-        return [Serve(is_serving=False, is_leading=False)]
+        return [SetServing(state.is_serving, state.is_leader)]
 
     def invariants(self) -> None:
-        """Assert what always holds; for checkers, between two events."""
-        standing = self._standing
-        end, durable = standing.end, standing.durable
-        assert standing.committed <= end, (standing.committed, end)  # N1
-        assert standing.claimed <= durable <= end, (standing.claimed, durable, end)  # C2
-        assert not self._standing.is_leading or self._is_serving
-        if self._is_serving:
-            assert self._is_active, self.role  # C4
-            assert standing.is_current, (standing.log.last_epoch, standing.epoch)  # C1
-            assert standing.state is MemberState.SERVING, standing.state
-        if self._standing.is_leading:
-            assert standing.members.head == standing.node_id, standing.members
-        self._flow.invariants()
+        """Assert what holds between two events; called after each but batches and acks."""
+        state, recovery = self._state, self._recovery
+        log_end = state.log.log_end
+        state.invariants(log_end)
+        self._relay.invariants(log_end)
+        assert self.fence.newest_epoch <= state.epoch or not state.is_active, state.role  # chain.C4
+        if state.is_serving:
+            assert recovery is None, state.role  # chain.T1
+            assert self._fetch_outbound is None, state.role  # chain.R2
+            return
+        assert not state.is_recovering or recovery is not None, state.role
+        assert (state.role is Role.HALTED) == bool(self.halt_reason), self.halt_reason
+        assert self._epoch_joined <= state.epoch, (self._epoch_joined, state.epoch)
+        if recovery is not None:
+            recovery.invariants()
+        if self._fetch_outbound is not None:
+            self._fetch_outbound.invariants(log_end)

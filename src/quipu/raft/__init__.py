@@ -1,27 +1,31 @@
-"""Consensus: a replicated log of commands, as a state machine without I/O.
+"""Raft consensus: a replicated log of commands, as a state machine without I/O.
 
-Messages and the time in; messages, entries to persist and committed entries out.  Whoever drives
-it (broker/quorum) makes durable first and sends afterwards.
+Messages and the time go in; messages, entries to persist and committed entries come out.  The
+driver (broker/quorum) makes things durable first and sends afterwards.
 
-    core.py           `Raft`, the whole of it: terms, roles, what goes in and what comes out
-    admission.py      whose messages are taken, and which numbers
-    follower.py       the role of one who is led, or looks on
-    candidate.py      the role of one who wants to lead; who gets a vote
-    leader.py         the role of the one who decides; replication.py: who is sent what, and when
-    membership.py     who votes, and how that changes, one node at a time
-    reads.py          read-index: reads that see all that was decided before them
-    image.py          a state as a whole, sent in pieces to those for whom the log is too short
-    log.py            the entries: what is written, durable, committed, handed out
-    progress.py       how far a follower is, as its leader knows
-    messages.py       what nodes say to each other; codec.py: the same as bytes
-    settings.py       patience and sizes
+    core.py         `Raft`, one node: term, vote, role, what goes in and what comes out
+    ready.py        what the driver gives the core at a start, and takes from it at each step
+    admission.py    which messages are rejected: implausible numbers, senders that do not vote
+    follower.py     the role that appends a leader's entries; without a vote it is an observer
+    candidate.py    the role that asks for pre-votes and votes; when a node grants its vote
+    leader.py       the role that takes proposals and advances the commit index
+    replication.py  what a leader sends to its followers and observers, and when
+    progress.py     how far one follower is, as its leader knows
+    reads.py        read-index: linearizable reads without an entry in the log
+    snapshot.py     a snapshot on its way to a follower, in chunks
+    membership.py   the voters, and how they change, one node at a time
+    log.py          the entries: how far they are written, durable, committed and applied
+    messages.py     the messages between nodes, and the entries and snapshots of their logs
+    codec.py        messages and entries as bytes
+    settings.py     timeouts and sizes
 
-A driver's loop, in short:
+Start with core.py, then follower.py, candidate.py and leader.py.  A driver's loop, in short:
 
     raft.tick(now_ms); raft.step(sender, message); raft.propose(commands)   in any order
     ready = raft.ready()
-    send(ready.now); write(ready.hard_state, ready.image, ready.entries); apply(ready.committed)
-    when that is durable: raft.persisted(ready.number); send(ready.after)
+    send(ready.messages)
+    write(ready.hard_state, ready.snapshot, ready.entries); apply(ready.committed_entries)
+    when that is durable: raft.persisted(ready.number); send(ready.messages_when_durable)
 
 Not here: files and sockets (broker/quorum), what a command means (controller).
 """

@@ -1,12 +1,13 @@
-"""The role of one who is led: keeps the leader's entries, and notices when there is no leader.
+"""The role that appends a leader's entries, and notices when there is no leader.
 
-A follower that does not vote is an observer: it asks the voters to be sent the log, and never
-wants to lead.
+A follower that does not vote is an observer: it asks the voters for the log with `Observe`, and
+never becomes a candidate.
 
 Invariants
-    F1  an entry is kept only if the one before it is the leader's too: so logs that agree at one
-        index agree on all before it
-    F2  what is acknowledged is durable (R2), and was the leader's when it was written
+    raft.F1  an entry is appended only if the one before it is the leader's too: so logs that match
+             at one index match at all before it
+    raft.F2  an entry is acknowledged only when it is durable (raft.R2), and only to the leader that
+             has sent it
 """
 
 from typing import TYPE_CHECKING
@@ -14,40 +15,50 @@ from typing import TYPE_CHECKING
 from quipu.model.batch_types import CONTROLLER
 from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.raft.candidate import early_election_pause_ms, election_pause_ms
-from quipu.raft.image import Gathering
 from quipu.raft.messages import (
+    NO_INDEX,
     NO_ROUND,
     NO_TERM,
-    NOTHING,
-    Append,
-    AppendReply,
-    Heartbeat,
-    HeartbeatReply,
-    Install,
-    InstallReply,
+    AppendEntries,
+    AppendEntriesResponse,
+    InstallSnapshot,
+    InstallSnapshotResponse,
     Message,
     Observe,
+    RaftHeartbeat,
+    RaftHeartbeatResponse,
     TimeoutNow,
 )
+from quipu.raft.snapshot import SnapshotReceiver
 
 if TYPE_CHECKING:
     from quipu.raft.core import Raft
 
 
-class Follower:
-    """Follows whoever leads in its term."""
+class FollowerState:
+    """Follows the leader of its term, or waits for one."""
 
     def __init__(self, raft: "Raft", *, leader: NodeId | None) -> None:
         self.leader = leader
         self._raft = raft
-        self._heard_ms = raft.now_ms  # the leader, if there is one
+        self._heard_ms = raft.now_ms  # when the leader was last heard, if there is one
         self._deadline_ms = raft.now_ms + election_pause_ms(raft)
-        self._observe_ms = raft.now_ms  # when to ask for the log, being an observer without leader
-        self._gathering = Gathering()
+        self._observe_ms = raft.now_ms  # when an observer without a leader asks for the log next
+        self._snapshot_receiver = SnapshotReceiver()
+
+    def invariants(self) -> None:
+        """Assert what holds between two steps."""
+        raft = self._raft
+        assert self.leader != raft.node_id, self.leader
+        assert self._heard_ms <= raft.now_ms, (self._heard_ms, raft.now_ms)
+        assert self._deadline_ms >= self._heard_ms + raft.timing.election_timeout_ms, (
+            self._deadline_ms, self._heard_ms)  # raft.E2
+        assert self.leader is None or raft.had_leader_ms >= self._heard_ms, (
+            raft.had_leader_ms, self._heard_ms)  # raft.E4
 
     @property
-    def is_loyal(self) -> bool:
-        """Was a leader heard of lately (E2)?"""
+    def has_live_leader(self) -> bool:
+        """Whether a leader was heard within the election timeout (raft.E2)."""
         silence_ms = self._raft.now_ms - self._heard_ms
         return self.leader is not None and silence_ms < self._raft.timing.election_timeout_ms
 
@@ -55,134 +66,158 @@ class Follower:
         raft = self._raft
         if not raft.is_voter:
             self._observe()
-        elif raft.now_ms >= self._deadline_ms and (raft.log.is_empty or not raft.is_blank):
+        elif raft.now_ms >= self._deadline_ms:
             raft.campaign()
 
     def handle(self, sender: NodeId, message: Message) -> None:
         match message:
-            case Append():
-                self._hear()
+            case AppendEntries():
+                self._heard_leader()
                 self._append(sender, message)
-            case Heartbeat():
-                self._hear()
+            case RaftHeartbeat():
+                self._heard_leader()
                 self._heartbeat(sender, message)
-            case Install():
-                self._hear()
+            case InstallSnapshot():
+                self._heard_leader()
                 self._install(sender, message)
             case TimeoutNow():
                 if sender == self.leader and self._raft.is_voter and not self._raft.is_blank:
                     self._raft.become_candidate(is_transfer=True)
             case _:
-                pass  # an answer to what this node asked in another role
+                pass  # a response to a request that this node has sent in another role
 
     def persisted(self) -> None:
-        """What it has promised leaves now; there is no more to it."""
+        """Do nothing: the driver sends what has become durable."""
 
     def peer_up(self, node_id: NodeId) -> None:
-        """Ask at once, if there is something to ask."""
+        """Ask for the log at once, as an observer without a leader."""
         raft = self._raft
-        if self.leader is None and not raft.is_voter and node_id in self._sources():
+        if self.leader is None and not raft.is_voter and node_id in self._observe_targets():
             raft.send(node_id, Observe(raft.term))
 
     def peer_down(self, node_id: NodeId) -> None:
-        """Without a way to the leader there is no use in patience beyond what E2 asks for."""
+        """Start an election soon if the leader's connection is lost, not before raft.E2 allows."""
         raft = self._raft
         if node_id == self.leader:
+            before_ms = self._deadline_ms
             early_ms = self._heard_ms + early_election_pause_ms(raft)
             self._deadline_ms = min(self._deadline_ms, early_ms)
+            assert self._deadline_ms <= before_ms, (self._deadline_ms, before_ms)
 
-    def vote_refused(self, sender: NodeId) -> None:
-        """Nothing to do if `sender` asked for a vote out of turn."""
+    def vote_request_rejected(self, sender: NodeId) -> None:
+        """Do nothing: only a leader sends its log to a node that does not know of its removal."""
 
     def flush(self) -> None:
-        """Nothing was put off."""
+        """Do nothing: every message is sent when it is made."""
 
     # --- what the leader sends --------------------------------------------------------------
 
-    def _hear(self) -> None:
-        self._heard_ms = self._raft.led_ms = self._raft.now_ms
-        self._deadline_ms = self._raft.now_ms + election_pause_ms(self._raft)
+    def _heard_leader(self) -> None:
+        raft = self._raft
+        assert self.leader is not None
+        assert self._heard_ms <= raft.now_ms, (self._heard_ms, raft.now_ms)
+        self._heard_ms = raft.had_leader_ms = raft.now_ms
+        self._deadline_ms = raft.now_ms + election_pause_ms(raft)
 
-    def _heartbeat(self, leader: NodeId, message: Heartbeat) -> None:
+    def _heartbeat(self, leader: NodeId, message: RaftHeartbeat) -> None:
         raft, log = self._raft, self._raft.log
-        if message.committed > log.last_index:  # it believes that this is here: it was, and is lost
-            self._refuse(leader, message.committed, NO_TERM, is_blank=True)
+        assert leader == self.leader, (leader, self.leader)
+        assert message.term == raft.term, (message.term, raft.term)
+        if message.commit_index > log.last_index:  # this node had these entries, and has lost them
+            self._reject(leader, message.commit_index, NO_TERM, is_blank=True)
         else:
-            log.commit(message.committed)
+            log.commit(message.commit_index)
+            assert log.commit_index >= message.commit_index, message.commit_index
         if message.round != NO_ROUND:
-            raft.promise(leader, HeartbeatReply(raft.term, message.round))
+            raft.send_when_durable(leader, RaftHeartbeatResponse(raft.term, message.round))
 
-    def _append(self, leader: NodeId, message: Append) -> None:
+    def _append(self, leader: NodeId, message: AppendEntries) -> None:
         raft, log = self._raft, self._raft.log
-        if message.prev_index < log.committed:
-            self._acknowledge(leader, log.committed)  # what is decided is the same everywhere
+        assert message.term == raft.term, (message.term, raft.term)
+        if message.prev_index < log.commit_index:
+            self._acknowledge(leader, log.commit_index)  # committed entries are the same everywhere
             return
         if log.find_term(message.prev_index) != message.prev_term:
-            self._refuse(leader, message.prev_index, message.prev_term,
+            self._reject(leader, message.prev_index, message.prev_term,
                          is_blank=raft.is_blank and log.is_empty)
             return
         for entry in message.entries:
-            if entry.kind == CONTROLLER and log.find_term(entry.index) != entry.term:
-                raft.checks.check_commands(entry.commands)  # R6
-        log.merge(message.entries)  # F1
+            if entry.batch_type == CONTROLLER and log.find_term(entry.index) != entry.term:
+                raft.checks.check_commands(entry.commands)  # raft.R6
+        commit_index = log.commit_index
+        log.merge(message.entries)  # raft.F1
         last_index = RaftIndex(message.prev_index + len(message.entries))
-        log.commit(min(message.committed, last_index))
+        log.commit(min(message.commit_index, last_index))
+        assert log.commit_index >= commit_index, (log.commit_index, commit_index)  # raft.G3
         self._caught_up(message.last_index)
         self._acknowledge(leader, last_index)
 
-    def _install(self, leader: NodeId, piece: Install) -> None:
+    def _install(self, leader: NodeId, chunk: InstallSnapshot) -> None:
         raft, log = self._raft, self._raft.log
-        if piece.index <= log.committed:
-            self._acknowledge(leader, log.committed)
+        assert chunk.term == raft.term, (chunk.term, raft.term)
+        if chunk.index <= log.commit_index:
+            self._acknowledge(leader, log.commit_index)
             return
-        if log.find_term(piece.index) == piece.index_term:
-            log.commit(piece.index)  # the entries are here: no need for the image
-            self._acknowledge(leader, piece.index)
+        if log.find_term(chunk.index) == chunk.index_term:
+            log.commit(chunk.index)  # this log has the entries: the snapshot is not needed
+            self._acknowledge(leader, chunk.index)
             return
-        position, image = self._gathering.take(piece)
-        if image is None:
-            raft.promise(leader, InstallReply(raft.term, piece.index, position))
+        position, snapshot = self._snapshot_receiver.receive(chunk)
+        if snapshot is None:
+            raft.send_when_durable(
+                leader, InstallSnapshotResponse(raft.term, chunk.index, position))
             return
-        raft.checks.check_image(image.items)  # R6
-        raft.install(image)
-        self._caught_up(piece.last_index)
-        self._acknowledge(leader, piece.index)
+        raft.checks.check_snapshot(snapshot.items)  # raft.R6
+        raft.install(snapshot)
+        assert log.last_index == chunk.index, (log.last_index, chunk.index)
+        assert log.last_term == chunk.index_term, (log.last_term, chunk.index_term)
+        self._caught_up(chunk.last_index)
+        self._acknowledge(leader, chunk.index)
 
-    def _refuse(
+    def _reject(
         self, leader: NodeId, index: RaftIndex, term: Term, *, is_blank: bool
     ) -> None:
-        """The leader's entry at `index` is not here."""
-        hint, hint_term = self._raft.log.conflict_hint(index, term)
-        self._raft.promise(leader, AppendReply(
-            self._raft.term, is_ok=False, index=index, hint=hint, hint_term=hint_term,
-            is_blank=is_blank))
+        """Respond that the log does not match the leader's at `index`."""
+        hint_index, hint_term = self._raft.log.find_conflict_hint(index, term)
+        assert hint_index <= index, (hint_index, index)
+        assert hint_index <= self._raft.log.last_index, (hint_index, self._raft.log.last_index)
+        self._raft.send_when_durable(leader, AppendEntriesResponse(
+            self._raft.term, is_success=False, index=index, hint_index=hint_index,
+            hint_term=hint_term, is_blank=is_blank))
 
     def _acknowledge(self, leader: NodeId, index: RaftIndex) -> None:
-        self._raft.promise(leader, AppendReply(  # F2
-            self._raft.term, is_ok=True, index=index, hint=NOTHING, hint_term=NO_TERM,
-            is_blank=self._raft.is_blank))
+        raft, log = self._raft, self._raft.log
+        assert leader == self.leader, (leader, self.leader)  # raft.F2
+        assert index <= log.last_index, (index, log.last_index)  # raft.F2
+        assert index >= log.commit_index, (index, log.commit_index)
+        raft.send_when_durable(leader, AppendEntriesResponse(  # raft.F2
+            raft.term, is_success=True, index=index, hint_index=NO_INDEX, hint_term=NO_TERM,
+            is_blank=raft.is_blank))
 
     def _caught_up(self, last_index: RaftIndex) -> None:
-        """A leader's log ended at `last_index`: is all of it here (R5)?"""
+        """Vote without the limit of raft.R5 once the log reaches the leader's `last_index`."""
         if self._raft.log.last_index >= last_index:
-            self._raft.is_blank = False
+            self._raft.is_blank = False  # raft.R5
 
     # --- observing --------------------------------------------------------------------------
 
     def _observe(self) -> None:
-        """Look for a leader, again and again, while there is none."""
+        """While there is no leader, send `Observe` to every node that may lead."""
         raft = self._raft
-        if raft.now_ms < self._observe_ms or self.is_loyal:
+        assert not raft.is_voter, raft.configuration
+        if raft.now_ms < self._observe_ms or self.has_live_leader:
             return
         self.leader = None
         self._observe_ms = raft.now_ms + raft.timing.election_timeout_ms // 2
-        for source in self._sources():
+        assert not self.has_live_leader
+        for source in self._observe_targets():
             raft.send(source, Observe(raft.term))
 
-    def _sources(self) -> list[NodeId]:
-        """Who may lead: those who vote now, as far as is known, those who did first, and whoever
-        was met: the voters may have changed while this node was away.
+    def _observe_targets(self) -> list[NodeId]:
+        """Return the nodes that may lead: known voters, initial voters, every node ever reached.
+
+        The voters may have changed while this node was away.
         """
         raft = self._raft
-        known = {*raft.configuration.voters, *raft.first_voters.voters, *raft.met}
+        known = {*raft.configuration.voters, *raft.initial_voters.voters, *raft.peers_seen}
         return sorted(known - {raft.node_id})

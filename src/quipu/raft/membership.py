@@ -1,16 +1,18 @@
-"""Who votes.  A change adds or removes one node, so any two majorities of the old and the new
-set share a node, and neither can decide anything that the other does not learn of.
+"""The voters, and how they change: one at a time.  So any majority of the old voters and any of the
+new ones share a node, and neither can commit an entry that the other does not learn of.
 
 Invariants
-    C1  a configuration holds from the moment when its entry is in the log, decided or not
-    C2  a leader begins a change only when every earlier configuration, and an entry of its own
-        term, is committed: its first entry, which repeats the configuration, is both
-    C3  when a configuration is cut from the log, the one before holds again
-    C4  a new voter, and a majority of the new voters, has all that is decided before they are:
-        nobody waits for them to catch up
-    C5  a configuration is durable at the leader before anyone else gets it: else whoever it leaves
-        out could hold more than those who are left, and neither lead nor let them
-    C6  a leader does not leave itself out, for the same reason
+    raft.C1  a configuration is in force from the moment when its entry is in the log, committed
+             or not
+    raft.C2  a leader begins a change only when every earlier configuration, and an entry of its
+             own term, is committed: its first entry, which repeats the configuration, is both
+    raft.C3  when a configuration is truncated from the log, the one before is in force again
+    raft.C4  new voters, and a majority of the voters after the change, have every committed entry
+             before the change is proposed: no commit waits for them to catch up
+    raft.C5  a configuration is durable at the leader before it is sent to any other node: else a
+             voter that it removes could hold more than those that remain, and neither win an
+             election nor let them win
+    raft.C6  a leader does not remove itself, for the same reason
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,34 +35,39 @@ class Configuration(NamedTuple):
 
     @classmethod
     def of(cls, voters: Iterable[int]) -> "Configuration":
+        """Return the configuration of these voters, in any order."""
         ordered = tuple(NodeId(voter) for voter in sorted(set(voters)))
         assert 1 <= len(ordered) <= VOTERS_MAX, ordered
         return cls(ordered)
 
     @property
     def majority(self) -> int:
+        """Return how many voters are more than half."""
         return len(self.voters) // 2 + 1
 
     def has_majority(self, nodes: Iterable[NodeId]) -> bool:
-        """Are most voters among `nodes`?"""
+        """Whether a majority of the voters is among `nodes`."""
         return len(set(nodes).intersection(self.voters)) >= self.majority
 
-    def is_next_to(self, other: "Configuration") -> bool:
-        """Does one node, at most, make the difference?"""
+    def is_single_change_from(self, other: "Configuration") -> bool:
+        """Whether the voters differ from those of `other` by one node at most."""
         return len(set(self.voters) ^ set(other.voters)) <= 1
 
-    def agreed(self, ends: Mapping[NodeId, int]) -> RaftIndex:
-        """The highest number that most voters have reached; who is not in `ends` is at 0."""
+    def majority_index(self, ends: Mapping[NodeId, int]) -> RaftIndex:
+        """Return the highest number that a majority of voters has reached; a missing one is 0."""
         reached = sorted((ends.get(voter, 0) for voter in self.voters), reverse=True)
+        assert reached, self
+        assert reached[-1] >= 0, reached
         return RaftIndex(reached[self.majority - 1])
 
     def encode(self) -> bytes:
+        assert 1 <= len(self.voters) <= VOTERS_MAX, self.voters
         voters = b"".join(_VOTER.pack(voter) for voter in self.voters)
         return _HEADER.pack(_FORMAT, len(self.voters)) + voters
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> "Configuration":
-        """Raises `MalformedBytes`."""
+        """Return the configuration in `data`; raises `MalformedBytes`."""
         if len(data) < _HEADER.size:
             raise MalformedBytes(f"configuration of {len(data)} bytes")
         version, count = _HEADER.unpack_from(data)
@@ -74,16 +81,21 @@ class Configuration(NamedTuple):
         return cls(voters)
 
 
-def steps(now: Configuration, target: Configuration, last: NodeId) -> list[Configuration]:
-    """The way from `now` to `target`, one node at a time: first those who come, then who go.
+def configuration_steps(
+    now: Configuration, target: Configuration, last: NodeId
+) -> list[Configuration]:
+    """Return the changes from `now` to `target`, one voter each: additions, then removals.
 
-    If `last` has to go, it goes last.
+    If `last` is removed, it is removed last.
     """
-    way, voters = [], set(now.voters)
+    steps, voters = [], set(now.voters)
     for node in sorted(set(target.voters) - set(now.voters)):
         voters.add(node)
-        way.append(Configuration.of(voters))
+        steps.append(Configuration.of(voters))
     for node in sorted(set(now.voters) - set(target.voters), key=lambda node: (node == last, node)):
         voters.remove(node)
-        way.append(Configuration.of(voters))
-    return way
+        steps.append(Configuration.of(voters))
+    assert bool(steps) == (now != target), (steps, target)
+    assert not steps or steps[-1] == target, (steps, target)
+    assert not steps or steps[0].is_single_change_from(now), (steps, now)
+    return steps
