@@ -1,26 +1,55 @@
-"""Cluster metadata: what exists, and how it may change.  Decides; does nothing.
+"""Cluster metadata: what exists, and how it may change.  Decides, and does no I/O.
 
-    state         what is known: brokers, chains, topics, settings, producer ids
-    members       the values it is made of, and how a partition follows from its chain
-    records       the changes, as they are written to the metadata log
-    possible      which of them fit the state that they meet; the others are left out
-    brokers       register, fence, unfence, stop, unregister   (state, request) -> Decision
-    chains        create, extend, promote; review              (state, request) -> Decision
-    detached      partitions one of whose replicas has failed  (state, request) -> Decision
-    reviewing     what becomes of members, given who is up: for chains and detached partitions
-    elections     preferred heads, and unclean ones            (state, request) -> Decision
-    reassignment  partitions that move between chains          (state, request) -> Decision
-    topics        create, delete and extend topics             (state, request) -> Decision
-    configs       alter settings                               (state, request) -> Decision
-    internal_topics   what clients may not do to the cluster's own topics
-    producer_ids  hand out blocks of producer ids              (state, request) -> Decision
-    describe      settings as clients see them, with where each value comes from
-    plausible     what another node may say was decided
-    placement     which chain holds a topic
+The state
+    state.py         `ClusterState`: brokers, chains, topics, settings; applies records
+    members.py       brokers, and the chains that they are members of: values of the state
+    placement.py     the kinds of placement of a partition, and the replica set of each
+    topic_state.py   topics and partitions: values of the state
+    derived_topics.py  topics after a change of brokers or chains
+    invariants.py    what must hold of the state after each record
 
-A decision is a list of records and an answer.  Whoever drives this room makes the records durable,
-applies them to the state, and only then gives the answer.  `ClusterState.apply` is the only writer
-of state, at run time and at replay alike, so what a node knows is a function of its log.
+The metadata log
+    records.py       the changes, as they are written to the log
+    conversions.py   values of the state as records, and records as values
+    snapshot.py      the records that build a whole state
+    record_bounds.py         which records of another node are taken
+    record_preconditions.py  which records about topics fit the state; others are left out
+
+Decisions: (state, request) -> Decision
+    decision.py      what a decision is: records to apply, and results to return after that
+    brokers.py       register, fence, unfence, controlled shutdown, unregister
+    chains.py        create, extend, promote; reconcile with the brokers that are up
+    failed_replicas.py  partitions one of whose replicas has failed
+    elections.py     preferred heads, and unclean ones
+    reassignment.py  partitions that move between chains
+    topics.py        create and delete topics, add partitions
+    topic_requests.py  what clients request: new topics, more partitions
+    configs.py       alter settings of topics and brokers
+    producer_ids.py  reserve blocks of producer ids
+
+Rules that they share
+    assignments.py   which chains the partitions of a request are assigned to
+    placer.py        which chain a new topic goes to, by weight
+    diskless.py      which brokers the partitions of diskless topics are placed on
+    topic_limits.py  how many partitions there may be
+    reconcile.py     the members that a chain or partition should have, by the brokers that are up
+    internal_topics.py   what clients may not do to the cluster's own topics
+    describe_configs.py  settings as clients see them, with where each value comes from
+
+Start with state.py, then topics.py: a topic that is created is, in this order,
+
+    CreatableTopic   of Kafka's CreateTopics request              (wire)
+    NewTopic         what a client requests                       topic_requests.py
+    TopicCreated     the decision, in the metadata log            records.py
+    Topic            the topic in the state from then on          topic_state.py
+    TopicResult      that topic, or why there is none             topics.py
+    CreatableTopicResult   of Kafka's response                    (wire)
+
+and there are no other types in between, for topics that a Metadata request creates as well.
+
+The broker (broker/cluster) makes the records of a decision durable, applies them to the state, and
+only then returns the results.  `ClusterState.apply` is the only writer of state, at run time and at
+replay alike, so what a node knows is a function of its log.
 
 Not here: the log (storage), the order of decisions and the waiting (broker/cluster), time, chance.
 """

@@ -1,13 +1,13 @@
-"""Brokers: registered, fenced while they cannot be counted on, gone.
+"""Brokers: registered, fenced while they cannot serve, unregistered.
 
-A broker registers each time it starts, with the incarnation of its process, and gets an epoch that
-it shows from then on.  It is fenced until it has caught up with the metadata, whenever it is not
-heard of, and from the moment that it says it is stopping.
+A broker registers each time it starts, with the incarnation of its process, and gets a broker epoch
+that each of its requests carries from then on.  It is fenced until it has caught up with the
+metadata, whenever its heartbeats are missing, and from the moment that it says it is stopping.
 
-Each decision holds what follows from it for the chains (chains.follow), so that a node that fails
-is replaced in one step.
+Each decision includes the changes of chains that follow from it (chains.records_for), so that a
+node that fails is replaced in one step.
 
-Not here: who was heard of and when (broker/cluster).
+Not here: which brokers sent heartbeats, and when (broker/cluster/liveness.py).
 """
 
 import dataclasses
@@ -16,15 +16,17 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from quipu.controller import chains
+from quipu.controller import chains, diskless
+from quipu.controller.conversions import broker_record
 from quipu.controller.decision import Decision, Numbers
-from quipu.controller.members import NO_CHAIN, BrokerState, Process, broker_record
+from quipu.controller.members import NO_CHAIN, BrokerProcess, BrokerState
 from quipu.controller.records import BrokerFencingChanged, BrokerUnregistered, Record
 from quipu.controller.state import ClusterState
 from quipu.model.chains import member_key
 from quipu.model.errors import Code, RequestError
 from quipu.model.ids import ZERO_UUID, NodeId
-from quipu.model.settings_types import LINE_SIZE_MAX, is_member_name
+from quipu.model.listeners import LISTENERS_MAX, ListenerEndpoint, is_listener_name
+from quipu.model.settings_types import LINE_SIZE_MAX, PORT_MAX, is_member_name
 
 BROKERS_MAX: Final = 1000
 
@@ -32,7 +34,7 @@ NONE_COLD: Final[AbstractSet[str]] = frozenset()
 
 
 class Registration(NamedTuple):
-    """What a broker says of itself."""
+    """What a broker reports of itself when it starts."""
 
     node_id: NodeId
     name: str
@@ -44,30 +46,43 @@ class Registration(NamedTuple):
     peer_port: int = 0
     lease_ms: int = 0
     directory_id: UUID = ZERO_UUID
+    listeners: tuple[ListenerEndpoint, ...] = ()
 
 
 def register(state: ClusterState, wanted: Registration, *, quiet: bool) -> Decision[BrokerState]:
-    """A broker that has started; it is fenced at first.
+    """Register a broker that has started; it is fenced at first.
 
-    `quiet`: the process that has this number now is not heard of any more.
+    `quiet`: no heartbeats come from the process that is registered under this node id now.
     """
     _check_registration(state, wanted)
     numbers = Numbers(state)
     found = state.brokers.get(wanted.node_id)
-    if found is not None and found.incarnation == wanted.incarnation:  # asked again
+    if found is not None and found.incarnation == wanted.incarnation:  # a repeat
         broker = _broker(wanted, found.epoch)
         broker = dataclasses.replace(broker, fenced=found.fenced, stopping=found.stopping)
     else:
         _check_other_process(found, wanted, quiet=quiet)
         broker = _broker(wanted, numbers.version())
+        assert broker.fenced, broker
+        assert found is None or broker.epoch > found.epoch, (found, broker)  # controller.S6
     if broker == found:
         return Decision([], [broker])
     up = _without(state.up(), [wanted.node_id] if broker.fenced else [])
-    return Decision([broker_record(broker), *chains.follow(state, up, numbers)], [broker])
+    return Decision([broker_record(broker), *chains.records_for(state, up, numbers)], [broker])
+
+
+def register_alone(state: ClusterState, wanted: Registration) -> Decision[BrokerState]:
+    """Register a broker that is a cluster of its own: no other node could unfence it."""
+    numbers = Numbers(state)
+    broker = dataclasses.replace(_broker(wanted, numbers.version()), fenced=False, lease_ms=0)
+    assert not broker.stopping, broker
+    assert broker.epoch >= state.next_version, broker  # controller.S6
+    up = {**state.up(), broker.node_id: broker.process}
+    return Decision([broker_record(broker), *chains.records_for(state, up, numbers)], [broker])
 
 
 def current(state: ClusterState, node_id: NodeId, epoch: int) -> BrokerState:
-    """The broker that speaks; raises if it must register (again)."""
+    """The broker with this broker epoch; raises if it must register (again)."""
     broker = state.brokers.get(node_id)
     if broker is None:
         raise RequestError(f"node {node_id} is not registered", code=Code.BROKER_ID_NOT_REGISTERED)
@@ -75,17 +90,21 @@ def current(state: ClusterState, node_id: NodeId, epoch: int) -> BrokerState:
         raise RequestError(
             f"node {node_id} is registered under epoch {broker.epoch}, not {epoch}: another "
             "process has taken its place", code=Code.STALE_BROKER_EPOCH)
+    assert broker.node_id == node_id, broker
+    assert broker.epoch < state.next_version, broker  # controller.S6
     return broker
 
 
 def fence(
     state: ClusterState, nodes: Iterable[NodeId], cold_wait_over: AbstractSet[str] = NONE_COLD
 ) -> Decision[None]:
-    """Brokers that are not to be counted on."""
+    """Fence brokers: they lead nothing, and chains go on without them."""
     lost = sorted(node_id for node_id in nodes if not state.brokers[node_id].fenced)
     records: list[Record] = [BrokerFencingChanged(node_id=node_id, fenced=True) for node_id in lost]
     up = _without(state.up(), lost)
-    return Decision([*records, *chains.follow(state, up, Numbers(state), cold_wait_over)], [])
+    assert len(records) == len(lost), (lost, records)
+    assert len(up) == len(state.up()) - len(lost), (lost, up)
+    return Decision([*records, *chains.records_for(state, up, Numbers(state), cold_wait_over)], [])
 
 
 def unfence(
@@ -94,14 +113,17 @@ def unfence(
     epoch: int,
     cold_wait_over: AbstractSet[str] = NONE_COLD,
 ) -> Decision[BrokerState]:
-    """A broker that is ready; one that is stopping stays fenced."""
+    """Unfence a broker that is ready; one that is stopping stays fenced."""
     broker = current(state, node_id, epoch)
     if not broker.fenced or broker.stopping:
         return Decision([], [broker])
+    up = state.up()
+    assert node_id not in up, broker
     broker = dataclasses.replace(broker, fenced=False)
-    up = {**state.up(), node_id: broker.process}
+    up[node_id] = broker.process
+    assert not broker.stopping, broker
     return Decision([BrokerFencingChanged(node_id=node_id),
-                     *chains.follow(state, up, Numbers(state), cold_wait_over)], [broker])
+                     *chains.records_for(state, up, Numbers(state), cold_wait_over)], [broker])
 
 
 def step_back(
@@ -110,16 +132,17 @@ def step_back(
     epoch: int,
     cold_wait_over: AbstractSet[str] = NONE_COLD,
 ) -> Decision[BrokerState]:
-    """A broker that cannot do all of its part, for a log of it has failed, until it is restarted.
+    """Fence a broker whose disk has failed, at its own request, until it is restarted.
 
-    It is not counted on while another process serves in its chain.  One that is the only one that
-    serves is, for the sake of all that it still can do.
+    Only if another process serves in its chain: the only one that serves goes on with all that it
+    still can do.
     """
     broker = current(state, node_id, epoch)
     chain = state.chain_of(node_id)
     serving = () if chain is None else chain.serving
     if any(member.node_id != node_id and state.is_live(member) for member in serving):
         decision = fence(state, [node_id], cold_wait_over)
+        assert broker.fenced or decision.records, broker
         return Decision(decision.records, [dataclasses.replace(broker, fenced=True)])
     if any(member.node_id == node_id for member in serving) or chain is None:
         return unfence(state, node_id, epoch, cold_wait_over)
@@ -127,35 +150,39 @@ def step_back(
 
 
 def stop(state: ClusterState, node_id: NodeId, epoch: int) -> Decision[BrokerState]:
-    """Controlled shutdown: a broker leaves its chain, and may go when this is applied.
+    """Controlled shutdown: the broker leaves its chain, and may stop when this is applied.
 
-    The last one that serves leaves nothing behind that could: its chain stays as it is (H2).
+    If it is the last one that serves, no other could: its chain stays as it is (model.H2).
     """
     broker = current(state, node_id, epoch)
     if broker.stopping:
         return Decision([], [broker])
     up = _without(state.up(), [node_id])
+    assert node_id not in up, broker
+    assert broker.node_id == node_id, broker
     return Decision([BrokerFencingChanged(node_id=node_id, fenced=True, stopping=True),
-                     *chains.follow(state, up, Numbers(state))],
+                     *chains.records_for(state, up, Numbers(state))],
                     [dataclasses.replace(broker, fenced=True, stopping=True)])
 
 
 def unregister(state: ClusterState, node_id: NodeId) -> Decision[None]:
-    """A broker that will not come back, and is a member of no chain."""
+    """Remove a broker that will not come back, and is a member of no chain."""
     broker = state.brokers.get(node_id)
     if broker is None:
         raise RequestError(f"node {node_id} is not registered", code=Code.BROKER_ID_NOT_REGISTERED)
     if (chain := state.chain_of(node_id)) is not None:
         raise RequestError(
-            f"node {node_id} is a member of chain {chain.name}: whoever starts as {broker.name} "
-            "takes its place there", code=Code.INVALID_REQUEST)
+            f"node {node_id} is a member of chain {chain.name}: a node that starts as "
+            f"{broker.name} takes its place there", code=Code.INVALID_REQUEST)
     if not broker.fenced:
         raise RequestError(f"node {node_id} is up: stop it first", code=Code.INVALID_REQUEST)
-    if any(node_id in partition.replicas for topic in state.topics.values()
-           for partition in topic.partitions if partition.chain == NO_CHAIN):
+    if chains.legacy_partitions(state, node_id):
         raise RequestError(f"node {node_id} has topics that are on no chain",
                            code=Code.INVALID_REQUEST)
-    return Decision([BrokerUnregistered(node_id=node_id)], [None])
+    assert broker.fenced, broker
+    assert broker.node_id == node_id, broker
+    return Decision([*diskless.moved_off(state, node_id, Numbers(state)),
+                     BrokerUnregistered(node_id=node_id)], [None])
 
 
 def _broker(wanted: Registration, epoch: int) -> BrokerState:
@@ -163,22 +190,26 @@ def _broker(wanted: Registration, epoch: int) -> BrokerState:
         node_id=wanted.node_id, name=wanted.name, incarnation=wanted.incarnation, epoch=epoch,
         host=wanted.host, port=wanted.port, rack=wanted.rack, peer_host=wanted.peer_host,
         peer_port=wanted.peer_port, lease_ms=wanted.lease_ms,
-        directory_id=wanted.directory_id, fenced=True)
+        directory_id=wanted.directory_id, listeners=wanted.listeners, fenced=True)
 
 
 def _without(
-    up: Mapping[NodeId, Process], nodes: Iterable[NodeId]
-) -> dict[NodeId, Process]:
+    up: Mapping[NodeId, BrokerProcess], nodes: Iterable[NodeId]
+) -> dict[NodeId, BrokerProcess]:
+    """The processes of `up` that are not of `nodes`."""
     gone = set(nodes)
     return {node_id: process for node_id, process in up.items() if node_id not in gone}
 
 
 def _check_registration(state: ClusterState, wanted: Registration) -> None:
-    """What a broker may say of itself, whatever process it is."""
-    texts = (wanted.host, wanted.peer_host, wanted.rack or "")
+    """Raise if no process of this node may register itself like this."""
+    texts = (wanted.host, wanted.peer_host, wanted.rack or "",
+             *(endpoint.host for endpoint in wanted.listeners))
+    ports = (wanted.port, wanted.peer_port, *(endpoint.port for endpoint in wanted.listeners))
     if (wanted.node_id < 0 or wanted.incarnation == ZERO_UUID
             or max(map(len, texts)) > LINE_SIZE_MAX or wanted.lease_ms < 0
-            or not 0 <= wanted.port <= 0xFFFF or not 0 <= wanted.peer_port <= 0xFFFF):
+            or not all(0 <= port <= PORT_MAX for port in ports)
+            or not _are_listeners(wanted.listeners)):
         raise RequestError(f"node {wanted.node_id}: a registration that cannot be",
                            code=Code.INVALID_REQUEST)
     if not all(map(str.isprintable, texts)):
@@ -203,6 +234,11 @@ def _check_registration(state: ClusterState, wanted: Registration) -> None:
             f"node {wanted.node_id} is {found.name} of chain {chain.name}: start it under that "
             f"name, or {wanted.name} with another node.id",
             code=Code.DUPLICATE_BROKER_REGISTRATION)
+
+
+def _are_listeners(endpoints: tuple[ListenerEndpoint, ...]) -> bool:
+    names = {endpoint.listener for endpoint in endpoints}
+    return len(names) == len(endpoints) <= LISTENERS_MAX and all(map(is_listener_name, names))
 
 
 def _check_other_process(found: BrokerState | None, wanted: Registration, *, quiet: bool) -> None:

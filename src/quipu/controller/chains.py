@@ -1,44 +1,41 @@
-"""Chains: made, extended, brought up to date with who is up, and put in order.
+"""Chains: created, extended, and reconciled with the brokers that are up.
 
-    serving -> offline     it is not up, or its process is another one, and some other serves
-    offline -> syncing     it is up again
+A member changes its state when
+
+    serving -> offline     its process is not up, or is another one, and another member serves
+    offline -> syncing     a process of it is up again
     syncing -> serving     it has caught up (`promote`)
-    serving -> serving     under another process: only when no member's process has lived on, and
-                           only with the data directory of the process before
+    serving -> serving     under another process: only when the process of no member has lived on,
+                           and only with the data directory of the process before
 
-Invariants, beside H1 to H3 of model/chains
-    C1  who becomes serving without syncing served in the chain's last epoch, and has the data
-        directory that it had then: so it has every record that was acknowledged.  `elect` UNCLEAN
-        is the exception, and says what it is
-    C2  while some serving member's process lives on, none that was restarted serves without
-        syncing: what it had not flushed may be lost
-    C3  `review` comes to rest: on the state that its records give, it decides nothing
+Invariants, beside model.H1 to model.H3
+    controller.C1  a member that becomes serving without syncing served in the chain's last epoch,
+                   and has the data directory that it had then: so it has every record that was
+                   acknowledged.  The exception is `elect` UNCLEAN, whose name says so
+    controller.C2  while the process of some serving member lives on, no member that was restarted
+                   serves without syncing: what it had not flushed may be lost
+    controller.C3  `reconcile` comes to rest: on the state that its records give, it decides nothing
 
-A single question that cannot be answered raises a `RequestError`; a change that is not needed has
-no records.
+What cannot be done raises a `RequestError`; a change that is not needed has no records.
 
-Not here: who is up (brokers), when a cold chain has waited long enough (broker/cluster), elections
-as clients ask for them (elections), partitions on their way between chains (reassignment) or with a
-replica that has failed (detached), the members of one chain (reviewing).
+Not here: which brokers are up (brokers.py), when a cold chain has waited long enough
+(broker/cluster), elections that clients request (elections.py), partitions that move between chains
+(reassignment.py) or have a failed replica (failed_replicas.py), the members of one chain
+(reconcile.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 from uuid import UUID
 
-from quipu.controller import detached
+from quipu.controller import failed_replicas
+from quipu.controller.conversions import chain_record
 from quipu.controller.decision import Decision, Numbers
-from quipu.controller.members import (
-    NO_CHAIN,
-    BrokerState,
-    Chain,
-    ChainMember,
-    Process,
-    chain_record,
-)
-from quipu.controller.records import PartitionsMoved, Record
-from quipu.controller.reviewing import idle, in_order, promoted, reviewed, with_members
+from quipu.controller.members import NO_CHAIN, BrokerProcess, BrokerState, Chain, ChainMember
+from quipu.controller.placement import ChainPlacement, DisklessPlacement, LegacyPlacement
+from quipu.controller.reconcile import idle, in_order, promoted, reconciled, with_members
+from quipu.controller.records import PartitionsMoved, PlacementKind, Record
 from quipu.controller.state import ClusterState
 from quipu.model.chains import MemberState, member_key
 from quipu.model.errors import Code, RequestError
@@ -46,15 +43,15 @@ from quipu.model.ids import Epoch, NodeId
 
 
 class MemberView(NamedTuple):
-    """A member as people see it."""
+    """A member of a chain, as DescribeChains shows it."""
 
     broker: BrokerState
     state: MemberState
-    is_live: bool  # the process that has this part is up
+    is_live: bool  # the process that is this member is up
 
 
 class ChainView(NamedTuple):
-    """A chain as people see it."""
+    """A chain, as DescribeChains shows it."""
 
     chain: Chain
     members: list[MemberView]
@@ -64,12 +61,13 @@ class ChainView(NamedTuple):
 
 def describe(state: ClusterState, names: Sequence[str] | None = None) -> list[ChainView]:
     """Chains by name: all of them, or those of `names` that exist."""
-    wanted = sorted(state.chains if names is None else state.chains.keys() & set(names))
-    return [view(state, state.chains[name]) for name in wanted]
+    found = sorted(state.chains if names is None else state.chains.keys() & set(names))
+    return [view(state, state.chains[name]) for name in found]
 
 
 def view(state: ClusterState, chain: Chain) -> ChainView:
     """One chain, which need not be in the state yet."""
+    assert set(chain.nodes) <= state.brokers.keys(), chain  # controller.S7
     return ChainView(
         chain=chain,
         members=[MemberView(state.brokers[member.node_id], member.state, state.is_live(member))
@@ -78,15 +76,18 @@ def view(state: ClusterState, chain: Chain) -> ChainView:
         partition_count=sum(1 for _ in state.partitions_on(chain.name)))
 
 
-# -- made by people
+# -- requested by operators
 
 
 def create(state: ClusterState, name: str, node_names: Sequence[str] = ()) -> Decision[Chain]:
-    """A chain of the nodes named, or of all that are called `<name>-<number>`; in their order."""
-    if name in state.chains:
+    """Create a chain of the nodes named, or of all called `<name>-<number>`, in that order."""
+    if (there := state.chains.get(name)) is not None:
+        if node_names and sorted(node_names) == sorted(
+                state.brokers[node_id].name for node_id in there.nodes):
+            return Decision([], [there])  # as after a request whose response was lost
         raise RequestError(f"chain {name} exists already", code=Code.DUPLICATE_RESOURCE)
     brokers = _members_to_be(state, name, node_names)
-    holders = {broker.node_id for broker in brokers if _chainless(state, broker.node_id)}
+    holders = {broker.node_id for broker in brokers if legacy_partitions(state, broker.node_id)}
     if len(holders) > 1:
         raise RequestError(
             f"nodes {sorted(holders)} each have topics from before there were chains: make a "
@@ -97,16 +98,20 @@ def create(state: ClusterState, name: str, node_names: Sequence[str] = ()) -> De
     chain = Chain(name=name, epoch=numbers.epoch(), version=numbers.version(), members=(
         *(_member(broker, MemberState.SERVING) for broker in first),
         *(_member(broker, MemberState.SYNCING) for broker in rest)))
+    assert len(chain.members) == len(brokers), (chain, brokers)
+    assert all(map(state.is_live, chain.members)), chain
+    assert not any(state.chain_of(node_id) for node_id in chain.nodes), chain  # controller.S7
     return Decision([chain_record(chain), *_adopt(state, chain, numbers)], [chain])
 
 
 def bootstrap_alone(state: ClusterState, node_id: NodeId, name: str) -> Decision[Chain]:
-    """The chain of a node that is a cluster of its own; nothing if it is in a chain already.
+    """Create the chain of a node that is a cluster of its own, unless it is in a chain already.
 
-    Topics from before there were chains join it.
+    Topics from before there were chains are moved to it.
     """
     found = state.chain_of(node_id)
     if found is not None:
+        assert found.find(node_id) is not None, found
         return Decision([], [found])
     if name in state.chains:
         raise RequestError(
@@ -115,14 +120,15 @@ def bootstrap_alone(state: ClusterState, node_id: NodeId, name: str) -> Decision
     numbers = Numbers(state)
     chain = Chain(name=name, epoch=numbers.epoch(), version=numbers.version(),
                   members=(_member(state.brokers[node_id], MemberState.SERVING),))
+    assert chain.head.node_id == node_id, chain
     return Decision([chain_record(chain), *_adopt(state, chain, numbers)], [chain])
 
 
 def extend(state: ClusterState, name: str, node_name: str) -> Decision[Chain]:
-    """One more node for a chain, at its end; it serves when it has caught up (V7)."""
+    """Add a node at the end of a chain; it serves when it has caught up (V7)."""
     chain = _chain(state, name)
     broker = _free_broker(state, name, node_name)
-    if _chainless(state, broker.node_id):
+    if legacy_partitions(state, broker.node_id):
         raise RequestError(
             f"node {node_name} has topics from before there were chains, which would be lost: "
             "make a chain of it first", code=Code.INVALID_REQUEST)
@@ -131,19 +137,22 @@ def extend(state: ClusterState, name: str, node_name: str) -> Decision[Chain]:
         name=name, epoch=chain.epoch, version=numbers.version(),
         members=in_order([*chain.members, idle(_member(broker, MemberState.OFFLINE),
                                                state.up())]))
+    assert joined.version > chain.version, (chain, joined)  # controller.S6
+    assert joined.serving == chain.serving, (chain, joined)  # model.H3: the epoch is the same
+    assert {*joined.nodes} == {*chain.nodes, broker.node_id}, (chain, joined)
     return Decision([chain_record(joined),
-                     *detached.follow(state, state.up(), numbers, [joined])], [joined])
+                     *failed_replicas.records_for(state, state.up(), numbers, [joined])], [joined])
 
 
 def promote(state: ClusterState, name: str, node_id: NodeId, mark: int) -> Decision[Chain]:
-    """A member that has caught up serves from now on, as the tail, under a new epoch (V7).
+    """Make a member that has caught up the tail of its chain, under a new epoch (V7).
 
-    `mark` is the `chain_mark` of the state in which it was seen to have every record of every
-    partition of the chain: if anything has changed since, look again.  Only the first that syncs
-    can be promoted: those behind it have caught up with it, at best.
+    `mark` is the `chain_mark` of the state in which the head saw that the member has every record
+    of every partition of the chain: if anything has changed since, the head must look again.  Only
+    the first syncing member can be promoted: those behind it have, at best, what it has.
 
-    Whoever reports must have waited, since it saw, for the member's acknowledgements as if it
-    served; else records may be acknowledged that it has not got, and it may be the last to live.
+    From that moment on the head must have waited for the member's acknowledgements as if it served;
+    else records may be acknowledged that it does not have, and it may be the last one to live.
     """
     chain = _chain(state, name)
     member = chain.find(node_id)
@@ -158,51 +167,54 @@ def promote(state: ClusterState, name: str, node_id: NodeId, mark: int) -> Decis
                            code=Code.INELIGIBLE_REPLICA)
     numbers = Numbers(state)
     changed = promoted(chain, member, numbers)
+    assert changed.name == name, (name, changed)
+    assert set(changed.nodes) == set(chain.nodes), (chain, changed)
     return Decision([chain_record(changed),
-                     *detached.follow(state, state.up(), numbers, [changed])], [changed])
+                     *failed_replicas.records_for(state, state.up(), numbers, [changed])],
+                    [changed])
 
 
 # -- kept up to date
 
 
-def review(
+def reconcile(
     state: ClusterState, cold_wait_over: AbstractSet[str] = frozenset()
 ) -> Decision[None]:
-    """Every chain as it should be, given who is up.  `cold_wait_over`: chains that have waited
-    long enough for the rest of their serving members (see `cold`).
+    """Bring every chain in line with the brokers that are up.
+
+    `cold_wait_over`: chains that have waited long enough for their other serving members to come
+    back (see `cold`).
     """
-    return Decision(list(follow(state, state.up(), Numbers(state), cold_wait_over)), [])
+    return Decision(list(records_for(state, state.up(), Numbers(state), cold_wait_over)), [])
 
 
 def cold(state: ClusterState) -> frozenset[str]:
-    """Chains of which no serving process has lived on, and some but not all have come back."""
+    """Chains whose serving processes have all ended, and of whose members only some are back."""
     up = state.up()
     return frozenset((
         *(chain.name for chain in state.chains.values()
-          if reviewed(chain, up, waited=True) != reviewed(chain, up, waited=False)),
-        *detached.cold(state, up)))
+          if reconciled(chain, up, waited=True) != reconciled(chain, up, waited=False)),
+        *failed_replicas.cold(state, up)))
 
 
-def follow(
+def records_for(
     state: ClusterState,
-    up: Mapping[NodeId, Process],
+    up: Mapping[NodeId, BrokerProcess],
     numbers: Numbers,
     cold_wait_over: AbstractSet[str] = frozenset(),
 ) -> Iterable[Record]:
-    """What changes in chains, and in partitions that are detached, if `up` are the processes that
-    are up.
-    """
+    """The changes of chains, and of detached partitions, if `up` are the processes that are up."""
     changed = []
     for name in sorted(state.chains):
         chain = state.chains[name]
-        members = reviewed(chain, up, waited=name in cold_wait_over)
+        members = reconciled(chain, up, waited=name in cold_wait_over)
         if members != chain.members:
             changed.append(with_members(chain, members, numbers))
     yield from map(chain_record, changed)
-    yield from detached.follow(state, up, numbers, changed, cold_wait_over)
+    yield from failed_replicas.records_for(state, up, numbers, changed, cold_wait_over)
 
 
-# -- who may be a member
+# -- which brokers may be members
 
 
 def _chain(state: ClusterState, name: str) -> Chain:
@@ -231,11 +243,13 @@ def _members_to_be(
         raise RequestError(
             f"{', '.join(sorted(down))}: all nodes of a new chain must be up",
             code=Code.BROKER_NOT_AVAILABLE)
+    assert brokers, name
+    assert len(brokers) == len(node_names), (node_names, brokers)
     return sorted(brokers, key=lambda broker: member_key(broker.name))
 
 
 def _free_broker(state: ClusterState, name: str, node_name: str) -> BrokerState:
-    """The broker `node_name`, which is called after chain `name` and is in none."""
+    """The broker `node_name`; raises unless its name is one of chain `name` and it is in none."""
     broker = state.find_broker(node_name) if node_name else None
     if broker is None:
         raise RequestError(f"no node called {node_name[:80]!r} is registered",
@@ -251,26 +265,37 @@ def _free_broker(state: ClusterState, name: str, node_name: str) -> BrokerState:
 
 
 def _member(broker: BrokerState, state: MemberState) -> ChainMember:
+    """The broker's process that is registered now, as a member in `state`."""
     return ChainMember(broker.node_id, state, *broker.process)
 
 
 # -- topics from before there were chains
 
 
-def _chainless(state: ClusterState, node_id: NodeId) -> dict[UUID, list[int]]:
-    """Partitions on no chain that `node_id` has, by topic."""
+def legacy_partitions(state: ClusterState, node_id: NodeId) -> dict[UUID, list[int]]:
+    """Partitions from before there were chains that `node_id` is a replica of, by topic."""
     found: dict[UUID, list[int]] = {}
     for topic in state.topics.values():
         for index, partition in enumerate(topic.partitions):
-            if partition.chain == NO_CHAIN and node_id in partition.replicas:
-                found.setdefault(topic.topic_id, []).append(index)
+            placement = partition.placement
+            match placement:
+                case LegacyPlacement():
+                    if node_id in placement.replicas:
+                        found.setdefault(topic.topic_id, []).append(index)
+                case ChainPlacement() | DisklessPlacement():
+                    pass
+                case _:
+                    assert_never(placement)
     return found
 
 
 def _adopt(state: ClusterState, chain: Chain, numbers: Numbers) -> Iterable[Record]:
-    """Topics of the node that serves are on its chain from now on."""
-    chainless = _chainless(state, chain.head.node_id)
-    version = numbers.version() if chainless else 0
-    for topic_id, partitions in chainless.items():
+    """Move the legacy topics of the node that serves in a new chain to that chain."""
+    assert chain.name not in state.chains, chain
+    assert chain.head.state is MemberState.SERVING, chain
+    legacy = legacy_partitions(state, chain.head.node_id)
+    version = numbers.version() if legacy else 0
+    for topic_id, partitions in legacy.items():
+        assert partitions, topic_id
         yield PartitionsMoved(topic_id=topic_id, partitions=partitions, chain=chain.name,
-                              epoch=Epoch(0), version=version)
+                              epoch=Epoch(0), version=version, kind=PlacementKind.CHAIN)

@@ -1,25 +1,27 @@
-"""Elections that clients ask for: the preferred head, or, with loss of records, any member.
+"""Elections that clients request: the preferred head, or, with loss of records, any member.
 
-An election is one of a chain: it moves all of its partitions, whichever of them was named, but for
-those that are detached from it (detached.py); of such a one it is an election of its own.
+An election is one of a chain: it changes the leader of all of its partitions, whichever of them was
+named.  A partition that is detached from its chain (failed_replicas.py) has an election of its own.
 
-    PREFERRED   the chain's first node by number is to be its head again, if it serves
-    UNCLEAN     no serving member is up: the first member that is serves alone from now on.
-                Records that it has not got are lost, though they were acknowledged; so one
-                that came back with another data directory is the last choice
+    PREFERRED   the chain's first node by number becomes its head again, if it serves
+    UNCLEAN     no serving member is up: the first member that is up serves alone from now on.
+                Records that it does not have are lost, though they were acknowledged; so a
+                member that came back with another data directory is the last choice
 
-Not here: what a chain does by itself (chains.review).
+Not here: changes of a chain that no client requests (chains.reconcile).
 """
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
-from quipu.controller import detached
+from quipu.controller import failed_replicas
+from quipu.controller.conversions import chain_record
 from quipu.controller.decision import Decision, Numbers
-from quipu.controller.members import NO_CHAIN, Chain, ChainMember, Process, chain_record
+from quipu.controller.members import BrokerProcess, Chain, ChainMember
+from quipu.controller.placement import ChainPlacement, DisklessPlacement, LegacyPlacement
+from quipu.controller.reconcile import reconciled, returned, with_members
 from quipu.controller.records import Record
-from quipu.controller.reviewing import returned, reviewed, with_members
 from quipu.controller.state import ClusterState, Key
 from quipu.model.chains import MemberState, member_key
 from quipu.model.errors import Code, RequestError
@@ -33,8 +35,8 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-class ElectAnswer(NamedTuple):
-    """What became of one partition's election."""
+class ElectionResult(NamedTuple):
+    """The outcome of one partition's election."""
 
     topic: str
     partition: int
@@ -44,72 +46,87 @@ class ElectAnswer(NamedTuple):
 
 def elect(
     state: ClusterState, kind: ElectionType, wanted: Sequence[TopicPartition] | None
-) -> Decision[ElectAnswer]:
-    """Elections for the partitions `wanted`, or for all; of those, only the needed are told."""
-    asked = wanted
-    if asked is None:
-        asked = [TopicPartition(topic.name, index) for topic in state.topics.values()
+) -> Decision[ElectionResult]:
+    """Elect leaders of the partitions `wanted`; or of all, with results for those that need it."""
+    partitions = wanted
+    if partitions is None:
+        partitions = [TopicPartition(topic.name, index) for topic in state.topics.values()
                  for index in range(len(topic.partitions))]
     numbers = Numbers(state)
-    outcomes: dict[str, ElectAnswer] = {}
+    outcomes: dict[str, ElectionResult] = {}
     elected: dict[str, Chain] = {}
     records: list[Record] = []
-    answers: list[ElectAnswer] = []
-    for name, partition in asked:
+    results: list[ElectionResult] = []
+    for name, partition in partitions:
         found = _find(state, name, partition)
-        if isinstance(found, ElectAnswer):
-            answers.append(found)
+        if isinstance(found, ElectionResult):
+            if wanted is not None or found.code is not Code.ELECTION_NOT_NEEDED:
+                results.append(found)
             continue
         if found.chain.name not in outcomes:
             outcome, members = _elect(state, found, kind)
             outcomes[found.chain.name] = outcome
             if members and found.partition is not None:
-                records += detached.elect(state, found.partition, members, numbers)
+                records += failed_replicas.elect(state, found.partition, members, numbers)
             elif members:
                 elected[found.chain.name] = with_members(found.chain, members, numbers)
         outcome = outcomes[found.chain.name]
         if wanted is not None or outcome.code is not Code.ELECTION_NOT_NEEDED:
-            answers.append(ElectAnswer(name, partition, outcome.code, outcome.message))
+            results.append(ElectionResult(name, partition, outcome.code, outcome.message))
     if elected and not records:  # else a review brings detached partitions up to date
-        records += detached.follow(state, state.up(), numbers, elected.values())
-    return Decision([*map(chain_record, elected.values()), *records], answers)
+        records += failed_replicas.records_for(state, state.up(), numbers, elected.values())
+    assert wanted is None or len(results) == len(wanted), (wanted, results)
+    assert elected.keys() <= state.chains.keys(), elected
+    return Decision([*map(chain_record, elected.values()), *records], results)
 
 
 class _Electorate(NamedTuple):
-    """The members among whom is elected, and the processes that are up for that."""
+    """The members of one election, and the processes that are up for it."""
 
     chain: Chain
-    up: Mapping[NodeId, Process]
-    partition: Key | None = None  # the one that it is about, if it is a detached one
+    up: Mapping[NodeId, BrokerProcess]
+    partition: Key | None = None  # the detached partition that it is for; None: for a chain
 
     def is_live(self, member: ChainMember) -> bool:
         return self.up.get(member.node_id) == member.process
 
 
-def _find(state: ClusterState, name: str, partition: int) -> _Electorate | ElectAnswer:
+def _find(state: ClusterState, name: str, partition: int) -> _Electorate | ElectionResult:
     topic = state.topics.get(name)
     if topic is None or not 0 <= partition < len(topic.partitions):
-        return ElectAnswer(name, partition, Code.UNKNOWN_TOPIC_OR_PARTITION,
-                           f"there is no partition {partition} of a topic {name[:80]!r}")
-    place = topic.partitions[partition].place
-    if place.chain == NO_CHAIN:
-        return ElectAnswer(name, partition, Code.ELECTION_NOT_NEEDED, "it is on no chain yet")
-    chain = state.chains[place.chain]
-    if place.own is None:
-        return _Electorate(chain, state.up())
-    return _Electorate(detached.own_chain(place, chain), detached.up_for(place, state.up()),
-                       (topic.topic_id, partition))
+        return ElectionResult(name, partition, Code.UNKNOWN_TOPIC_OR_PARTITION,
+                              f"there is no partition {partition} of a topic {name[:80]!r}")
+    placement = topic.partitions[partition].placement
+    match placement:
+        case LegacyPlacement():
+            return ElectionResult(
+                name, partition, Code.ELECTION_NOT_NEEDED, "it is on no chain yet")
+        case DisklessPlacement():  # controller.D1
+            return ElectionResult(
+                name, partition, Code.ELECTION_NOT_NEEDED, "any broker serves a diskless topic")
+        case ChainPlacement():
+            chain = state.chains[placement.chain]
+            if placement.own_chain is None:
+                return _Electorate(chain, state.up())
+            return _Electorate(
+                failed_replicas.own_chain(placement, chain),
+                failed_replicas.up_for(placement, state.up()), (topic.topic_id, partition))
+        case _:
+            assert_never(placement)
 
 
 def _elect(
     state: ClusterState, among: _Electorate, kind: ElectionType
-) -> tuple[ElectAnswer, tuple[ChainMember, ...]]:
-    """Elect in one chain, or one detached partition; no members: it stays as it is."""
+) -> tuple[ElectionResult, tuple[ChainMember, ...]]:
+    """Elect in one chain, or one detached partition; no members: nothing changes."""
     try:
         members = _preferred(state, among) if kind is ElectionType.PREFERRED else _unclean(among)
     except RequestError as error:
-        return ElectAnswer("", 0, error.code, str(error)), ()
-    return ElectAnswer("", 0), members
+        return ElectionResult("", 0, error.code, str(error)), ()
+    assert {member.node_id for member in members} == set(among.chain.nodes), (among, members)
+    assert members[0].state is MemberState.SERVING, (among, members)  # model.H2
+    assert among.is_live(members[0]), (among, members)
+    return ElectionResult("", 0), members
 
 
 def _preferred(state: ClusterState, among: _Electorate) -> tuple[ChainMember, ...]:
@@ -125,7 +142,10 @@ def _preferred(state: ClusterState, among: _Electorate) -> tuple[ChainMember, ..
     if first == chain.head:
         raise RequestError(f"node {first.node_id} is the head of chain {chain.name} already",
                            code=Code.ELECTION_NOT_NEEDED)
-    return (*sorted(chain.serving, key=key), *chain.members[len(chain.serving):])
+    members = (*sorted(chain.serving, key=key), *chain.members[len(chain.serving):])
+    assert members[0] == first, (chain, members)
+    assert set(members) == set(chain.members), (chain, members)  # only their order changes
+    return members
 
 
 def _unclean(among: _Electorate) -> tuple[ChainMember, ...]:
@@ -134,7 +154,7 @@ def _unclean(among: _Electorate) -> tuple[ChainMember, ...]:
         raise RequestError(f"chain {chain.name} has a member that serves",
                            code=Code.ELECTION_NOT_NEEDED)
     if returned(chain, up):  # nothing is lost with those
-        return reviewed(chain, up, waited=True)
+        return reconciled(chain, up, waited=True)
     back = [member for member in chain.members if member.node_id in up]
     back.sort(key=lambda member: not member.has_directory_of(up[member.node_id]))
     if not back:
@@ -144,6 +164,9 @@ def _unclean(among: _Electorate) -> tuple[ChainMember, ...]:
     alone = ChainMember(first.node_id, MemberState.SERVING, *up[first.node_id])
     rest = [member._replace(state=MemberState.OFFLINE) for member in chain.members
             if member is not first]
-    return reviewed(
+    members = reconciled(
         Chain(name=chain.name, epoch=chain.epoch, version=chain.version, members=(alone, *rest)),
         up, waited=True)
+    assert members[0] == alone, (chain, members)
+    assert members[1:2] == () or members[1].state is not MemberState.SERVING, (chain, members)
+    return members

@@ -1,7 +1,7 @@
 """The cluster's own topics: what clients may do to them.
 
-They hold state that nobody else has: the groups and their offsets.  So clients may read them, and
-operators may move them; they cannot be written to, cut, created, extended or deleted by clients,
+They hold state that is nowhere else: the groups and their offsets.  So clients may read them, and
+operators may move them; clients cannot write to them, nor create, extend, truncate or delete them,
 and no setting, of the topic or inherited from a broker, makes them lose records.
 
 Here are the rules for what the controller decides; Produce and DeleteRecords are refused where
@@ -11,14 +11,14 @@ they arrive (broker/partition, handlers/k21_delete_records), by `refuse` as well
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from quipu.controller.members import Topic
+from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code, RequestError
 from quipu.model.topics import is_internal
 
-# What holds for them whatever they or the brokers are told: nothing is deleted by age or size.
+# What holds for them whatever is configured: nothing is deleted by age or size.
 FIXED: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact", "retention.ms": "-1", "retention.bytes": "-1"}
-# What may be told them: how many nodes must have a record before it counts.
+# What may be configured: how many nodes must have a record before it counts.
 CHANGEABLE: Final = frozenset({"min.insync.replicas"})
 
 

@@ -1,67 +1,163 @@
-"""Which chain holds a new topic (V8).
+"""The placement of a partition: one of a closed set of kinds, and the replica set of each.
 
-A topic goes to a chain of the lowest weight, drawn at random among equals.  Weight is the number
-of topics, unless another measure is passed in.  Chains that can take writes come before those
-that cannot.  The cluster's own topics are spread over all chains, partition by partition.
+    ChainPlacement    on a chain; its members are the partition's replicas
+    LegacyPlacement   on nodes that are named one by one: written by versions without chains, and
+                      read until the partition is moved to a chain; nothing new is placed like this
+    DisklessPlacement of a diskless topic: its replica is the broker that clients are shown as the
+                      leader; any broker serves it (diskless.py)
+
+A partition on a chain stores nothing of its replicas: leader, replicas, ISR and epochs are derived
+from the chain.  While it moves, two chains hold it:
+
+    settled    chain A                the members of A
+    copying    A, moving to B         A as it is, then B's members, which sync
+    joined     A, moving to B         A and B serve, one after the other
+    settled    chain B
+
+A partition one of whose replicas has failed is *detached* from its chain: it has members of its own
+(`own_chain`, see failed_replicas.py) until all of them have the state that they have in the chain.
+
+Code that depends on the kind uses `match` and `assert_never`, so that a new kind is a type error
+wherever it is forgotten.  A record states the kind (`records.PlacementKind`); one that this version
+does not know is refused, and never taken for another (controller.P4).
+
+Invariants
+    controller.P1  a partition's epoch is the greatest of its own and those of the chains whose
+                   serving members serve it; its version, of its own and those of all chains that
+                   hold it.  All of these numbers come from two counters of the cluster, so both
+                   only ever grow
+    controller.P2  a partition's leader is the head of its chain, while that very process is up
+    controller.P3  a detached partition has a chain of its own in its chain's place; controller.P1
+                   and controller.P2 are about that one
+
+Not here: which chain a new topic is placed on (placer.py).
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Protocol
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias, assert_never
+from uuid import UUID
+from zlib import crc32
 
 from quipu.controller.members import Chain
-from quipu.controller.state import ClusterState
-from quipu.model.ids import NO_NODE
-
-Chance = Callable[[], float]  # a number in [0, 1)
+from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet
+from quipu.model.ids import NO_NODE, Epoch, NodeId
 
 
-class Weigh(Protocol):
-    """A measure of a chain's load."""
+class ChainPlacement(NamedTuple):
+    """A partition on a chain: what the metadata stores of it."""
 
-    def __call__(self, state: ClusterState, chain: Chain, planned: int) -> float:
-        """`planned`: topics that the same decision puts there, and that the state has not yet."""
-        ...
-
-
-def topic_count(state: ClusterState, chain: Chain, planned: int) -> float:
-    """The number of topics."""
-    return state.topic_count(chain.name) + planned
-
-
-def no_chance() -> float:
-    """The first among equals, always."""
-    return 0.0
+    chain: str
+    moving_to: str | None = None
+    joined: bool = False  # both chains serve it
+    epoch: Epoch = Epoch(0)  # of its last switch between chains
+    version: int = 0  # of its last change, its creation included
+    own_chain: Chain | None = None  # its members, while it is detached from `chain`
+    failed: tuple[NodeId, ...] = ()  # of them, whose replica has failed
 
 
-class Placing:
-    """The placement of the topics of one decision."""
+class LegacyPlacement(NamedTuple):
+    """A partition from before there were chains: its record names its replicas."""
 
-    def __init__(
-        self, state: ClusterState, chance: Chance = no_chance, weigh: Weigh = topic_count
-    ) -> None:
-        self._state = state
-        self._chance = chance
-        self._weigh = weigh
-        self._planned: Counter[str] = Counter()
-
-    def choose(self, chains: Sequence[Chain]) -> Chain:
-        """The chain, out of these, that a new topic goes to."""
-        assert chains, "there must be a chain to choose"
-        ready = [chain for chain in chains if self._state.leader_of(chain) != NO_NODE] or chains
-        weights = {chain.name: self._weigh(self._state, chain, self._planned[chain.name])
-                   for chain in ready}
-        lowest = min(weights.values())
-        equals = sorted((chain for chain in ready if weights[chain.name] == lowest),
-                        key=lambda chain: chain.name)
-        return equals[min(int(self._chance() * len(equals)), len(equals) - 1)]
-
-    def took(self, chains: set[str]) -> None:
-        """A topic of this decision will be on these chains."""
-        self._planned.update(chains)
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    leader: NodeId
+    epoch: Epoch = Epoch(0)
+    version: int = 0
 
 
-def spread(chains: Sequence[Chain], count: int) -> list[Chain]:
-    """The chains of `count` partitions of one of the cluster's own topics."""
-    ordered = sorted(chains, key=lambda chain: chain.name)
-    return [ordered[index % len(ordered)] for index in range(count)]
+class DisklessPlacement(NamedTuple):
+    """A partition of a diskless topic."""
+
+    replicas: tuple[NodeId, ...]
+    version: int = 0  # of its last change, its creation included
+
+    @property
+    def epoch(self) -> Epoch:  # controller.D2
+        return Epoch(0)
+
+
+Placement: TypeAlias = ChainPlacement | LegacyPlacement | DisklessPlacement
+
+
+def chains_of(placement: Placement) -> tuple[str, ...]:
+    """The chains that hold a partition, or are about to."""
+    match placement:
+        case ChainPlacement(moving_to=None):
+            return (placement.chain,)
+        case ChainPlacement():
+            assert placement.moving_to is not None
+            return (placement.chain, placement.moving_to)
+        case LegacyPlacement() | DisklessPlacement():
+            return ()
+        case _:
+            assert_never(placement)
+
+
+def is_served_by(placement: Placement, chain: str) -> bool:
+    """Whether the members that serve in `chain` serve a partition."""
+    match placement:
+        case ChainPlacement():
+            is_here = placement.chain == chain and placement.own_chain is None
+            return is_here or (placement.joined and placement.moving_to == chain)
+        case LegacyPlacement() | DisklessPlacement():
+            return False
+        case _:
+            assert_never(placement)
+
+
+def replica_set_of(placement: Placement, chains: Mapping[str, Chain]) -> ReplicaSet:
+    """The members of a partition (controller.P1)."""
+    match placement:
+        case ChainPlacement():
+            return _chain_replica_set(placement, chains)
+        case LegacyPlacement():
+            serving = sorted(placement.isr, key=lambda node_id: node_id != placement.leader)
+            rest = [node_id for node_id in placement.replicas if node_id not in placement.isr]
+            return ReplicaSet(epoch=placement.epoch, version=placement.version, members=(
+                *(ReplicaMember(node_id, MemberState.SERVING) for node_id in serving),
+                *(ReplicaMember(node_id, MemberState.OFFLINE) for node_id in rest)))
+        case DisklessPlacement():
+            return ReplicaSet(epoch=placement.epoch, version=placement.version, members=tuple(
+                ReplicaMember(node_id, MemberState.SERVING) for node_id in placement.replicas))
+        case _:
+            assert_never(placement)
+
+
+def diskless_leader(
+    placement: DisklessPlacement, topic_id: UUID, partition: int, up: Sequence[NodeId]
+) -> NodeId:
+    """The broker that clients are shown as the leader, if the brokers `up` are live.
+
+    The first replica that is up, else a broker that follows from topic id and partition
+    (controller.D1).
+    """
+    for node_id in placement.replicas:
+        if node_id in up:
+            return node_id
+    if not up:
+        return NO_NODE
+    return sorted(up)[crc32(partition.to_bytes(4, "big"), crc32(topic_id.bytes)) % len(up)]
+
+
+def _chain_replica_set(placement: ChainPlacement, chains: Mapping[str, Chain]) -> ReplicaSet:
+    here = placement.own_chain or chains[placement.chain]  # controller.P3
+    if placement.moving_to is not None:
+        return _replica_set_between(placement, here, chains[placement.moving_to])
+    if here.epoch >= placement.epoch and here.version >= placement.version:
+        return here.replica_set
+    return dataclasses.replace(here.replica_set, epoch=max(here.epoch, placement.epoch),
+                               version=max(here.version, placement.version))
+
+
+def _replica_set_between(placement: ChainPlacement, here: Chain, there: Chain) -> ReplicaSet:
+    joined = placement.joined
+    arriving = [
+        ReplicaMember(
+            node_id, MemberState.SYNCING if state is MemberState.SERVING and not joined else state)
+        for node_id, state in there.replica_set.members
+    ]
+    members = sorted([*here.replica_set.members, *arriving], key=lambda member: member.state)
+    epochs = (placement.epoch, here.epoch, there.epoch if joined else placement.epoch)
+    return ReplicaSet(epoch=max(epochs), members=tuple(members),
+                      version=max(placement.version, here.version, there.version))

@@ -1,11 +1,11 @@
 """Producer ids: their numbers are handed out in blocks, so that giving one seldom needs a write.
 
 A block is reserved durably before its first number is used.  A broker that stops loses the rest of
-its block: numbers have holes, and are never given twice.
+its block: numbers have gaps, and are never given twice.
 
-An id that a client is given has its number in the upper bits and chance in the lower ones.  Nobody
-proves that a producer id is its own: whoever sends a batch with a higher epoch takes it over.  So
-ids are not to be found by counting.  Who may read a topic sees the ids of its producers.
+A producer id has its number in the upper bits and random ones below.  A client does not prove that
+a producer id is its own: a batch with a higher epoch takes the id over.  So ids must not be found
+by counting.  A client that may read a topic sees the ids of its producers.
 """
 
 from typing import Final
@@ -25,6 +25,7 @@ def reserve(state: ClusterState, node_id: NodeId) -> Decision[range]:
     start = state.next_producer_id
     end = ProducerId(start + BLOCK_SIZE)
     assert end <= NUMBER_MAX, "producer ids are used up"
+    assert start < end, (start, end)
     record = ProducerIdsReserved(node_id=node_id, next_producer_id=end)
     return Decision([record], [range(start, end)])
 

@@ -5,38 +5,42 @@
                                    +--------- cancel --------+-->  settled on A
 
 While a partition is copied, A serves it as before and B's nodes sync.  When they have caught up,
-both serve it under a new epoch; when everyone has begun to, A is let go under another.  So whoever
-is left has served in the epoch before, and has every record that was acknowledged.
+both serve it under a new epoch; when all of their nodes do, B serves it alone under another.  So
+the nodes of B have served in the epoch before, and have every record that was acknowledged.
 
-A classic topic can only be on a chain: the target must be exactly the nodes of one.
+A partition can only be on a chain: the target must be exactly the nodes of one.  A diskless
+partition has one replica, which is changed at once.
 
-Not here: who sends what to whom (chain), who has caught up (broker/replication).
+Not here: which node sends what to which (chain), which have caught up (broker/replication).
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 from uuid import UUID
 
+from quipu.controller import diskless
+from quipu.controller.assignments import chains_in_words
 from quipu.controller.decision import Decision, Numbers
-from quipu.controller.members import NO_CHAIN, Chain, PartitionState, Place, Topic
-from quipu.controller.records import PartitionsMoved, Record
+from quipu.controller.members import Chain
+from quipu.controller.placement import ChainPlacement, DisklessPlacement, LegacyPlacement
+from quipu.controller.records import PartitionsMoved, PlacementKind, Record
 from quipu.controller.state import ClusterState
-from quipu.controller.topics import chains_in_words
+from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import Epoch, NodeId, TopicPartition
 
 
 class Reassignment(NamedTuple):
-    """A partition that shall be elsewhere; without replicas, stay where it is."""
+    """A request to move a partition to other nodes; without replicas, to call its move off."""
 
     topic: str
     partition: int
     replicas: Sequence[int] | None
 
 
-class ReassignAnswer(NamedTuple):
-    """What became of one reassignment."""
+class ReassignmentResult(NamedTuple):
+    """The outcome of one reassignment."""
 
     topic: str
     partition: int
@@ -45,7 +49,7 @@ class ReassignAnswer(NamedTuple):
 
 
 class Ongoing(NamedTuple):
-    """A partition on its way."""
+    """A partition that is moving."""
 
     topic: str
     partition: int
@@ -55,10 +59,11 @@ class Ongoing(NamedTuple):
 
 
 class CaughtUp(NamedTuple):
-    """A partition all of whose replicas on the path have every record.
+    """The head's report that all replicas on a moving partition's path have every record.
 
-    Seen when its replica set had `version`.  While it is copied: every node that syncs has caught
-    up.  When it is joined: the new epoch's configuration is committed, so all serve in it.
+    It is about the replica set with `version`.  While the partition is copied: every syncing node
+    has caught up.  When it is joined: the new epoch's configuration is committed, so all serve in
+    it.
     """
 
     topic_id: UUID
@@ -68,11 +73,11 @@ class CaughtUp(NamedTuple):
 
 def alter(
     state: ClusterState, wanted: Sequence[Reassignment], *, factor_may_change: bool = True
-) -> Decision[ReassignAnswer]:
+) -> Decision[ReassignmentResult]:
     """Begin moves, and call them off."""
     named = Counter((each.topic, each.partition) for each in wanted)
     moves = _Moves(state)
-    answers = []
+    results = []
     for each in wanted:
         try:
             if named[each.topic, each.partition] > 1:
@@ -81,10 +86,11 @@ def alter(
             topic = _topic(state, each)
             _plan(state, topic, each, moves, factor_may_change=factor_may_change)
         except QuipuError as error:
-            answers.append(ReassignAnswer(each.topic, each.partition, error.code, str(error)))
+            results.append(ReassignmentResult(each.topic, each.partition, error.code, str(error)))
         else:
-            answers.append(ReassignAnswer(each.topic, each.partition))
-    return Decision(moves.records, answers)
+            results.append(ReassignmentResult(each.topic, each.partition))
+    assert len(results) == len(wanted), (len(results), len(wanted))
+    return Decision(moves.records, results)
 
 
 def ongoing(
@@ -94,38 +100,48 @@ def ongoing(
     if wanted is None:
         wanted = [TopicPartition(topic.name, index) for topic in state.topics.values()
                   for index, partition in enumerate(topic.partitions)
-                  if partition.place.moving_to is not None]
+                  if partition.moving_to is not None]
     found = []
     for name, index in wanted:
         topic = state.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             continue
         partition = topic.partitions[index]
-        if partition.moving_to is not None:
-            found.append(Ongoing(
-                name, index, partition.replicas,
-                adding=state.chains[partition.moving_to].nodes,
-                removing=state.chains[partition.chain].nodes))
+        placement = partition.placement
+        match placement:
+            case ChainPlacement():
+                if placement.moving_to is not None:
+                    found.append(Ongoing(
+                        name, index, partition.replicas,
+                        adding=state.chains[placement.moving_to].nodes,
+                        removing=state.chains[placement.chain].nodes))
+            case LegacyPlacement() | DisklessPlacement():
+                pass
+            case _:
+                assert_never(placement)
     return found
 
 
 def advance(state: ClusterState, reports: Sequence[CaughtUp]) -> Decision[None]:
-    """The next step of moves whose replicas have caught up; what is out of date is left out."""
+    """The next step of moves whose replicas have caught up; reports out of date are ignored."""
     moves = _Moves(state)
     for report in dict.fromkeys(reports):
         topic = state.topics_by_id.get(report.topic_id)
         if topic is None or not 0 <= report.partition < len(topic.partitions):
             continue
         partition = topic.partitions[report.partition]
-        place = partition.place
-        if place.moving_to is None or partition.partition_epoch != report.version:
+        placement = partition.placement
+        if partition.moving_to is None or partition.partition_epoch != report.version:
             continue
-        if not all(map(state.is_live, state.chains[place.moving_to].serving)):
+        if not all(map(state.is_live, state.chains[partition.moving_to].serving)):
             continue
-        if not place.joined:
-            moves.add(topic, report.partition, place._replace(joined=True), new_epoch=True)
+        assert isinstance(placement, ChainPlacement), placement  # it moves
+        assert placement.moving_to != placement.chain, placement
+        if not placement.joined:
+            moves.add(topic, report.partition, placement._replace(joined=True), new_epoch=True)
         else:
-            moves.add(topic, report.partition, Place(place.moving_to), new_epoch=True)
+            moves.add(
+                topic, report.partition, ChainPlacement(partition.moving_to), new_epoch=True)
     return Decision(moves.records, [])
 
 
@@ -134,22 +150,37 @@ class _Moves:
 
     def __init__(self, state: ClusterState) -> None:
         self._numbers = Numbers(state)
-        self._made: dict[tuple[UUID, Place], PartitionsMoved] = {}
+        self._made: dict[tuple[UUID, ChainPlacement], PartitionsMoved] = {}
+        self._diskless: dict[tuple[UUID, NodeId], PartitionsMoved] = {}
 
     @property
     def records(self) -> list[Record]:
-        return list(self._made.values())
+        return [*self._made.values(), *self._diskless.values()]
 
-    def add(self, topic: Topic, partition: int, place: Place, *, new_epoch: bool) -> None:
-        """`place` without numbers says where to; it keeps its epoch unless others serve."""
-        key = (topic.topic_id, place._replace(version=0, epoch=Epoch(-1 if new_epoch else
-                                                                     place.epoch)))
+    def place(self, topic: Topic, partition: int, node_id: NodeId) -> None:
+        """Give a diskless partition another replica."""
+        key = topic.topic_id, node_id
+        if key not in self._diskless:
+            self._diskless[key] = diskless.moved_record(topic, [], node_id, self._numbers)
+        self._diskless[key].partitions.append(partition)
+
+    def add(
+        self, topic: Topic, partition: int, target: ChainPlacement, *, new_epoch: bool
+    ) -> None:
+        """Place `partition` at `target`; it gets a new epoch if other nodes serve it then."""
+        assert 0 <= partition < len(topic.partitions), (topic.name, partition)  # controller.S3
+        assert target.moving_to != target.chain, target
+        assert target.moving_to is not None or not target.joined, target
+        key = (topic.topic_id, target._replace(
+            version=0, epoch=Epoch(-1 if new_epoch else target.epoch)))
         if key not in self._made:
             self._made[key] = PartitionsMoved(
-                topic_id=topic.topic_id, chain=place.chain, moving_to=place.moving_to,
-                joined=place.joined, version=self._numbers.version(),
-                epoch=self._numbers.epoch() if new_epoch else place.epoch)
-        self._made[key].partitions.append(partition)
+                topic_id=topic.topic_id, chain=target.chain, moving_to=target.moving_to,
+                joined=target.joined, version=self._numbers.version(), kind=PlacementKind.CHAIN,
+                epoch=self._numbers.epoch() if new_epoch else target.epoch)
+        made = self._made[key]
+        assert made.topic_id == topic.topic_id, (topic.name, made)
+        made.partitions.append(partition)
 
 
 def _plan(
@@ -160,26 +191,49 @@ def _plan(
     *,
     factor_may_change: bool,
 ) -> None:
-    partition = topic.partitions[wanted.partition]
-    place = partition.place
-    if wanted.replicas is None:
-        if place.moving_to is None:
-            raise RequestError(f"{topic.name}-{wanted.partition} is not moving",
-                               code=Code.NO_REASSIGNMENT_IN_PROGRESS)
-        target = state.chains[place.chain]
-    else:
+    placement = topic.partitions[wanted.partition].placement
+    match placement:
+        case ChainPlacement():
+            stays = state.chains[placement.chain].nodes  # its replicas, were it not moving
+        case LegacyPlacement():
+            stays = placement.replicas
+        case DisklessPlacement():
+            _plan_diskless(state, topic, wanted, moves)
+            return
+        case _:
+            assert_never(placement)
+    target = None
+    if wanted.replicas is not None:
         target = _target(state, wanted.replicas)
-        if not factor_may_change and len(target.nodes) != len(_stays(state, partition)):
+        if not factor_may_change and len(target.nodes) != len(stays):
             raise RequestError(
                 f"chain {target.name} has {len(target.nodes)} nodes, and the replication factor "
                 "may not change", code=Code.INVALID_REPLICATION_FACTOR)
-    if place.chain == NO_CHAIN:
+    elif isinstance(placement, LegacyPlacement) or placement.moving_to is None:
+        raise RequestError(f"{topic.name}-{wanted.partition} is not moving",
+                           code=Code.NO_REASSIGNMENT_IN_PROGRESS)
+    if isinstance(placement, LegacyPlacement):
         raise RequestError(f"topic {topic.name} is on no chain yet: quipu chain create",
                            code=Code.INVALID_REPLICA_ASSIGNMENT)
-    moving_to = target.name if target.name != place.chain else None
-    if moving_to != place.moving_to:
-        moves.add(topic, wanted.partition, place._replace(moving_to=moving_to, joined=False),
-                  new_epoch=place.joined)
+    moving_to = target.name if target is not None and target.name != placement.chain else None
+    assert placement.chain in state.chains, placement
+    assert moving_to is None or moving_to in state.chains, moving_to
+    if moving_to != placement.moving_to:
+        moves.add(topic, wanted.partition,
+                  placement._replace(moving_to=moving_to, joined=False),
+                  new_epoch=placement.joined)
+
+
+def _plan_diskless(
+    state: ClusterState, topic: Topic, wanted: Reassignment, moves: _Moves
+) -> None:
+    """Give a diskless partition another replica, at once: nothing has to be copied."""
+    if wanted.replicas is None:
+        raise RequestError(f"{topic.name}-{wanted.partition} is not moving",
+                           code=Code.NO_REASSIGNMENT_IN_PROGRESS)
+    node_id = diskless.target(state, wanted.replicas)
+    if topic.partitions[wanted.partition].replicas != (node_id,):
+        moves.place(topic, wanted.partition, node_id)
 
 
 def _topic(state: ClusterState, wanted: Reassignment) -> Topic:
@@ -189,13 +243,6 @@ def _topic(state: ClusterState, wanted: Reassignment) -> Topic:
             f"there is no partition {wanted.partition} of a topic {wanted.topic[:80]!r}",
             code=Code.UNKNOWN_TOPIC_OR_PARTITION)
     return topic
-
-
-def _stays(state: ClusterState, partition: PartitionState) -> tuple[NodeId, ...]:
-    """The replicas of a partition, were it not moving."""
-    if partition.chain == NO_CHAIN:
-        return partition.replicas
-    return state.chains[partition.chain].nodes
 
 
 def _target(state: ClusterState, replicas: Sequence[int]) -> Chain:

@@ -3,19 +3,24 @@
     record   type u16 · version u16 · body    (big endian; the body is a flexible message)
 
 Invariants
-    R1  a type or a version is never given another meaning; a new one gets the next number
-    R2  a type or version that this program does not know is refused, never skipped: state built
-        without it would be wrong
-    R3  optional additions are tagged fields: an older program reads past them
+    controller.R1  a type or a version is never given another meaning; a new one gets the next
+                   number
+    controller.R2  a type or version that this program does not know is refused, never skipped:
+                   state built without it would be wrong
+    controller.R3  optional additions are tagged fields: an older program reads past them
+    controller.P4  partitions whose kind of placement this program does not know are refused too:
+                   they are never taken for partitions on a chain
 
 Not here: what a record does to the state (state.py).
 """
 
 import struct
-from typing import Final
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final, Literal
 from uuid import UUID
 
-from quipu.model.errors import Code, Kind, MalformedBytes, QuipuError
+from quipu.model.errors import Code, ErrorKind, MalformedBytes, QuipuError
 from quipu.wire.fields import INT32, array, boolean, int8, int32, int64, string, uuid
 from quipu.wire.schema import Message, Struct
 
@@ -28,8 +33,16 @@ class ClusterCreated(Message, key=1, versions="0", flexible="0+"):
     cluster_id: str = string()
 
 
+class ListenerRecord(Struct):
+    """Where clients reach one listener of a broker."""
+
+    name: str = string()
+    host: str = string()
+    port: int = int32()
+
+
 class BrokerRegistered(Message, key=2, versions="0", flexible="0+"):
-    """A broker came, or came back: with another address, or as another process."""
+    """A broker registered, for the first time, with another address, or as another process."""
 
     node_id: int = int32()
     host: str = string()
@@ -42,12 +55,22 @@ class BrokerRegistered(Message, key=2, versions="0", flexible="0+"):
     epoch: int = int64(tag=4)
     fenced: bool = boolean(tag=5)  # a broker registered before there was fencing never is
     stopping: bool = boolean(tag=6)
-    lease_ms: int = int32(tag=7)  # how long it may lead without an answer; 0: for its session
+    lease_ms: int = int32(tag=7)  # how long it may lead without a response; 0: for its session
     directory_id: UUID = uuid(tag=8)  # where its logs are; zeros: it did not say
+    listeners: list[ListenerRecord] = array(ListenerRecord, tag=9)  # none: PLAINTEXT at host:port
+
+
+class PlacementKind(IntEnum):
+    """How partitions are placed, as a record says it; never given another meaning."""
+
+    UNSTATED = 0  # by a version that knew only chains, and partitions from before there were any
+    CHAIN = 1  # on a chain
+    LEGACY = 2  # on nodes that the record names one by one, from before there were chains
+    DISKLESS = 3  # in object storage; the record names the replicas
 
 
 class PartitionRecord(Struct):
-    """One partition from before there were chains, within a record about its topic."""
+    """A partition whose replicas are named: a diskless one, or from before there were chains."""
 
     replicas: list[int] = array(INT32)
     isr: list[int] = array(INT32)
@@ -57,9 +80,9 @@ class PartitionRecord(Struct):
 
 
 class PartitionRun(Struct):
-    """Partitions at the same place, one after the other, within a record about their topic.
+    """Partitions that are placed alike, one after the other, within a record about their topic.
 
-    Without a chain, they are the next of the record's `partitions`.
+    Those of the legacy and of the diskless kind are the next of the record's `partitions`.
     """
 
     count: int = int32()
@@ -68,6 +91,7 @@ class PartitionRun(Struct):
     joined: bool = boolean()
     epoch: int = int32()
     version: int = int32()
+    kind: int = int8(tag=0)  # a PlacementKind (controller.R3)
 
 
 class ConfigRecord(Struct):
@@ -118,7 +142,7 @@ class ProducerIdsReserved(Message, key=7, versions="0", flexible="0+"):
 
 
 class BrokerFencingChanged(Message, key=8, versions="0", flexible="0+"):
-    """A broker may serve, or may not: it is not heard of, not ready, or stopping."""
+    """A broker is fenced (heartbeats are missing, it is not ready, or stops) or no longer is."""
 
     node_id: int = int32()
     fenced: bool = boolean()
@@ -132,7 +156,7 @@ class BrokerUnregistered(Message, key=9, versions="0", flexible="0+"):
 
 
 class ChainMemberRecord(Struct):
-    """One node's part in a chain."""
+    """A member of a chain, within a record about the chain."""
 
     node_id: int = int32()
     state: int = int8()
@@ -150,7 +174,10 @@ class ChainChanged(Message, key=10, versions="0", flexible="0+"):
 
 
 class PartitionsMoved(Message, key=11, versions="0", flexible="0+"):
-    """Some partitions of a topic are on another chain, or on their way to one, or are back."""
+    """Some partitions of a topic are on another chain, or on their way to one, or are back.
+
+    Those of the diskless kind have other replicas.
+    """
 
     topic_id: UUID = uuid()
     partitions: list[int] = array(INT32)
@@ -159,6 +186,8 @@ class PartitionsMoved(Message, key=11, versions="0", flexible="0+"):
     joined: bool = boolean()
     epoch: int = int32()
     version: int = int32()
+    kind: int = int8(tag=0)  # a PlacementKind
+    replicas: list[int] = array(INT32, tag=1)  # of the diskless kind alone
 
 
 class NumbersUsed(Message, key=12, versions="0", flexible="0+"):
@@ -179,7 +208,7 @@ class PartitionDetached(Message, key=13, versions="0", flexible="0+"):
     epoch: int = int32()
     version: int = int32()
     members: list[ChainMemberRecord] = array(ChainMemberRecord)
-    failed: list[int] = array(INT32)  # nodes that have said so, and not taken it back
+    failed: list[int] = array(INT32)  # nodes that have reported a failure, and not its repair
 
 
 Record = (
@@ -194,14 +223,28 @@ TYPES: Final[dict[int, type[Record]]] = {
                  ConfigChanged, ProducerIdsReserved, BrokerFencingChanged, BrokerUnregistered,
                  ChainChanged, PartitionsMoved, NumbersUsed, PartitionDetached)
 }
-assert len(TYPES) == 13  # R1: no number twice
+assert len(TYPES) == 13  # controller.R1: no number twice
+
+
+_PLACEMENT_KINDS: Final = frozenset(PlacementKind)
 
 
 class UnknownRecord(QuipuError):
     """Metadata that a newer program wrote."""
 
-    kind = Kind.INVALID
+    kind = ErrorKind.INVALID
     code = Code.UNSUPPORTED_VERSION
+
+
+StatedKind = Literal[PlacementKind.CHAIN, PlacementKind.LEGACY, PlacementKind.DISKLESS]
+
+
+def placement_kind(placed: PartitionRun | PartitionsMoved) -> StatedKind:
+    """The kind of placement that a record means; it has been decoded, so the kind is known."""
+    kind = PlacementKind(placed.kind)
+    if kind is PlacementKind.UNSTATED:
+        return PlacementKind.CHAIN if placed.chain else PlacementKind.LEGACY
+    return kind
 
 
 def encode_record(record: Record) -> bytes:
@@ -210,7 +253,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes | memoryview) -> Record:
-    """The record in `data`; `UnknownRecord` if a newer program wrote it (R2)."""
+    """The record in `data`; `UnknownRecord` if a newer program wrote it (controller.R2)."""
     if len(data) < _HEAD.size:
         raise MalformedBytes(f"a metadata record of {len(data)} bytes has no type and version")
     number, version = _HEAD.unpack_from(data)
@@ -220,4 +263,21 @@ def decode_record(data: bytes | memoryview) -> Record:
         raise UnknownRecord(
             f"the metadata log holds a record of {name}, which this program does not know: "
             "a newer one wrote it; start that one, or restore the data directory from before")
-    return kind.decode(memoryview(data)[_HEAD.size:], version)
+    record = kind.decode(memoryview(data)[_HEAD.size:], version)
+    _check_placements(record)
+    return record
+
+
+def _check_placements(record: Record) -> None:
+    """Raise `UnknownRecord` for a kind of placement that is not known here (controller.P4)."""
+    placed: Iterable[PartitionRun | PartitionsMoved] = ()
+    if isinstance(record, TopicCreated | PartitionsAdded):
+        placed = record.runs
+    elif isinstance(record, PartitionsMoved):
+        placed = (record,)
+    for each in placed:
+        if each.kind not in _PLACEMENT_KINDS:
+            raise UnknownRecord(
+                f"the metadata log holds a {type(record).__name__} whose partitions are placed by "
+                f"kind {each.kind}, which this program does not know: a newer one wrote it; start "
+                "that one, or restore the data directory from before")

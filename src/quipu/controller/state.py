@@ -1,60 +1,59 @@
-"""What the cluster knows, built from records and from nothing else.
+"""The metadata of the cluster, built from records and from nothing else.
 
 Invariants
-    S1  `apply` is the only writer; the same records give the same state on every node
-    S2  a topic is found by name and by id, and both finds are the same topic
-    S3  partitions are dense: a topic of n partitions has 0 to n-1
-    S4  producer ids only grow: an id that was reserved is never reserved again
-    S5  applying `records_of(state)` to an empty state gives the same state
-    S6  epochs and versions come from two counters of the cluster: what is decided later has
-        higher ones, whatever it is about
-    S7  a node is a member of one chain at most, and is registered as long as it is one
+    controller.S1  `apply` is the only writer; the same records give the same state on every node
+    controller.S2  a topic is found by name and by id, and both are the same object
+    controller.S3  partitions are dense: a topic of n partitions has 0 to n-1
+    controller.S4  producer ids only grow: an id that was reserved is never reserved again
+    controller.S5  applying `records_of(state)` to an empty state gives the same state
+    controller.S6  epochs and versions come from two counters of the cluster: a later decision has
+                   higher ones, whatever it changes
+    controller.S7  a node is a member of one chain at most, and is registered as long as it is one
 
-Values are frozen and replaced as a whole: whoever holds a `Topic` holds a consistent one, and can
-tell by identity whether it has changed.  A change of a chain replaces the topics that are on it,
-and no others.
+Values are frozen and replaced as a whole: a `Topic` that code holds is consistent, and is another
+object once the topic has changed.  A change of a chain replaces the topics that are on it, and no
+others.
 
-Not here: the values, and how a partition follows from its chain (members.py).
+Not here: the values (members.py, topic_state.py), how a partition follows from its chain
+(placement.py), the records of a snapshot (snapshot.py).
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import islice
 from typing import Final, assert_never
 from uuid import UUID
 
-from quipu.controller.members import (
-    NO_CHAIN,
-    BrokerState,
-    Chain,
-    ChainMember,
-    PartitionState,
-    Place,
-    Process,
-    Topic,
-    broker_record,
-    chain_record,
-    detached_record,
-    own_name,
-    partition_at,
-    partition_records,
-    replica_set_at,
+from quipu.controller import derived_topics
+from quipu.controller.conversions import (
+    added_count,
+    broker_of,
+    chain_of,
+    moved_placement,
+    placements_of,
 )
-from quipu.controller.possible import ImpossibleRecord, why_impossible
+from quipu.controller.invariants import Counters, check_applied
+from quipu.controller.members import NO_CHAIN, BrokerProcess, BrokerState, Chain, ChainMember
+from quipu.controller.placement import (
+    ChainPlacement,
+    DisklessPlacement,
+    LegacyPlacement,
+    Placement,
+    diskless_leader,
+    is_served_by,
+    replica_set_of,
+)
+from quipu.controller.record_preconditions import UnfitRecord, why_unfit
 from quipu.controller.records import (
     BrokerFencingChanged,
     BrokerRegistered,
     BrokerUnregistered,
     ChainChanged,
-    ChainMemberRecord,
     ClusterCreated,
     ConfigChanged,
-    ConfigRecord,
     NumbersUsed,
     PartitionDetached,
-    PartitionRecord,
     PartitionsAdded,
     PartitionsMoved,
     ProducerIdsReserved,
@@ -62,13 +61,10 @@ from quipu.controller.records import (
     TopicCreated,
     TopicDeleted,
 )
-from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.controller.topic_state import PartitionState, Topic, partition_state
+from quipu.model.chains import ReplicaSet
 from quipu.model.ids import NO_NODE, ZERO_UUID, Epoch, NodeId, ProducerId
 from quipu.model.topics import clash_key
-
-__all__ = ["CLUSTER_DEFAULT", "FIRST_PRODUCER_ID", "BrokerState", "Chain", "ChainMember",
-           "ClusterState", "Key", "PartitionState", "Place", "ResourceType", "Topic", "records_of"]
-
 
 Key = tuple[UUID, int]  # a partition: topic id and number
 
@@ -88,7 +84,7 @@ CLUSTER_DEFAULT: Final = ""  # the "broker" whose settings apply to every broker
 
 @dataclass(slots=True)
 class ClusterState:
-    """All of the cluster's metadata.  Read freely; only `apply` writes (S1)."""
+    """All of the cluster's metadata.  Read freely; only `apply` writes (controller.S1)."""
 
     cluster_id: str = ""
     brokers: dict[NodeId, BrokerState] = field(default_factory=dict)
@@ -104,7 +100,8 @@ class ClusterState:
     _names_by_clash: dict[str, dict[str, None]] = field(default_factory=dict)
     _chain_by_node: dict[NodeId, str] = field(default_factory=dict)
     _topics_on: dict[str, dict[UUID, None]] = field(default_factory=dict)  # ordered, by chain
-    _detached: dict[Key, None] = field(default_factory=dict)  # see detached.py
+    _detached: dict[Key, None] = field(default_factory=dict)  # see failed_replicas.py
+    _diskless: dict[UUID, None] = field(default_factory=dict)  # topics, see diskless.py
 
     # -- topics and settings
 
@@ -125,43 +122,61 @@ class ClusterState:
             return self.topics[name].configs
         return self.broker_configs.get(name, {})
 
+    def is_detached(self, key: Key) -> bool:
+        """Whether a partition has members of its own (see failed_replicas.py)."""
+        return key in self._detached
+
     def find_partition(self, key: Key) -> PartitionState | None:
         """A partition by topic id and number."""
         topic = self.topics_by_id.get(key[0])
         return topic.partitions[key[1]] if topic and 0 <= key[1] < len(topic.partitions) else None
 
-    def detached(self) -> list[tuple[Key, Place]]:
+    def detached_partitions(self) -> list[tuple[Key, ChainPlacement]]:
         """Partitions that have members of their own, because some replica has failed."""
-        return [(key, self.topics_by_id[key[0]].partitions[key[1]].place) for key in self._detached]
+        found = []
+        for key in self._detached:
+            placement = self.topics_by_id[key[0]].partitions[key[1]].placement
+            assert isinstance(placement, ChainPlacement), placement
+            assert placement.own_chain is not None, placement
+            found.append((key, placement))
+        return found
+
+    def is_diskless(self, topic_id: UUID) -> bool:
+        return topic_id in self._diskless
+
+    def diskless_topics(self) -> list[Topic]:
+        """Topics whose records are in object storage alone."""
+        return [self.topics_by_id[topic_id] for topic_id in self._diskless]
 
     def replica_set(self, topic: str, partition: int) -> ReplicaSet:
-        """Who holds a partition, and in which order."""
+        """The nodes that hold a partition, in the order of its chain."""
         return self.topics[topic].partitions[partition].replica_set
 
     # -- brokers and chains
 
-    def up(self) -> dict[NodeId, Process]:
-        """Brokers that are counted on, and the process of each."""
+    def up(self) -> dict[NodeId, BrokerProcess]:
+        """Brokers that are not fenced, and the process of each."""
         return {broker.node_id: broker.process for broker in self.brokers.values()
                 if not broker.fenced}
 
     def is_live(self, member: ChainMember) -> bool:
-        """Whether the very process that has this part in a chain is up."""
+        """Whether the very process that is this member is up."""
         broker = self.brokers.get(member.node_id)
         return (broker is not None and not broker.fenced
                 and broker.incarnation == member.incarnation)
 
     def is_part(
-        self, node_id: NodeId, incarnation: UUID, place: Place | None = None
+        self, node_id: NodeId, incarnation: UUID, partition: PartitionState | None = None
     ) -> bool:
-        """Whether a process may act on the replica sets that name its node; on that at `place`.
+        """Whether a process may act on the replica sets that name its node, or on `partition`'s.
 
-        A node that has just started must not: they speak of the process before it, which may have
-        written more than what is left.
+        A process that has just started may not: they name the process before it, which may have
+        written more than what is left on the disk.
         """
-        own = place.own.find(node_id) if place is not None and place.own is not None else None
+        own = partition.own_chain if partition is not None else None
         chain = self.chain_of(node_id)
-        member = own or (chain.find(node_id) if chain is not None else None)
+        member = (own.find(node_id) if own is not None else None) or (
+            chain.find(node_id) if chain is not None else None)
         return member is not None and member.incarnation == incarnation and self.is_live(member)
 
     def find_broker(self, name: str) -> BrokerState | None:
@@ -174,24 +189,33 @@ class ClusterState:
         return self.chains[name] if name is not None else None
 
     def leader_of(self, chain: Chain) -> NodeId:
-        """Who takes a chain's writes: its head, or nobody (D2)."""
+        """The node that takes a chain's writes: its head, or NO_NODE if that is not up (D2)."""
         return chain.head.node_id if self.is_live(chain.head) else NO_NODE
+
+    def diskless_leader(self, placement: DisklessPlacement, key: Key) -> NodeId:
+        """The broker that clients are shown as the leader (controller.D1)."""
+        first = self.brokers.get(placement.replicas[0])
+        if first is not None and not first.fenced:
+            return first.node_id  # as nearly always
+        return diskless_leader(placement, *key, list(self.up()))
 
     def topics_on(self, chain: str) -> list[Topic]:
         """Topics of which some partition is on `chain`, or moves to it."""
         return [self.topics_by_id[topic_id] for topic_id in self._topics_on.get(chain, ())]
 
+    def is_topic_on(self, chain: str, topic_id: UUID) -> bool:
+        """Whether some partition of a topic is on `chain`, or moves to it."""
+        return topic_id in self._topics_on.get(chain, ())
+
     def topic_count(self, chain: str) -> int:
-        """How many those are."""
+        """How many topics have some partition on `chain`, or moving to it."""
         return len(self._topics_on.get(chain, ()))
 
     def partitions_on(self, chain: str) -> Iterator[tuple[Topic, int]]:
-        """Partitions that are served by whoever serves in `chain`; not detached ones."""
+        """Partitions that the serving members of `chain` serve; not detached ones."""
         for topic in self.topics_on(chain):
             for index, partition in enumerate(topic.partitions):
-                place = partition.place
-                if (place.chain == chain and place.own is None) or (
-                        place.joined and place.moving_to == chain):
+                if is_served_by(partition.placement, chain):
                     yield topic, index
 
     def chain_mark(self, chain: str) -> int:
@@ -205,24 +229,29 @@ class ClusterState:
         return Topic(
             name=record.name,
             topic_id=record.topic_id,
-            partitions=self._partitions(record),
+            partitions=self._placed(record),
             configs={config.name: config.value for config in record.configs},
         )
 
     # -- the only writer
 
     def apply(self, record: Record) -> list[Topic]:
-        """Take in one change.  It was decided on this very state, so it fits, or it is a bug.
+        """Apply one record; returns the topics that existed before and whose partitions have other
+        replicas or another leader now.
 
-        Raises `ImpossibleRecord`, and changes nothing, for one about topics that does not fit:
-        metadata may be older than this program (possible.py).
-
-        The answer is the topics that were there before and whose partitions are held or led by
-        others now.
+        The record was decided on this very state, so it fits, or that is a bug.  Raises
+        `UnfitRecord`, and changes nothing, for a record about topics that does not fit: metadata
+        may be older than this program (record_preconditions.py).
         """
-        why = why_impossible(self, record)
+        why = why_unfit(self, record)
         if why is not None:
-            raise ImpossibleRecord(why)
+            raise UnfitRecord(why)
+        before = Counters.of(self)
+        changed = self._apply(record)
+        check_applied(self, record, before)
+        return changed
+
+    def _apply(self, record: Record) -> list[Topic]:
         match record:
             case ClusterCreated():
                 assert not self.cluster_id, "a cluster is created once"
@@ -233,13 +262,13 @@ class ClusterState:
                 self._delete(record)
             case PartitionsAdded():
                 topic = self.topics_by_id[record.topic_id]
-                added = self._partitions(record)
+                added = self._placed(record, len(topic.partitions))
                 self.partition_count += len(added)
-                self._place(dataclasses.replace(topic, partitions=topic.partitions + added))
+                self._keep(dataclasses.replace(topic, partitions=topic.partitions + added))
             case ConfigChanged():
                 self._configure(record)
             case ProducerIdsReserved():
-                assert record.next_producer_id > self.next_producer_id, record  # S4
+                assert record.next_producer_id > self.next_producer_id, record  # controller.S4
                 self.next_producer_id = ProducerId(record.next_producer_id)
             case BrokerRegistered() | BrokerFencingChanged() | BrokerUnregistered():
                 return self._apply_broker(record)
@@ -256,17 +285,21 @@ class ClusterState:
         return []
 
     def _create(self, record: TopicCreated) -> None:
+        assert record.name not in self.topics, record.name  # controller.S2
+        assert record.topic_id not in self.topics_by_id, record.topic_id  # controller.S2
         self._names_by_clash.setdefault(clash_key(record.name), {})[record.name] = None
         self.names_version += 1
         topic = self.topic_of(record)
         self.partition_count += len(topic.partitions)
-        self._place(topic)
+        self._keep(topic)
 
     def _delete(self, record: TopicDeleted) -> None:
         topic = self.topics_by_id.pop(record.topic_id)
+        assert self.topics[topic.name] is topic, topic.name  # controller.S2
         del self.topics[topic.name]
         self.names_version += 1
         self.partition_count -= len(topic.partitions)
+        assert self.partition_count >= len(self.topics), topic.name  # controller.S3
         key = clash_key(topic.name)
         del self._names_by_clash[key][topic.name]
         if not self._names_by_clash[key]:
@@ -275,6 +308,7 @@ class ClusterState:
             del self._topics_on[chain][topic.topic_id]
         for index in range(len(topic.partitions)):
             self._detached.pop((topic.topic_id, index), None)
+        self._diskless.pop(topic.topic_id, None)
 
     def _configure(self, record: ConfigChanged) -> None:
         kind = ResourceType(record.resource_type)
@@ -289,6 +323,7 @@ class ClusterState:
             self.broker_configs[record.resource_name] = configs
         else:
             self.broker_configs.pop(record.resource_name, None)
+        assert self.configs(kind, record.resource_name).get(record.name) == record.value, record
 
     def _apply_broker(
         self, record: BrokerRegistered | BrokerFencingChanged | BrokerUnregistered
@@ -296,203 +331,164 @@ class ClusterState:
         node_id = NodeId(record.node_id)
         chain = self.chain_of(node_id)
         led = chain is not None and self.leader_of(chain) == node_id
+        was_up = self._is_up(node_id)
         match record:
             case BrokerRegistered():
+                assert node_id >= 0, record
                 self._use(0, record.epoch)
-                self.brokers[node_id] = BrokerState(
-                    node_id=node_id, host=record.host, port=record.port, rack=record.rack,
-                    name=record.name, peer_host=record.peer_host, peer_port=record.peer_port,
-                    incarnation=record.incarnation, epoch=record.epoch, fenced=record.fenced,
-                    stopping=record.stopping, lease_ms=record.lease_ms,
-                    directory_id=record.directory_id)
+                self.brokers[node_id] = broker_of(record)
             case BrokerFencingChanged():
                 self.brokers[node_id] = dataclasses.replace(
                     self.brokers[node_id], fenced=record.fenced, stopping=record.stopping)
             case BrokerUnregistered():
-                assert chain is None, record  # S7
+                assert chain is None, record  # controller.S7
                 del self.brokers[node_id]
                 self.broker_configs.pop(str(node_id), None)
             case _:
                 assert_never(record)
-        changed = self._derive_detached(node_id)
-        if chain is None or (self.leader_of(chain) == node_id) == led:
-            return changed
-        return self._derive(chain.name)  # those too
+        changed = self._derived(derived_topics.detached_from_chains(self, node_id))
+        if chain is not None and (self.leader_of(chain) == node_id) != led:
+            changed = self._derived(derived_topics.on_chain(self, chain.name))  # those too
+        if self._is_up(node_id) != was_up:
+            changed = [*changed, *self._derived(derived_topics.diskless(self))]
+        return changed
+
+    def _is_up(self, node_id: NodeId) -> bool:
+        broker = self.brokers.get(node_id)
+        return broker is not None and not broker.fenced
 
     def _change_chain(self, record: ChainChanged) -> list[Topic]:
-        chain = Chain(
-            name=record.name, epoch=Epoch(record.epoch), version=record.version,
-            members=_members(record.members))
+        chain = chain_of(record)
         old = self.chains.get(chain.name)
         assert chain.name != NO_CHAIN, record
         assert old is None or chain.version > old.version, (old, chain)
         assert old is None or chain.epoch >= old.epoch, (old, chain)
-        assert set(chain.nodes) <= self.brokers.keys(), (chain, self.brokers)  # S7
+        assert set(chain.nodes) <= self.brokers.keys(), (chain, self.brokers)  # controller.S7
         for node_id in old.nodes if old is not None else ():
             del self._chain_by_node[node_id]
         for node_id in chain.nodes:
-            assert node_id not in self._chain_by_node, (node_id, chain)  # S7
+            assert node_id not in self._chain_by_node, (node_id, chain)  # controller.S7
             self._chain_by_node[node_id] = chain.name
         self.chains[chain.name] = chain
         self._topics_on.setdefault(chain.name, {})
         self._use(chain.epoch, chain.version)
-        return self._derive(chain.name)
+        return self._derived(derived_topics.on_chain(self, chain.name))
 
     def _move(self, record: PartitionsMoved) -> list[Topic]:
         topic = self.topics_by_id[record.topic_id]
-        place = Place(chain=record.chain, moving_to=record.moving_to, joined=record.joined,
-                      epoch=Epoch(record.epoch), version=record.version)
+        target = moved_placement(record)
         partitions = list(topic.partitions)
-        moved = self._at(place)
+        moved = self.partition_at(target) if isinstance(target, ChainPlacement) else None
         for index in record.partitions:
-            before, after = partitions[index], moved
-            if before.place.own is not None and before.chain == record.chain:
-                after = self._at(place._replace(own=before.place.own, failed=before.place.failed))
-            elif before.place.own is not None:
-                del self._detached[topic.topic_id, index]
-            assert after.partition_epoch > before.partition_epoch, (topic, record)  # D1
+            before, key = partitions[index], (topic.topic_id, index)
+            placement = self._moved(before.placement, target, key)
+            after = moved if moved is not None and placement is target else self.partition_at(
+                placement, key)
+            assert after.partition_epoch > before.partition_epoch, (topic, record)  # controller.P1
             assert after.leader_epoch >= before.leader_epoch, (topic, record)
             partitions[index] = after
         for chain in sorted(topic.chains):
             del self._topics_on[chain][topic.topic_id]
         topic = dataclasses.replace(topic, partitions=tuple(partitions))
-        self._place(topic)
+        self._keep(topic)
         return [topic]
+
+    def _moved(
+        self, placed: Placement, target: ChainPlacement | DisklessPlacement, key: Key
+    ) -> Placement:
+        """The placement of a partition that was `placed`, and moves to `target`."""
+        match placed:
+            case ChainPlacement(own_chain=None) | LegacyPlacement() | DisklessPlacement():
+                return target
+            case ChainPlacement():
+                assert isinstance(target, ChainPlacement), target  # see record_preconditions.py
+                if placed.chain == target.chain:  # it stays detached
+                    return target._replace(own_chain=placed.own_chain, failed=placed.failed)
+                del self._detached[key]
+                return target
+            case _:
+                assert_never(placed)
 
     def _detach(self, record: PartitionDetached) -> list[Topic]:
         topic = self.topics_by_id[record.topic_id]
         key, partitions = (record.topic_id, record.partition), list(topic.partitions)
         before = partitions[record.partition]
+        placement = before.placement
+        assert isinstance(placement, ChainPlacement), record  # see record_preconditions.py
         self._use(record.epoch, record.version)
         if record.members:
-            own = Chain(
-                name=own_name(key), epoch=Epoch(record.epoch), version=record.version,
-                members=_members(record.members))
-            place = before.place._replace(own=own, failed=tuple(map(NodeId, record.failed)))
+            placement = placement._replace(
+                own_chain=chain_of(record), failed=tuple(map(NodeId, record.failed)))
             self._detached[key] = None
         else:
-            place = before.place._replace(
-                own=None, failed=(), epoch=Epoch(record.epoch), version=record.version)
+            placement = placement._replace(
+                own_chain=None, failed=(), epoch=Epoch(record.epoch), version=record.version)
             self._detached.pop(key, None)
-        after = partitions[record.partition] = self._at(place)
-        if before.place.own is not None:  # a snapshot has the newest of both
-            assert after.partition_epoch > before.partition_epoch, (topic, record)  # D1
+        assert placement.chain in self.chains, record
+        after = partitions[record.partition] = self.partition_at(placement)
+        if before.own_chain is not None:  # a snapshot has the newest of both
+            assert after.partition_epoch > before.partition_epoch, (topic, record)  # controller.P1
             assert after.leader_epoch >= before.leader_epoch, (topic, record)
         topic = dataclasses.replace(topic, partitions=tuple(partitions))
         self._replace(topic)
         return [topic]
 
-    # -- what follows from it
+    # -- derived from placements and chains
 
-    def _derive_detached(self, node_id: NodeId) -> list[Topic]:
-        """Bring partitions up to date that have `node_id` for a head of their own."""
-        changed: dict[UUID, Topic] = {}
-        for (topic_id, index), place in self.detached():
-            if place.own is not None and place.own.head.node_id == node_id:
-                topic = self.topics_by_id[topic_id]
-                partitions = list(topic.partitions)
-                partitions[index] = self._at(place)
-                changed[topic_id] = dataclasses.replace(topic, partitions=tuple(partitions))
-                self._replace(changed[topic_id])
-        return list(changed.values())
-
-    def _derive(self, chain: str) -> list[Topic]:
-        """Bring every partition of `chain` up to date."""
-        known: dict[Place, PartitionState] = {}
-        topics = self.topics_on(chain)
-        for position, topic in enumerate(topics):
-            partitions = []
-            for partition in topic.partitions:
-                place = partition.place
-                if chain not in (place.chain, place.moving_to):
-                    partitions.append(partition)
-                else:
-                    partitions.append(
-                        known.get(place) or known.setdefault(place, self._at(place)))
-            topics[position] = Topic(  # several times as fast as `replace`
-                name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions),
-                configs=topic.configs)
-            self._replace(topics[position])
+    def _derived(self, topics: list[Topic]) -> list[Topic]:
+        """Store topics whose replicas or leaders have changed (derived_topics.py)."""
+        for topic in topics:
+            self._replace(topic)
         return topics
 
-    def _partitions(self, record: TopicCreated | PartitionsAdded) -> tuple[PartitionState, ...]:
-        """The partitions that a record tells of; those at one place are one value."""
-        chainless = map(_chainless, record.partitions)
-        if not record.runs:
-            return tuple(chainless)
+    def _placed(
+        self, record: TopicCreated | PartitionsAdded, first: int = 0
+    ) -> tuple[PartitionState, ...]:
+        """The partitions that a record makes, from number `first` on.
+
+        Those that are placed alike are one value.
+        """
         partitions: list[PartitionState] = []
-        for run in record.runs:
-            assert run.count > 0, record
-            if run.chain == NO_CHAIN:
-                partitions.extend(islice(chainless, run.count))
-            else:
-                place = Place(run.chain, run.moving_to, run.joined, Epoch(run.epoch), run.version)
-                partitions.extend([self._at(place)] * run.count)
+        for placement, count in placements_of(record):
+            key = record.topic_id, first + len(partitions)
+            partitions.extend([self.partition_at(placement, key)] * count)
+        assert len(partitions) == added_count(record), record  # controller.S3
         return tuple(partitions)
 
-    def _at(self, place: Place) -> PartitionState:
-        return partition_at(place, replica_set_at(place, self.chains),
-                            self.leader_of(place.own or self.chains[place.chain]))
+    def partition_at(self, placement: Placement, key: Key | None = None) -> PartitionState:
+        """A partition with this placement, by the chains and brokers of now.
 
-    def _place(self, topic: Topic) -> None:
-        """Keep a topic that is new, or has partitions at other places."""
+        The leader of a diskless one depends on its `key` too.
+        """
+        match placement:
+            case ChainPlacement():
+                chain = placement.own_chain or self.chains[placement.chain]  # controller.P3
+                leader = self.leader_of(chain)  # controller.P2
+            case LegacyPlacement():
+                leader = placement.leader
+            case DisklessPlacement():
+                assert key is not None, placement
+                leader = self.diskless_leader(placement, key)
+            case _:
+                assert_never(placement)
+        return partition_state(placement, replica_set_of(placement, self.chains), leader)
+
+    def _keep(self, topic: Topic) -> None:
+        """Store a topic that is new, or has partitions that are placed elsewhere now."""
         self._replace(topic)
         for chain in sorted(topic.chains):
             self._topics_on[chain][topic.topic_id] = None
-        for place in dict.fromkeys(partition.place for partition in topic.partitions):
-            self._use(place.epoch, place.version)
+        if topic.is_diskless:
+            self._diskless[topic.topic_id] = None
+        for placement in dict.fromkeys(partition.placement for partition in topic.partitions):
+            self._use(placement.epoch, placement.version)
 
     def _replace(self, topic: Topic) -> None:
+        assert topic.partitions, topic.name  # controller.S3
         self.topics[topic.name] = topic
-        self.topics_by_id[topic.topic_id] = topic  # S2
+        self.topics_by_id[topic.topic_id] = topic  # controller.S2
 
     def _use(self, epoch: int, version: int) -> None:
-        """S6: numbers that were given are not given again."""
+        """Count an epoch and a version as given: no later one is as low (controller.S6)."""
         self.next_epoch = Epoch(max(self.next_epoch, epoch + 1))
         self.next_version = max(self.next_version, version + 1)
-
-
-def _members(records: Iterable[ChainMemberRecord]) -> tuple[ChainMember, ...]:
-    return tuple(
-        ChainMember(NodeId(member.node_id), MemberState(member.state), member.incarnation,
-                    member.directory_id) for member in records)
-
-
-def _chainless(record: PartitionRecord) -> PartitionState:
-    """A partition from before there were chains: as the record says."""
-    assert record.leader in record.isr, record
-    replicas, isr = tuple(map(NodeId, record.replicas)), tuple(map(NodeId, record.isr))
-    serving = sorted(isr, key=lambda node_id: node_id != record.leader)
-    rest = [node_id for node_id in replicas if node_id not in isr]
-    members = [*(Member(node_id, MemberState.SERVING) for node_id in serving),
-               *(Member(node_id, MemberState.OFFLINE) for node_id in rest)]
-    return PartitionState(
-        leader=NodeId(record.leader), replicas=replicas, isr=isr,
-        leader_epoch=Epoch(record.leader_epoch), partition_epoch=record.partition_epoch,
-        place=Place(NO_CHAIN, epoch=Epoch(record.leader_epoch), version=record.partition_epoch),
-        replica_set=ReplicaSet(epoch=Epoch(record.leader_epoch), version=record.partition_epoch,
-                               members=tuple(members)))
-
-
-def records_of(state: ClusterState) -> Iterator[Record]:
-    """Records that build `state` from nothing (S5): a snapshot."""
-    if state.cluster_id:
-        yield ClusterCreated(cluster_id=state.cluster_id)
-    yield from map(broker_record, state.brokers.values())
-    yield from map(chain_record, state.chains.values())
-    for topic in state.topics.values():
-        partitions, runs = partition_records(topic.partitions)
-        yield TopicCreated(
-            name=topic.name, topic_id=topic.topic_id, partitions=partitions, runs=runs,
-            configs=[ConfigRecord(name=name, value=value) for name, value in topic.configs.items()])
-    for key, place in state.detached():
-        assert place.own is not None
-        yield detached_record(key, place.own, place.failed)
-    for resource, configs in state.broker_configs.items():
-        for name, value in configs.items():
-            yield ConfigChanged(resource_type=ResourceType.BROKER, resource_name=resource,
-                                name=name, value=value)
-    if state.next_producer_id > FIRST_PRODUCER_ID:
-        yield ProducerIdsReserved(node_id=NO_NODE, next_producer_id=state.next_producer_id)
-    if (state.next_epoch, state.next_version) != (FIRST_EPOCH, FIRST_VERSION):
-        yield NumbersUsed(next_epoch=state.next_epoch, next_version=state.next_version)

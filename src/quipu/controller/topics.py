@@ -1,26 +1,32 @@
 """Create, delete and extend topics: what Kafka allows, and the records that do it.
 
-Each function looks at the state, answers every topic asked for, and writes records only for those
-that may go on: one bad topic does not fail the others.  A refusal is a `RequestError` inside this
-module, and an answer with its code outside.
+Each function reads the state, returns a result for every topic of the request, and writes records
+only for those that pass: one bad topic does not fail the others.  A refusal is a `RequestError`
+inside this module, and a result with its code outside.
 
-A topic's partitions are on one chain, and have as many replicas as that has nodes; an assignment
-by hand must name the nodes of a chain.  The cluster's own topics are spread over all chains.
-
-Not here: legal names (model/topics), settings of topics (configs), which chain gets a topic
-(placement).
+Not here: legal names (model/topics.py), settings of topics (configs.py), which chain gets a
+partition (assignments.py), or which broker a diskless one (diskless.py), how many there may be
+(topic_limits.py).
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
-from uuid import UUID
+from typing import NamedTuple
+from uuid import UUID, uuid5
 
+from quipu.controller import diskless
+from quipu.controller.assignments import (
+    added_chains,
+    automatic_assignments,
+    check_count,
+    manual_assignments,
+)
+from quipu.controller.conversions import added_count, chain_run
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.internal_topics import refuse
-from quipu.controller.members import NO_CHAIN, Chain, Place, partition_run
-from quipu.controller.placement import Chance, Placing, Weigh, no_chance, spread, topic_count
+from quipu.controller.members import Chain
+from quipu.controller.placement import ChainPlacement
+from quipu.controller.placer import ChainPlacer, ChainWeight, Chance, no_chance, topic_count
 from quipu.controller.records import (
     ConfigRecord,
     PartitionRun,
@@ -29,39 +35,25 @@ from quipu.controller.records import (
     TopicCreated,
     TopicDeleted,
 )
-from quipu.controller.state import ClusterState, Topic
+from quipu.controller.state import FIRST_VERSION, ClusterState
+from quipu.controller.topic_limits import (
+    MAX_PARTITIONS,
+    PartitionBudget,
+    RequestLimits,
+    TooManyPartitions,
+)
+from quipu.controller.topic_requests import NewPartitions, NewTopic
+from quipu.controller.topic_state import Topic
+from quipu.model.diskless_rules import DISKLESS, check_diskless, why_unavailable
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import ZERO_UUID
-from quipu.model.settings import TOPIC, BrokerSettings, check
-from quipu.model.topics import PARTITION_COUNT_MAX, check_topic_name, clash_key, is_internal
-
-PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-MAX_PARTITIONS: Final = "max.partitions"
-USE_DEFAULT: Final = -1
-
-Assignment = Sequence[int]  # the brokers of one partition
+from quipu.model.settings import TOPIC, BrokerSettings, check, topic_settings
+from quipu.model.tiering_rules import TIERING, check_tiering
+from quipu.model.topics import check_topic_name, clash_key, is_internal
 
 
-class NewTopic(NamedTuple):
-    """A topic that someone wants."""
-
-    name: str
-    partition_count: int = USE_DEFAULT
-    replication_factor: int = USE_DEFAULT
-    assignments: Sequence[tuple[int, Assignment]] = ()  # (partition, its brokers)
-    configs: Sequence[tuple[str, str | None]] = ()
-
-
-class NewPartitions(NamedTuple):
-    """A topic that shall have `total` partitions."""
-
-    name: str
-    total: int  # how many it shall have
-    assignments: Sequence[Assignment] | None = None
-
-
-class TopicAnswer(NamedTuple):
-    """What became of one topic; `topic` is what it is, was, or (validate only) would be."""
+class TopicResult(NamedTuple):
+    """The outcome for one topic; `topic` is what it is, was, or (validate only) would be."""
 
     name: str | None
     topic_id: UUID = ZERO_UUID
@@ -71,32 +63,6 @@ class TopicAnswer(NamedTuple):
     limit: str = ""  # the setting that forbids it, if one of the limits does
 
 
-class Whole:
-    """What holds for a request as a whole, though it is decided in parts.
-
-    A name may come once, and the request may add PARTITIONS_PER_REQUEST_MAX partitions.
-    """
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._repeated = {name for name, count in Counter(names).items() if count > 1}
-        self._left = PARTITIONS_PER_REQUEST_MAX
-
-    def check(self, name: str) -> None:
-        """Raise if the request names `name` several times."""
-        if name in self._repeated:
-            raise RequestError(f"topic {name} is named twice in one request",
-                               code=Code.INVALID_REQUEST)
-
-    def take(self, count: int) -> None:
-        """Raise if the request would add too many partitions."""
-        if count > self._left:
-            raise RequestError(
-                f"one request may add {PARTITIONS_PER_REQUEST_MAX} partitions at most; "
-                f"{self._left} are left for this topic's {count}: send several requests",
-                code=Code.POLICY_VIOLATION)
-        self._left -= count
-
-
 def create_topics(
     state: ClusterState,
     wanted: Sequence[NewTopic],
@@ -104,64 +70,96 @@ def create_topics(
     new_id: Callable[[], UUID],
     *,
     chance: Chance = no_chance,
-    weigh: Weigh = topic_count,
-    whole: Whole | None = None,
-) -> Decision[TopicAnswer]:
-    """Topics that clients asked for; the cluster's own are refused."""
-    whole = whole or Whole(topic.name for topic in wanted)
-    placing, version = Placing(state, chance, weigh), Numbers(state).version()
-    room = _Room(state, settings.max_partitions)
+    weigh: ChainWeight = topic_count,
+    limits: RequestLimits | None = None,
+    request_id: UUID | None = None,
+) -> Decision[TopicResult]:
+    """Create topics that clients request; the cluster's own are refused.
+
+    With a `request_id`, ids of topics follow from it.  So if the same request was carried out
+    before, and its response was lost, its topics are recognised and are results, not errors.
+    """
+    limits = limits or RequestLimits(topic.name for topic in wanted)
+    placer, version = ChainPlacer(state, chance, weigh), Numbers(state).version()
+    room = PartitionBudget(state, settings.max_partitions)
     records: list[Record] = []
-    answers: list[TopicAnswer] = []
+    results: list[TopicResult] = []
     planned: dict[str, str] = {}  # names by what they clash by
+    known = 0
     for topic in {topic.name: topic for topic in wanted}.values():
+        topic_id = None if request_id is None else uuid5(request_id, topic.name)
+        if topic_id is not None and (there := state.topics_by_id.get(topic_id)) is not None:
+            known += 1
+            results.append(TopicResult(topic.name, topic_id, topic=there))
+            continue
         try:
-            whole.check(topic.name)
+            limits.check(topic.name)
             _check_new_name(state, topic.name, planned)
-            record = _plan(state, topic, settings, placing)
+            record = _plan(state, topic, settings, placer)
             count = sum(run.count for run in record.runs)
             room.check(count)
-            whole.take(count)
+            limits.take(count)
             room.take(count)
         except QuipuError as error:
-            answers.append(_refused(topic.name, error))
+            results.append(_refused(topic.name, error))
         else:
-            record.topic_id = new_id()
+            record.topic_id = topic_id or new_id()
             _stamp(record.runs, version)
             records.append(record)
             planned[clash_key(topic.name)] = topic.name
             made = state.topic_of(record)
-            placing.took(made.chains)
-            answers.append(TopicAnswer(topic.name, made.topic_id, topic=made))
-    return Decision(records, answers)
+            assert len(made.partitions) == count, (made.name, count)  # controller.S3
+            assert made.name not in state.topics, made.name  # controller.S2
+            if not made.is_diskless:
+                placer.took(made.chains)
+            results.append(TopicResult(topic.name, made.topic_id, topic=made))
+    assert len(results) == len({topic.name for topic in wanted}), results
+    assert len(records) + known == sum(result.code is Code.NONE for result in results), results
+    return Decision(records, results)
 
 
-def plan_topic(
+def create_internal_topics(
     state: ClusterState,
-    wanted: NewTopic,
+    wanted: Sequence[NewTopic],
     settings: BrokerSettings,
     new_id: Callable[[], UUID],
     *,
     chance: Chance = no_chance,
-) -> TopicCreated:
-    """The record of one of the cluster's own topics; raises if it is none, or cannot be made."""
-    if not is_internal(wanted.name):
-        raise RequestError(f"{wanted.name[:80]!r} is not one of the cluster's own topics",
-                           code=Code.INVALID_TOPIC_EXCEPTION)
-    record = _plan(state, wanted, settings, Placing(state, chance))
-    record.topic_id = new_id()
-    _stamp(record.runs, Numbers(state).version())
-    return record
+) -> Decision[None]:
+    """Create those of the cluster's own topics that do not exist; raises for any other name."""
+    records: list[Record] = []
+    for topic in {topic.name: topic for topic in wanted}.values():
+        if not is_internal(topic.name):
+            raise RequestError(f"{topic.name[:80]!r} is not one of the cluster's own topics",
+                               code=Code.INVALID_TOPIC_EXCEPTION)
+        if topic.name in state.topics:
+            continue
+        record = _plan(state, topic, settings, ChainPlacer(state, chance))
+        record.topic_id = new_id()
+        _stamp(record.runs, Numbers(state).version())
+        assert record.runs, record.name  # controller.S3
+        records.append(record)
+    assert len(records) <= len(wanted), records
+    return Decision(records, [])
 
 
 def _plan(
-    state: ClusterState, wanted: NewTopic, settings: BrokerSettings, placing: Placing
+    state: ClusterState, wanted: NewTopic, settings: BrokerSettings, placer: ChainPlacer
 ) -> TopicCreated:
-    configs = _checked_configs(wanted.configs)
+    overrides = _checked_configs(wanted.configs, settings)
+    configs = [ConfigRecord(name=name, value=value) for name, value in overrides.items()]
+    if topic_settings(overrides, settings).diskless_enable:
+        if is_internal(wanted.name):
+            raise RequestError(f"{wanted.name} is the cluster's own topic; it cannot be diskless",
+                               code=Code.INVALID_TOPIC_EXCEPTION)
+        partitions, runs = diskless.runs_of(
+            diskless.new_topic(state, wanted, settings, placer.chance))
+        return TopicCreated(name=wanted.name, configs=configs, partitions=partitions, runs=runs)
     if wanted.assignments:
-        chains = _manual_assignments(state, wanted)
+        chains = manual_assignments(state, wanted)
     else:
-        chains = _automatic_assignments(state, wanted, settings, placing)
+        chains = automatic_assignments(state, wanted, settings, placer)
+    assert chains, wanted  # controller.S3
     return TopicCreated(
         name=wanted.name, configs=configs, runs=_runs(chains))
 
@@ -171,31 +169,34 @@ def delete_topics(
     wanted: Sequence[tuple[str | None, UUID]],
     settings: BrokerSettings,
     *,
-    whole: Whole | None = None,
-) -> Decision[TopicAnswer]:
+    limits: RequestLimits | None = None,
+) -> Decision[TopicResult]:
     """Delete topics by name, or by id where it is not zero.
 
-    `whole` is of the request, as the topics were when it came; some may be there only now.
+    `limits` is of the whole request, by the topics that existed when it arrived; some may have been
+    created since.
     """
-    now = Whole(topic_names(state, wanted))
+    now = RequestLimits(topic_names(state, wanted))
     found = [state.find_topic(name, topic_id) for name, topic_id in wanted]
     records: list[Record] = []
-    answers: list[TopicAnswer] = []
+    results: list[TopicResult] = []
     for (name, topic_id), topic in zip(wanted, found, strict=True):
         try:
-            answer = _deletable(name, topic_id, topic, settings)
-            for each in (now, whole or now):
-                each.check(answer.name or "")
+            result = _deletable(name, topic_id, topic, settings)
+            for each in (now, limits or now):
+                each.check(result.name or "")
         except QuipuError as error:
-            answers.append(TopicAnswer(name, topic_id, error.code, str(error)))
+            results.append(TopicResult(name, topic_id, error.code, str(error)))
         else:
-            records.append(TopicDeleted(topic_id=answer.topic_id))
-            answers.append(answer)
-    return Decision(records, answers)
+            assert result.topic_id in state.topics_by_id, result  # controller.S2
+            records.append(TopicDeleted(topic_id=result.topic_id))
+            results.append(result)
+    assert len(results) == len(wanted), (len(results), len(wanted))
+    return Decision(records, results)
 
 
 def topic_names(state: ClusterState, wanted: Iterable[tuple[str | None, UUID]]) -> Iterator[str]:
-    """The names of those topics, by name or id, that there are."""
+    """The names of those topics, given by name or id, that exist."""
     for name, topic_id in wanted:
         topic = state.find_topic(name, topic_id)
         if topic is not None:
@@ -207,57 +208,35 @@ def create_partitions(
     wanted: Sequence[NewPartitions],
     settings: BrokerSettings,
     *,
-    whole: Whole | None = None,
-) -> Decision[TopicAnswer]:
+    limits: RequestLimits | None = None,
+) -> Decision[TopicResult]:
     """More partitions for existing topics; never fewer."""
-    whole = whole or Whole(topic.name for topic in wanted)
-    room, version = _Room(state, settings.max_partitions), Numbers(state).version()
+    limits = limits or RequestLimits(topic.name for topic in wanted)
+    room, version = PartitionBudget(state, settings.max_partitions), Numbers(state).version()
     records: list[Record] = []
-    answers: list[TopicAnswer] = []
+    results: list[TopicResult] = []
     for request in {topic.name: topic for topic in wanted}.values():
         try:
-            whole.check(request.name)
+            limits.check(request.name)
             record = _plan_partitions(state, request)
             count = sum(run.count for run in record.runs)
             room.check(count)
-            whole.take(count)
+            limits.take(count)
             room.take(count)
         except QuipuError as error:
-            answers.append(_refused(request.name, error))
+            results.append(_refused(request.name, error))
         else:
             _stamp(record.runs, version)
             records.append(record)
-            answers.append(TopicAnswer(request.name, record.topic_id))
-    return Decision(records, answers)
+            results.append(TopicResult(request.name, record.topic_id))
+    assert len(results) == len({topic.name for topic in wanted}), results
+    assert len(records) == sum(result.code is Code.NONE for result in results), results
+    return Decision(records, results)
 
 
-class TooManyPartitions(RequestError):
-    """There would be more partitions than `max.partitions` allows."""
-
-    code = Code.POLICY_VIOLATION
-
-
-def _refused(name: str, error: QuipuError) -> TopicAnswer:
-    return TopicAnswer(name, code=error.code, message=str(error),
+def _refused(name: str, error: QuipuError) -> TopicResult:
+    return TopicResult(name, code=error.code, message=str(error),
                        limit=MAX_PARTITIONS if isinstance(error, TooManyPartitions) else "")
-
-
-class _Room:
-    """How many partitions there may still be: `max.partitions` of all topics together."""
-
-    def __init__(self, state: ClusterState, count_max: int) -> None:
-        self._count = state.partition_count
-        self._count_max = count_max
-
-    def check(self, count: int) -> None:
-        if self._count + count > self._count_max:
-            raise TooManyPartitions(
-                f"the cluster has {self._count} partitions, and {self._count_max} is the most "
-                f"({MAX_PARTITIONS}): there is no room for {count} more; delete topics, or raise "
-                "it")
-
-    def take(self, count: int) -> None:
-        self._count += count
 
 
 def _check_new_name(state: ClusterState, name: str, planned: Mapping[str, str]) -> None:
@@ -269,10 +248,12 @@ def _check_new_name(state: ClusterState, name: str, planned: Mapping[str, str]) 
     if clash is not None:
         raise RequestError(
             f"topic {name} would clash with {clash}: they differ only in '.' and '_', "
-            "which metrics cannot tell apart", code=Code.INVALID_TOPIC_EXCEPTION)
+            "which are the same in names of metrics", code=Code.INVALID_TOPIC_EXCEPTION)
 
 
-def _checked_configs(configs: Iterable[tuple[str, str | None]]) -> list[ConfigRecord]:
+def _checked_configs(
+    configs: Iterable[tuple[str, str | None]], settings: BrokerSettings
+) -> dict[str, str]:
     overrides: dict[str, str] = {}
     for name, value in configs:
         if value is None:
@@ -282,111 +263,30 @@ def _checked_configs(configs: Iterable[tuple[str, str | None]]) -> list[ConfigRe
             raise RequestError(f"setting {name} is given twice", code=Code.INVALID_CONFIG)
         overrides[name] = value
     check(TOPIC, overrides)
-    return [ConfigRecord(name=name, value=value) for name, value in overrides.items()]
-
-
-def _manual_assignments(state: ClusterState, wanted: NewTopic) -> list[Chain]:
-    for name, value in (("number of partitions", wanted.partition_count),
-                        ("replication factor", wanted.replication_factor)):
-        if value != USE_DEFAULT:
-            raise RequestError(f"with a manual assignment the {name} must be -1, not {value}",
-                               code=Code.INVALID_REQUEST)
-    placed = dict(wanted.assignments)
-    if len(placed) != len(wanted.assignments) or sorted(placed) != list(range(len(placed))):
-        raise RequestError("a manual assignment must name every partition from 0 on, each once",
-                           code=Code.INVALID_REPLICA_ASSIGNMENT)
-    ordered = [placed[partition] for partition in range(len(placed))]
-    return _assigned_chains(state, ordered, len(ordered[0]))
-
-
-def _assigned_chains(
-    state: ClusterState, assignments: Sequence[Assignment], replicas: int
-) -> list[Chain]:
-    """The chains that the assignments name by their nodes."""
-    found = {frozenset[int](chain.nodes): chain for chain in state.chains.values()}
-    chains = []
-    for brokers in assignments:
-        if not brokers:
-            problem = "is empty"
-        elif len(set(brokers)) != len(brokers):
-            problem = f"{list(brokers)} names a broker twice"
-        elif len(brokers) != replicas:
-            problem = f"{list(brokers)} has not got {replicas} replicas as the others have"
-        elif unknown := [node for node in brokers if node not in state.brokers]:
-            problem = f"{list(brokers)} names broker {unknown[0]}, which is not registered"
-        elif (chain := found.get(frozenset(brokers))) is None:
-            problem = f"{list(brokers)} is no chain; {chains_in_words(state)}"
-        else:
-            chains.append(chain)
-            continue
-        raise RequestError(f"a manual assignment {problem}", code=Code.INVALID_REPLICA_ASSIGNMENT)
-    return chains
-
-
-def chains_in_words(state: ClusterState) -> str:
-    """What there is to choose from, for a message."""
-    if not state.chains:
-        return "there is no chain yet: quipu chain create"
-    return "there are " + ", ".join(
-        f"{name} {sorted(state.chains[name].nodes)}" for name in sorted(state.chains))
-
-
-def _automatic_assignments(
-    state: ClusterState, wanted: NewTopic, settings: BrokerSettings, placing: Placing
-) -> list[Chain]:
-    count, replicas = wanted.partition_count, wanted.replication_factor
-    count = settings.num_partitions if count == USE_DEFAULT else count
-    if count < 1:
-        raise RequestError(f"{count} partitions: there must be one at least, or -1 for the default",
-                           code=Code.INVALID_PARTITIONS)
-    _check_count(count)
-    if is_internal(wanted.name):
-        return spread(_chains_of_length(state, 0), count)
-    if replicas < 1 and replicas != USE_DEFAULT:
-        raise RequestError(
-            f"replication factor {replicas}: it must be 1 at least, or -1 for the default",
-            code=Code.INVALID_REPLICATION_FACTOR)
-    if replicas == USE_DEFAULT:
-        replicas = settings.default_replication_factor
-    return [placing.choose(_chains_of_length(state, replicas))] * count
-
-
-def _chains_of_length(state: ClusterState, replicas: int) -> list[Chain]:
-    """Chains of that many nodes; with 0, all of them."""
-    if not state.chains:
-        raise RequestError("there is no chain yet: quipu chain create",
-                           code=Code.INVALID_REPLICATION_FACTOR)
-    chains = [chain for chain in state.chains.values() if replicas in (0, len(chain.members))]
-    if not chains:
-        lengths = sorted({len(chain.members) for chain in state.chains.values()})
-        raise RequestError(
-            f"replication factor {replicas}: a topic has as many replicas as its chain has nodes; "
-            f"there are chains of {', '.join(map(str, lengths))}, and -1 stands for any",
-            code=Code.INVALID_REPLICATION_FACTOR)
-    return chains
-
-
-def _check_count(count: int) -> None:
-    if count > PARTITION_COUNT_MAX:
-        raise RequestError(f"{count} partitions: a topic may have {PARTITION_COUNT_MAX} at most",
-                           code=Code.INVALID_PARTITIONS)
+    if not TIERING.isdisjoint(overrides):
+        check_tiering(topic_settings(overrides, settings),
+                      is_available=settings.remote_log_storage_system_enable)
+    if not DISKLESS.isdisjoint(overrides):
+        check_diskless(topic_settings(overrides, settings), unavailable=why_unavailable(settings))
+    return overrides
 
 
 def _runs(chains: Iterable[Chain]) -> list[PartitionRun]:
     """Partitions on these chains, in this order."""
-    return [partition_run(Place(name), sum(1 for _ in run))
+    return [chain_run(ChainPlacement(name), sum(1 for _ in run))
             for name, run in groupby(chain.name for chain in chains)]
 
 
 def _stamp(runs: Iterable[PartitionRun], version: int) -> None:
-    """Mark partitions as changed now."""
+    """Give partitions the version of this decision (controller.P1)."""
+    assert version >= FIRST_VERSION, version
     for run in runs:
         run.version = version
 
 
 def _deletable(
     name: str | None, topic_id: UUID, topic: Topic | None, settings: BrokerSettings
-) -> TopicAnswer:
+) -> TopicResult:
     if (name is None) == (topic_id == ZERO_UUID):
         raise RequestError("name a topic by its name or by its id, not by both or neither",
                            code=Code.INVALID_REQUEST)
@@ -398,7 +298,7 @@ def _deletable(
     if not settings.delete_topic_enable:
         raise RequestError("delete.topic.enable is false on this cluster",
                            code=Code.TOPIC_DELETION_DISABLED)
-    return TopicAnswer(topic.name, topic.topic_id, topic=topic)
+    return TopicResult(topic.name, topic.topic_id, topic=topic)
 
 
 def _plan_partitions(state: ClusterState, wanted: NewPartitions) -> PartitionsAdded:
@@ -411,23 +311,12 @@ def _plan_partitions(state: ClusterState, wanted: NewPartitions) -> PartitionsAd
     if wanted.total <= have:
         raise RequestError(f"topic {topic.name} has {have} partitions; {wanted.total} is not more",
                            code=Code.INVALID_PARTITIONS)
-    _check_count(wanted.total)
-    return PartitionsAdded(
-        topic_id=topic.topic_id, runs=_runs(_added_chains(state, topic, wanted)))
-
-
-def _added_chains(
-    state: ClusterState, topic: Topic, wanted: NewPartitions
-) -> Sequence[Chain]:
-    added = wanted.total - len(topic.partitions)
-    if wanted.assignments is None:
-        place = topic.partitions[0].place
-        if place.chain == NO_CHAIN:
-            raise RequestError(f"topic {topic.name} is on no chain yet: quipu chain create",
-                               code=Code.INVALID_REPLICATION_FACTOR)
-        return [state.chains[place.moving_to or place.chain]] * added
-    if len(wanted.assignments) != added:
-        raise RequestError(
-            f"{added} partitions would be added, but {len(wanted.assignments)} "
-            "assignments are given", code=Code.INVALID_REPLICA_ASSIGNMENT)
-    return _assigned_chains(state, wanted.assignments, topic.replication_factor)
+    check_count(wanted.total)
+    if topic.is_diskless:
+        partitions, runs = diskless.runs_of(diskless.added(state, topic, wanted))
+        record = PartitionsAdded(topic_id=topic.topic_id, partitions=partitions, runs=runs)
+    else:
+        record = PartitionsAdded(
+            topic_id=topic.topic_id, runs=_runs(added_chains(state, topic, wanted)))
+    assert added_count(record) == wanted.total - have, record  # controller.S3
+    return record

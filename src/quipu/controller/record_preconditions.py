@@ -1,44 +1,47 @@
-"""Which records about topics fit the state that they meet; the others are left out.
+"""Which records about topics fit the state that they are applied to; the others are skipped.
 
 Records are decided on the very state that they are applied to, so they fit.  But metadata outlives
-the program that wrote it: an older version, or a node that was believed too much, may have left a
-topic twice, one without partitions, or a setting of a topic that never was.  Such a record must
-not keep any node from starting.  Every node leaves out the same ones, for all have the same state.
+the program that wrote it: an older version, or a faulty node, may have left a topic twice, one
+without partitions, or a setting of a topic that never existed.  Such a record must not keep any
+node from starting.  Every node skips the same ones, for all have the same state.
 
 Not here: the records about brokers and chains, without which nothing can be served; if one of those
 does not fit, that is a bug, and an assertion (state.py).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from quipu.controller.members import NO_CHAIN
+from quipu.controller.placement import ChainPlacement
 from quipu.controller.records import (
     ConfigChanged,
     PartitionDetached,
     PartitionRecord,
     PartitionsAdded,
     PartitionsMoved,
+    PlacementKind,
     Record,
     TopicCreated,
     TopicDeleted,
+    placement_kind,
 )
-from quipu.model.errors import Code, Kind, QuipuError
+from quipu.model.errors import Code, ErrorKind, QuipuError
 from quipu.model.ids import ZERO_UUID
 
 if TYPE_CHECKING:
     from quipu.controller.state import ClusterState
+    from quipu.controller.topic_state import Topic
 
-class ImpossibleRecord(QuipuError):
+class UnfitRecord(QuipuError):
     """A record that does not fit the state that it meets."""
 
-    kind = Kind.INVALID
+    kind = ErrorKind.INVALID
     code = Code.INVALID_REQUEST
 
 
 TOPIC, BROKER = 2, 4  # kinds of resources that have settings; Kafka's numbers
 
 
-def why_impossible(state: "ClusterState", record: Record) -> str | None:
+def why_unfit(state: "ClusterState", record: Record) -> str | None:
     """Why `record` cannot be applied to `state`; None if it can."""
     match record:
         case TopicCreated():
@@ -57,10 +60,10 @@ def why_impossible(state: "ClusterState", record: Record) -> str | None:
                 count = len(topic.partitions)
                 if not all(0 <= index < count for index in record.partitions):
                     return f"topic {topic.name[:80]!r} has {count} partitions"
-                return _why_no_chain(state, record.chain, record.moving_to)
+                return _why_not_moved(state, topic, record)
             if isinstance(record, PartitionDetached) and not (
                     0 <= record.partition < len(topic.partitions)
-                    and topic.partitions[record.partition].chain != NO_CHAIN):
+                    and isinstance(topic.partitions[record.partition].placement, ChainPlacement)):
                 return f"topic {topic.name[:80]!r} has no partition {record.partition} on a chain"
         case ConfigChanged():
             if record.resource_type not in (TOPIC, BROKER):
@@ -72,19 +75,44 @@ def why_impossible(state: "ClusterState", record: Record) -> str | None:
     return None
 
 
+def _why_not_moved(state: "ClusterState", topic: "Topic", record: PartitionsMoved) -> str | None:
+    kind = placement_kind(record)
+    if topic.is_diskless != (kind is PlacementKind.DISKLESS):
+        return "diskless partitions stay diskless, and no others become it"
+    match kind:
+        case PlacementKind.CHAIN:
+            return _why_no_chain(state, record.chain, record.moving_to)
+        case PlacementKind.LEGACY:
+            return "partitions can be moved to a chain only"
+        case PlacementKind.DISKLESS:
+            if not record.replicas or len(set(record.replicas)) != len(record.replicas):
+                return f"a diskless partition on {record.replicas[:10]}"
+            return None
+        case _:
+            assert_never(kind)
+
+
 def _why_no_partitions(
     state: "ClusterState", record: TopicCreated | PartitionsAdded
 ) -> str | None:
     if not record.partitions and not record.runs:
         return "a topic without partitions"
     if record.runs and len(record.partitions) != sum(
-            run.count for run in record.runs if run.chain == NO_CHAIN):
+            run.count for run in record.runs if placement_kind(run) is not PlacementKind.CHAIN):
         return "partitions on no chain that are not said to be anywhere"
     for run in record.runs:
         if run.count < 1:
             return f"{run.count} partitions"
-        if run.chain != NO_CHAIN and (why := _why_no_chain(state, run.chain, run.moving_to)):
-            return why
+        kind = placement_kind(run)
+        match kind:
+            case PlacementKind.CHAIN:
+                if why := _why_no_chain(state, run.chain, run.moving_to):
+                    return why
+            case PlacementKind.LEGACY | PlacementKind.DISKLESS:
+                if run.chain:
+                    return f"partitions of no chain's kind on chain {run.chain[:80]!r}"
+            case _:
+                assert_never(kind)
     return next(filter(None, map(_why_no_replicas, record.partitions)), None)
 
 

@@ -1,15 +1,15 @@
-"""What a record of another node may say: names that can be, and numbers near those of the state.
+"""The bounds of a record of another node: possible names, and numbers near those of the state.
 
-A record is applied on every node and at every start.  One that holds what no controller decides
-(a topic with an impossible name, the last epoch that there is) must not get that far: the node
-that is sent it refuses the message, and keeps nothing of it.
+A record is applied on every node and at every start.  One that no controller can have decided (a
+topic with an impossible name, the greatest epoch that fits) must not get that far: the node that
+receives it refuses the message, and stores nothing of it.
 
 Invariants
-    P1  an epoch or a version is at most EPOCH_MAX, half of what fits, and EPOCH_JUMP_MAX above
-        the next one that the state would give, unless the state is still empty
-    P2  a topic's name has the length and the letters that every version has asked for; a stricter
-        rule would keep a node from a cluster that has older topics
-    P3  counts are those that a request could have asked for
+    controller.B1  an epoch or a version is at most EPOCH_MAX, half of what fits, and EPOCH_JUMP_MAX
+                   above the next one that the state would give, unless the state is still empty
+    controller.B2  a topic's name has the length and the letters that every version has required; a
+                   stricter rule would keep a node from a cluster that has older topics
+    controller.B3  counts are within the limits of a request
 
 Not here: whether a record fits the state exactly; `apply` asserts what it relies on.
 """
@@ -39,6 +39,7 @@ from quipu.model.bounds import (
 )
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import ProducerId
+from quipu.model.listeners import LISTENERS_MAX
 from quipu.model.topics import PARTITION_COUNT_MAX
 
 MEMBERS_MAX: Final = 1000
@@ -50,7 +51,7 @@ def check_record(record: Record, state: ClusterState) -> None:
     """Raise `MalformedBytes` if no controller can have decided `record`."""
     match record:
         case TopicCreated():
-            if _NAME.fullmatch(record.name) is None:  # P2
+            if _NAME.fullmatch(record.name) is None:  # controller.B2
                 raise MalformedBytes(f"a topic called {record.name[:NAME_SIZE_MAX]!r}")
             _check_runs(record.runs, len(record.partitions), state)
         case PartitionsAdded():
@@ -65,6 +66,8 @@ def check_record(record: Record, state: ClusterState) -> None:
             _check_numbers(0, record.epoch, state)
             if record.node_id < 0:
                 raise MalformedBytes(f"a broker with the number {record.node_id}")
+            if len(record.listeners) > LISTENERS_MAX:
+                raise MalformedBytes(f"a broker with {len(record.listeners)} listeners")
         case ProducerIdsReserved():
             _check_producer_id(record.next_producer_id, state)
         case _:
@@ -72,7 +75,7 @@ def check_record(record: Record, state: ClusterState) -> None:
 
 
 def _check_numbers(epoch: int, version: int, state: ClusterState) -> None:
-    """P1."""
+    """Raise `MalformedBytes` for an epoch or a version that is too high (controller.B1)."""
     is_empty = not state.brokers
     for number, next_number, what in (
             (epoch, state.next_epoch, "epoch"), (version, state.next_version, "version")):
@@ -89,7 +92,7 @@ def _check_producer_id(next_producer_id: ProducerId | int, state: ClusterState) 
 
 
 def _check_runs(runs: Iterable[PartitionRun], plain_count: int, state: ClusterState) -> None:
-    """P3."""
+    """Raise `MalformedBytes` for counts that no request allows (controller.B3)."""
     count = plain_count
     for run in runs:
         _check_numbers(run.epoch, run.version, state)
