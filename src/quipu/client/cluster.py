@@ -5,8 +5,10 @@
         cluster.earliest(parts), cluster.latest(parts)
         cluster.at_times(dict.fromkeys(parts, 1_700_000_000_000))
 
-Whatever passes by itself (a broker restarts, a partition gets another leader) is retried within
-default.api.timeout.ms; what is raised will not go away by waiting.  Reading is in `fetch`.
+A failure that passes by itself (a broker restarts, a partition gets another leader) is retried for
+default.api.timeout.ms; an error that is raised will not pass by waiting.
+
+Not here: reading (`fetch`), requests that change a cluster (`admin`).
 """
 
 import time
@@ -14,12 +16,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
-from quipu.client.connection import Connection
-from quipu.client.errors import ClientError, ConnectionFailed, UnknownTopic, refused
-from quipu.client.metadata import Leader, Metadata, Topic, from_answer
+from quipu.client.connection import BrokerConnection
+from quipu.client.errors import ClientError, ConnectionFailed, UnknownTopic, broker_refused
+from quipu.client.metadata import LeaderMetadata, Metadata, TopicMetadata, from_response
 from quipu.client.retry import Retry
 from quipu.client.settings import ClientSettings, bootstrap
-from quipu.model.errors import Code, Kind
+from quipu.model.errors import Code, ErrorKind
 from quipu.model.ids import TopicPartition
 from quipu.model.settings_types import Address
 from quipu.wire.messages.k02_list_offsets import (
@@ -36,32 +38,32 @@ from quipu.wire.messages.k03_metadata import (
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-UNKNOWN_SECONDS: Final = 1.0  # a topic that was made a moment ago is not known everywhere
+UNKNOWN_SECONDS: Final = 1.0  # brokers learn of a topic a moment after its creation
 
 
 class FoundOffset(NamedTuple):
-    """What a broker found for a timestamp; -1 for nothing."""
+    """The offset and timestamp that a broker found; both are -1 if there is no such record."""
 
     offset: int
     timestamp_ms: int
 
 
 class Cluster:
-    """See above.  Not for more than one thread."""
+    """A client of one cluster.  It may be used by one thread only."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self._given = bootstrap(settings)
+        self._bootstrap = bootstrap(settings)
         self._metadata = Metadata({}, {}, {})
-        self._ages: dict[str, float] = {}  # when each topic was asked for
-        self._connections: dict[Address, Connection] = {}
-        self._idle: dict[Address, list[Connection]] = {}  # those that were given back
+        self._received: dict[str, float] = {}  # when the metadata of each topic came
+        self._connections: dict[Address, BrokerConnection] = {}
+        self._idle: dict[Address, list[BrokerConnection]] = {}  # lent once and given back
 
     # -- connections
 
     def close(self) -> None:
-        """Close every connection; the cluster may be used again, and connects anew."""
-        idle = [each for those in self._idle.values() for each in those]
+        """Close every connection; a later call connects again."""
+        idle = [each for connections in self._idle.values() for each in connections]
         for connection in (*self._connections.values(), *idle):
             connection.close()
         self._connections.clear()
@@ -73,42 +75,58 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def connection(self, node_id: int) -> Connection:
-        """An open connection to a broker that the metadata tells about, for short questions."""
+    def connection(self, node_id: int) -> BrokerConnection:
+        """An open connection to a broker of the metadata, for requests with short responses."""
         return self.connection_at(self._address(node_id))
 
-    def any_connection(self) -> Connection:
+    def any_connection(self) -> BrokerConnection:
         """An open connection to some broker."""
         problems = []
-        for address in self._addresses():
+        for address in self.addresses():
             try:
                 return self.connection_at(address)
             except ConnectionFailed as error:
                 problems.append(str(error))
-        raise ConnectionFailed(f"no broker answers: {'; '.join(problems[:5])}")
+        raise ConnectionFailed(f"no broker responds: {'; '.join(problems[:5])}")
 
-    def lend(self, node_id: int) -> Connection:
-        """A connection for one user alone, who gives it back or closes it."""
+    def addresses(self) -> list[Address]:
+        """Addresses of brokers: connected ones, those of the metadata, then bootstrap.servers."""
+        connected = [address for address, each in self._connections.items() if each.is_open]
+        return list(dict.fromkeys([*connected, *self._metadata.brokers.values(), *self._bootstrap]))
+
+    def brokers(self) -> dict[int, Address]:
+        """Every broker that the cluster has now, by its id."""
+        found = self._ask_metadata(())
+        self._remember(found, ())
+        return dict(found.brokers)
+
+    def lend(self, node_id: int) -> BrokerConnection:
+        """A connection for this caller alone, which gives it back or closes it."""
         idle = self._idle.get(self._address(node_id), [])
         while idle:
             if (known := idle.pop()).is_open:
                 return known
-        return Connection(self._address(node_id), self.settings)
+        return BrokerConnection(self._address(node_id), self.settings)
 
-    def give_back(self, connection: Connection) -> None:
-        """Keep a connection for the next user; one that waits for an answer is of no use."""
+    def give_back(self, connection: BrokerConnection) -> None:
+        """Keep a lent connection for the next caller; close it if a response is outstanding."""
         if connection.is_quiet:
             self._idle.setdefault(connection.address, []).append(connection)
         else:
             connection.close()
 
-    def connection_at(self, address: Address, *, deadline: float | None = None) -> Connection:
+    def connection_at(self, address: Address, *, deadline: float | None = None) -> BrokerConnection:
         """An open connection to an address, made if there is none."""
         known = self._connections.get(address)
         if known is None or not known.is_open:
-            known = Connection(address, self.settings, deadline=deadline)
+            known = BrokerConnection(address, self.settings, deadline=deadline)
             self._connections[address] = known
         return known
+
+    def is_connected(self, address: Address) -> bool:
+        """Is there an open connection to an address?"""
+        known = self._connections.get(address)
+        return known is not None and known.is_open
 
     def _address(self, node_id: int) -> Address:
         address = self._metadata.brokers.get(node_id)
@@ -119,9 +137,9 @@ class Cluster:
     # -- topics
 
     def topics(self, matching: Callable[[list[str]], list[str]] | None = None) -> list[str]:
-        """The names of all topics, or those that `matching` picks; it is not shown internal ones.
+        """The names of all topics, or those that `matching` picks.
 
-        Unless exclude.internal.topics is false.
+        With exclude.internal.topics, `matching` is not given the names of internal topics.
         """
         found = self._ask_metadata(None).topics
         if matching is None:
@@ -130,9 +148,9 @@ class Cluster:
         return matching(sorted(
             name for name, topic in found.items() if not (hidden and topic.is_internal)))
 
-    def topic(self, name: str) -> Topic:
-        """A topic, as it was told at most metadata.max.age.ms ago."""
-        self.know((name,))
+    def topic(self, name: str) -> TopicMetadata:
+        """The metadata of a topic, at most metadata.max.age.ms old."""
+        self.refresh_old((name,))
         return self._metadata.topics[name]
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
@@ -143,14 +161,14 @@ class Cluster:
                 for name in names for partition in self._metadata.topics[name].partitions]
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        """The ids of topics, as last told; a topic that is made anew gets another."""
+        """The ids of topics by the last metadata; a topic that is recreated gets another id."""
         return {name: self.topic(name).topic_id for name in topics}
 
-    def leader(self, partition: TopicPartition) -> Leader:
-        """Who leads a partition; `UnknownTopic` if there is no such partition."""
-        self.know((partition.topic,))
+    def leader(self, partition: TopicPartition) -> LeaderMetadata:
+        """The leader of a partition; `UnknownTopic` if there is no such partition."""
+        self.refresh_old((partition.topic,))
         found = self._metadata.leader(partition)
-        if found is None:  # what is known may be from before the topic got more partitions
+        if found is None:  # the metadata may be from before the topic got more partitions
             self.refresh((partition.topic,))
             found = self._metadata.leader(partition)
         if found is None:
@@ -158,82 +176,79 @@ class Cluster:
         return found
 
     def refresh(self, topics: Collection[str]) -> None:
-        """Ask anew who leads these topics, until each of them has been told."""
+        """Request the metadata of topics until it has come for each of them."""
         retry = Retry(self.settings)
-        patience = min(UNKNOWN_SECONDS, self.settings.default_api_timeout_ms / 1000)
-        unknown = Retry(self.settings, seconds=patience)
+        unknown_seconds = min(UNKNOWN_SECONDS, self.settings.default_api_timeout_ms / 1000)
+        unknown = Retry(self.settings, seconds=unknown_seconds)
         while topics:
-            told = self._ask_metadata(topics)
-            self._remember(told, topics)
-            error = self._untold(told, topics)
+            found = self._ask_metadata(topics)
+            self._remember(found, topics)
+            error = self._missing(found, topics)
             if error is None:
                 return
             (unknown if isinstance(error, UnknownTopic) else retry).pause(error)
 
-    def know(self, topics: Collection[str]) -> None:
-        """Refresh those of which nothing is known, or what is known is old."""
+    def refresh_old(self, topics: Collection[str]) -> None:
+        """Refresh topics without metadata, or with metadata older than metadata.max.age.ms."""
         now = time.monotonic()
         age_max = self.settings.metadata_max_age_ms / 1000
         old = [name for name in topics if name not in self._metadata.topics
-               or now - self._ages.get(name, -1e9) > age_max]
+               or now - self._received.get(name, -1e9) > age_max]
         self.refresh(old)
 
-    def _remember(self, told: Metadata, asked: Collection[str]) -> None:
+    def _remember(self, found: Metadata, asked: Collection[str]) -> None:
         now = time.monotonic()
         kept = {name: topic for name, topic in self._metadata.topics.items() if name not in asked}
-        self._metadata = Metadata(told.brokers, {**kept, **told.topics}, {})
-        for name in told.topics:
-            self._ages[name] = now
+        self._metadata = Metadata(found.brokers, {**kept, **found.topics}, {})
+        for name in found.topics:
+            self._received[name] = now
 
     @staticmethod
-    def _untold(told: Metadata, asked: Collection[str]) -> ClientError | None:
-        """Why a topic that was asked for is missing, if one is."""
+    def _missing(found: Metadata, asked: Collection[str]) -> ClientError | None:
+        """The error for the first requested topic that the metadata lacks; None if it has all."""
         for name in asked:
-            if name in told.topics:
+            if name in found.topics:
                 continue
-            code = told.errors.get(name, Code.UNKNOWN_TOPIC_OR_PARTITION)
+            code = found.errors.get(name, Code.UNKNOWN_TOPIC_OR_PARTITION)
             if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
                 return UnknownTopic(f"there is no topic {name}")
-            return refused(code, f"metadata of topic {name}")
+            return broker_refused(code, f"metadata of topic {name}")
         return None
 
     def _ask_metadata(self, topics: Collection[str] | None) -> Metadata:
-        """Ask any broker; those that are connected first, then known ones, then those given."""
+        """Request metadata from the first broker of `addresses` that responds."""
         retry = Retry(self.settings)
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=asked, allow_auto_topic_creation=self.settings.allow_auto_create_topics)
         while True:
             problems: list[ClientError] = []
-            for address in self._addresses():
+            for address in self.addresses():
                 try:
                     connection = self.connection_at(address, deadline=retry.deadline)
-                    answer = connection.ask(request, MetadataResponse)
+                    response = connection.ask(request, MetadataResponse)
                 except ConnectionFailed as error:
                     problems.append(error)
                     continue
-                if answer.error_code:
-                    problems.append(refused(answer.error_code, f"metadata from {address}"))
+                if response.error_code:
+                    problems.append(broker_refused(response.error_code, f"metadata from {address}"))
                     continue
-                return from_answer(answer)
-            words = "; ".join(dict.fromkeys(str(each) for each in problems[:5]))
-            hopeless = all(each.kind is Kind.INVALID for each in problems)
+                return from_response(response)
+            reasons = "; ".join(dict.fromkeys(str(each) for each in problems[:5]))
+            hopeless = all(each.kind is ErrorKind.INVALID for each in problems)
             retry.pause(ConnectionFailed(
-                f"no broker answers: {words}", kind=Kind.INVALID if hopeless else Kind.RETRY))
-
-    def _addresses(self) -> list[Address]:
-        connected = [address for address, each in self._connections.items() if each.is_open]
-        return list(dict.fromkeys([*connected, *self._metadata.brokers.values(), *self._given]))
+                f"no broker responds: {reasons}",
+                kind=ErrorKind.INVALID if hopeless else ErrorKind.RETRY))
 
     # -- offsets
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset kept of each partition."""
+        """The log start offset of each partition."""
         found = self.offsets(dict.fromkeys(partitions, EARLIEST))
         return {partition: each.offset for partition, each in found.items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition that this client may read."""
+        """The offset after the last record of each partition that isolation.level lets through."""
         found = self.offsets(dict.fromkeys(partitions, LATEST))
         return {partition: each.offset for partition, each in found.items()}
 
@@ -249,30 +264,30 @@ class Cluster:
         left = dict(wanted)
         found: dict[TopicPartition, FoundOffset] = {}
         while left:
-            answered, error = self._ask_offsets(left)
-            found |= answered
+            now_found, error = self._ask_offsets(left)
+            found |= now_found
             left = {partition: time_ms for partition, time_ms in left.items()
-                    if partition not in answered}
+                    if partition not in now_found}
             if left:
-                retry.pause(error or refused(Code.UNKNOWN_SERVER_ERROR, "offsets left out"))
+                retry.pause(error or broker_refused(Code.UNKNOWN_SERVER_ERROR, "offsets left out"))
                 self.refresh({partition.topic for partition in left})
         return {partition: found[partition] for partition in wanted}
 
     def _ask_offsets(
         self, wanted: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, FoundOffset], ClientError | None]:
-        """One attempt: what was found, and why the rest was not."""
+        """Try once: the offsets found, and an error if some were not."""
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         error: ClientError | None = None
-        self.know({partition.topic for partition in wanted})
+        self.refresh_old({partition.topic for partition in wanted})
         for partition, time_ms in wanted.items():
             leader = self.leader(partition).node_id
             if leader < 0:
-                error = refused(Code.LEADER_NOT_AVAILABLE, f"offsets of {partition}")
+                error = broker_refused(Code.LEADER_NOT_AVAILABLE, f"offsets of {partition}")
             else:
                 by_leader.setdefault(leader, {})[partition] = time_ms
         found: dict[TopicPartition, FoundOffset] = {}
-        sent: list[Connection] = []
+        sent: list[BrokerConnection] = []
         try:
             for leader, asked in by_leader.items():
                 try:
@@ -283,14 +298,14 @@ class Cluster:
                     error = failure
             while sent:
                 try:
-                    answer = sent.pop().receive()
+                    response = sent.pop().receive()
                 except ConnectionFailed as failure:
                     error = failure
                     continue
-                assert isinstance(answer, ListOffsetsResponse)
-                error = _take_offsets(answer, wanted, found) or error
+                assert isinstance(response, ListOffsetsResponse)
+                error = _take_offsets(response, wanted, found) or error
         finally:
-            for connection in sent:  # only after an error: nobody waits for these answers
+            for connection in sent:  # not empty only if an error was raised: drop the responses
                 connection.close()
         return found, error
 
@@ -307,16 +322,16 @@ class Cluster:
 
 
 def _take_offsets(
-    answer: ListOffsetsResponse, wanted: Mapping[TopicPartition, int],
+    response: ListOffsetsResponse, wanted: Mapping[TopicPartition, int],
     found: dict[TopicPartition, FoundOffset],
 ) -> ClientError | None:
-    """Put what an answer found into `found`; an error of one of its partitions, if there is one."""
+    """Put the offsets of a response into `found`; returns the error of a partition, if any."""
     error = None
-    for topic in answer.topics:
+    for topic in response.topics:
         for part in topic.partitions:
             partition = TopicPartition(topic.name, part.partition_index)
             if part.error_code:
-                error = refused(part.error_code, f"offsets of {partition}")
-            elif part.offset >= 0 or wanted.get(partition, EARLIEST) >= 0:  # an end is somewhere
+                error = broker_refused(part.error_code, f"offsets of {partition}")
+            elif part.offset >= 0 or wanted.get(partition, EARLIEST) >= 0:  # a log has ends
                 found[partition] = FoundOffset(part.offset, part.timestamp)
     return error

@@ -1,22 +1,23 @@
-"""What can go wrong between a client and its brokers, by what to do about it.
+"""The errors between a client and its brokers, each with whether a retry can help.
 
-`kind` says it, as everywhere (model/errors): RETRY and REFRESH are dealt with inside the client
-until its time is over, INVALID is told to whoever set it up.
+`kind` (model/errors) says that: the client itself retries RETRY and REFRESH until its time is over;
+INVALID is raised at once, for the caller to correct.
 """
 
 from typing import Final
 
-from quipu.model.errors import Code, Kind, QuipuError
+from quipu.model.errors import Code, ErrorKind, QuipuError
 from quipu.model.ids import TopicPartition
+from quipu.model.settings_types import Address
 
-REFRESHED: Final = frozenset({  # somebody else has to be asked
+REFRESHED: Final = frozenset({  # retried with new metadata: another broker may be responsible
     Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE, Code.NOT_LEADER_OR_FOLLOWER,
     Code.BROKER_NOT_AVAILABLE, Code.REPLICA_NOT_AVAILABLE, Code.NETWORK_EXCEPTION,
     Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR, Code.NOT_CONTROLLER,
     Code.KAFKA_STORAGE_ERROR, Code.LISTENER_NOT_FOUND, Code.FENCED_LEADER_EPOCH,
     Code.UNKNOWN_LEADER_EPOCH, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID,
 })
-RETRIED: Final = frozenset({  # the same, a little later
+RETRIED: Final = frozenset({  # retried at the same broker, a little later
     Code.UNKNOWN_SERVER_ERROR, Code.CORRUPT_MESSAGE, Code.REQUEST_TIMED_OUT,
     Code.COORDINATOR_LOAD_IN_PROGRESS, Code.OFFSET_NOT_AVAILABLE, Code.THROTTLING_QUOTA_EXCEEDED,
     Code.FETCH_SESSION_ID_NOT_FOUND, Code.INVALID_FETCH_SESSION_EPOCH,
@@ -25,54 +26,56 @@ RETRIED: Final = frozenset({  # the same, a little later
 
 
 class ClientError(QuipuError):
-    """Something between a client and its brokers."""
+    """A failure between a client and its brokers."""
 
 
 class ConnectionFailed(ClientError):
-    """A broker is not there, or went away."""
+    """A broker (`at`) cannot be reached, or closed the connection, because of `why`."""
 
-    kind = Kind.RETRY
+    kind = ErrorKind.RETRY
     code = Code.NETWORK_EXCEPTION
+    at: Address | None = None
+    why = ""
 
 
-class AnswerTooLate(ConnectionFailed):
-    """A broker did not answer in time."""
+class ResponseTooLate(ConnectionFailed):
+    """A broker did not respond in time."""
 
     code = Code.REQUEST_TIMED_OUT
 
 
 class NotKafka(ConnectionFailed):
-    """Whoever answers is no Kafka broker, or breaks the protocol; asking again will not help."""
+    """The other side is no Kafka broker, or breaks the protocol; a retry will not help."""
 
-    kind = Kind.INVALID
+    kind = ErrorKind.INVALID
     code = Code.CORRUPT_MESSAGE
 
 
 class NotServed(ClientError):
-    """A broker knows no version of a request that this client knows too."""
+    """A broker serves none of the versions of a request that this client knows."""
 
     code = Code.UNSUPPORTED_VERSION
 
 
 class NotAuthenticated(ClientError):
-    """A broker does not believe who the client is, or the other way round."""
+    """The broker rejects the client's credentials, or the client the broker's."""
 
     code = Code.SASL_AUTHENTICATION_FAILED
 
 
-class Refused(ClientError):
-    """A broker answered with an error; `code` is the broker's."""
+class BrokerRefused(ClientError):
+    """A broker responded with an error; `code` is the broker's."""
 
 
 class UnknownTopic(ClientError):
-    """A topic or partition that was asked for does not exist; it may have been made just now."""
+    """A requested topic or partition does not exist, or was created a moment ago."""
 
-    kind = Kind.REFRESH
+    kind = ErrorKind.REFRESH
     code = Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class DataLost(ClientError):
-    """Records that were to be read are gone: aged out, truncated, or their topic made anew."""
+    """Records that were to be read are gone: expired, truncated, or their topic was recreated."""
 
     code = Code.OFFSET_OUT_OF_RANGE
 
@@ -97,12 +100,14 @@ def code_name(code: int) -> str:
     return Code(code).name if code in Code.__members__.values() else f"error {code}"
 
 
-def refused(code: int, doing: str) -> Refused:
-    """The error for an answer with `code`, with what can be done about it."""
+def broker_refused(code: int, doing: str, why: str | None = None) -> BrokerRefused:
+    """The error for a response with `code`; `why` is the broker's error message, if it sent one."""
     known = Code(code) if code in Code.__members__.values() else Code.UNKNOWN_SERVER_ERROR
-    kind = Kind.INVALID
+    kind = ErrorKind.INVALID
     if code in REFRESHED:
-        kind = Kind.REFRESH
+        kind = ErrorKind.REFRESH
     elif code in RETRIED or known.value != code:
-        kind = Kind.RETRY
-    return Refused(f"{doing}: the broker answers {code_name(code)}", code=known, kind=kind)
+        kind = ErrorKind.RETRY
+    name = code_name(code)
+    reason = f"the broker responds with {name}" if why is None else f"{why} [{name}]"
+    return BrokerRefused(f"{doing}: {reason}", code=known, kind=kind)

@@ -1,4 +1,4 @@
-"""A stretch of one partition."""
+"""A range of offsets of one partition."""
 
 from typing import NamedTuple
 from uuid import UUID
@@ -13,7 +13,7 @@ class Range(NamedTuple):
     partition: int
     first: int
     end: int
-    topic_id: UUID = ZERO_UUID  # of the topic that the offsets are of; zeros: whoever has the name
+    topic_id: UUID = ZERO_UUID  # the topic that the offsets belong to; zeros: any of that name
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -21,7 +21,7 @@ class Range(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Offsets in the range; fewer records where some were compacted away."""
+        """The number of offsets; there are fewer records if some were compacted away."""
         return max(self.end - self.first, 0)
 
     def __str__(self) -> str:

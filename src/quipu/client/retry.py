@@ -1,14 +1,14 @@
-"""Trying again for a while: pauses that double, up to a deadline."""
+"""The pauses between the attempts of one call: they double, up to a deadline."""
 
 import time
 
 from quipu.client.errors import ClientError
 from quipu.client.settings import ClientSettings
-from quipu.model.errors import Kind
+from quipu.model.errors import ErrorKind
 
 
 class Retry:
-    """The attempts of one call: `pause` between them, or raise when there is no sense in more."""
+    """The attempts of one call: `pause` waits between them, or raises when the time is over."""
 
     def __init__(self, settings: ClientSettings, *, seconds: float | None = None) -> None:
         if seconds is None:
@@ -29,8 +29,8 @@ class Retry:
         return pause
 
     def pause(self, error: ClientError) -> None:
-        """Wait before the next attempt, or raise `error` if it will not help or time is over."""
-        if error.kind not in (Kind.RETRY, Kind.REFRESH) or self.is_over:
+        """Wait before the next attempt; raise `error` if it will not pass, or the time is over."""
+        if error.kind not in (ErrorKind.RETRY, ErrorKind.REFRESH) or self.is_over:
             raise error
         left = max(self.deadline - time.monotonic(), 0)
         time.sleep(min(self.next_pause(), left))

@@ -1,7 +1,7 @@
-"""Proofs of who a client is: PLAIN, and SCRAM, which does not show the password.
+"""SASL authentication of the client: PLAIN, and SCRAM, which does not send the password.
 
-A mechanism is a generator: it yields what to send and is sent what came back, so that it knows
-nothing of connections.  `talk` is that conversation held by an `exchange` of bytes.
+A mechanism is a generator: it yields each message of the client and is sent the broker's response,
+so it does not depend on connections.  `authenticate` runs it over an `exchange` of bytes.
 
     PLAIN     [authorization] NUL name NUL password
     SCRAM     n,,n=name,r=nonce       ->      <-  r=nonce+theirs,s=salt,i=iterations
@@ -19,7 +19,7 @@ from typing import Final
 from quipu.client.errors import NotAuthenticated
 from quipu.client.settings import ClientSettings
 
-ITERATIONS_MAX: Final = 1_000_000  # a broker could ask for any amount of our time
+ITERATIONS_MAX: Final = 1_000_000  # bounds the CPU time that a broker can make a client spend
 ITERATIONS_MIN: Final = 4_096  # fewer make the password cheap to guess (RFC 7677)
 MESSAGE_SIZE_MAX: Final = 16_384
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -28,7 +28,7 @@ Conversation = Generator[bytes, bytes, None]
 
 
 def conversation(settings: ClientSettings) -> Conversation:
-    """What to say, by the mechanism that is set."""
+    """The messages of this client, by its sasl.mechanism."""
     assert settings.sasl_username is not None, "settings are checked"
     assert settings.sasl_password is not None, "settings are checked"
     if settings.sasl_mechanism == "PLAIN":
@@ -37,15 +37,15 @@ def conversation(settings: ClientSettings) -> Conversation:
         _HASHES[settings.sasl_mechanism], settings.sasl_username, settings.sasl_password)
 
 
-def talk(said: Conversation, exchange: Callable[[bytes], bytes]) -> None:
-    """Hold the conversation; returns when both sides are content."""
+def authenticate(messages: Conversation, exchange: Callable[[bytes], bytes]) -> None:
+    """Exchange messages until both sides accept; raises `NotAuthenticated` if one does not."""
     try:
-        message = next(said)
+        message = next(messages)
         while True:
-            answer = exchange(message)
-            if len(answer) > MESSAGE_SIZE_MAX:
-                raise NotAuthenticated(f"the broker's SASL message has {len(answer)} bytes")
-            message = said.send(answer)
+            response = exchange(message)
+            if len(response) > MESSAGE_SIZE_MAX:
+                raise NotAuthenticated(f"the broker's SASL message has {len(response)} bytes")
+            message = messages.send(response)
     except StopIteration:
         return
 
@@ -61,16 +61,16 @@ def scram(
     own = secrets.token_urlsafe(24) if nonce is None else nonce
     bare = f"n={name.replace('=', '=3D').replace(',', '=2C')},r={own}"
     first = yield f"n,,{bare}".encode()
-    answer = _fields(first)
-    joint, salt = answer.get("r", ""), _decoded(answer.get("s", ""))
-    iterations = answer.get("i", "")
+    fields = _fields(first)
+    joint, salt = fields.get("r", ""), _decoded(fields.get("s", ""))
+    iterations = fields.get("i", "")
     if not joint.startswith(own) or len(joint) == len(own):
         raise NotAuthenticated("the broker's SCRAM nonce does not begin with ours")
     if not (iterations.isascii() and iterations.isdigit() and len(iterations) < 9
             and ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX):
         raise NotAuthenticated(
             f"the broker asks for {iterations[:20]!r} SCRAM iterations; "
-            f"{ITERATIONS_MIN} to {ITERATIONS_MAX} are taken")
+            f"{ITERATIONS_MIN} to {ITERATIONS_MAX} are accepted")
     salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, int(iterations))
     client_key = hmac.digest(salted, b"Client Key", algorithm)
     stored_key = hashlib.new(algorithm, client_key).digest()
@@ -80,13 +80,13 @@ def scram(
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
     last = yield f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
     server_key = hmac.digest(salted, b"Server Key", algorithm)
-    told = _decoded(_fields(last).get("v", ""))
-    if not hmac.compare_digest(told, hmac.digest(server_key, signed, algorithm)):
+    proved = _decoded(_fields(last).get("v", ""))
+    if not hmac.compare_digest(proved, hmac.digest(server_key, signed, algorithm)):
         raise NotAuthenticated("the broker could not prove that it knows the password")
 
 
 def _fields(message: bytes) -> dict[str, str]:
-    """`a=1,b=2`; an error that the other side tells is raised."""
+    """The fields of `a=1,b=2`; raises `NotAuthenticated` if the broker sent an error."""
     try:
         text = message.decode()
     except UnicodeDecodeError:

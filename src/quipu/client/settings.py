@@ -1,12 +1,12 @@
-"""What a client can be told, spelled as Kafka's clients spell it.
+"""The settings of a client, spelled as Kafka's clients spell them.
 
 `ClientSettings` is the table and the typed value at once (model/settings_types).  Names of Java's
 client and of librdkafka are both taken where they differ; `ALIASES` has the pairs.
 
 Invariants
-    A1  a setting is honoured, or says in `ignored` that it is not and why
-    A2  unknown names are refused, with the nearest known one
-    A3  names that Spark refuses are refused, with what to use instead
+    client.A1  every setting is used by the client, or says in `ignored` why it is not
+    client.A2  an unknown name is refused; the error names the nearest known one
+    client.A3  a name that Spark refuses is refused; the error says what to use instead
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ from quipu.model.settings_types import (
 _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 _DAY_MS: Final = 86_400_000
-_NOT_IN_A_GROUP: Final = "partitions are given out by whoever reads, not by a group."
+_NOT_IN_A_GROUP: Final = "the reader chooses its partitions itself and joins no group."
 _NO_POLL: Final = "batches are handed out whole."
 _PEM: Final = ("PEM",)
 BOOTSTRAP_MAX: Final = 1_000
@@ -54,21 +54,21 @@ READ_COMMITTED: Final = "read_committed"
 class ClientSettings:
     """How to reach a cluster, and how to read from it."""
 
-    # Whom to ask.
+    # Which brokers, and under which names.
     bootstrap_servers: str = text(
-        "localhost:9092", "Brokers to ask first, as HOST:PORT with commas between them.")
+        "localhost:9092", "Brokers to connect to first, as HOST:PORT with commas between them.")
     client_id: str = text("quipu-client", "Name under which brokers know this client.")
     client_rack: str | None = optional_text(
         "Rack or zone of this client: brokers may send it to a replica nearby.")
     group_id: str | None = optional_text(
-        "Group whose offsets are committed, so that tools can tell the lag.")
+        "Group whose offsets are committed, so that tools can show the lag.")
     allow_auto_create_topics: bool = boolean(
-        "Let the broker make a topic that is asked for and does not exist.", default=False)
+        "Let the broker create a requested topic that does not exist.", default=False)
     exclude_internal_topics: bool = boolean(
         "Leave out the cluster's own topics where topics are found by a pattern.", default=True)
 
     # How long to wait.
-    request_timeout_ms: int = int32(30_000, "Longest wait for one answer.", low=1, high=_DAY_MS)
+    request_timeout_ms: int = int32(30_000, "Longest wait for one response.", low=1, high=_DAY_MS)
     default_api_timeout_ms: int = int32(
         60_000, "Longest time for one call, with all of its retries.", low=1, high=_DAY_MS)
     socket_connection_setup_timeout_ms: int = int32(
@@ -78,20 +78,21 @@ class ClientSettings:
         low=0, high=_DAY_MS)
     retry_backoff_max_ms: int = int32(1_000, "Longest pause between retries.", low=0, high=_DAY_MS)
     metadata_max_age_ms: int = int64(
-        300_000, "Age at which leaders and replicas are asked for again.", low=0, high=LONG_MAX)
+        300_000, "Age at which metadata is requested again.", low=0, high=LONG_MAX)
 
     # How much to read.
     isolation_level: str = choice(
         "read_uncommitted", ("read_uncommitted", READ_COMMITTED),
         "Whether records of aborted and open transactions are left out.")
-    fetch_min_bytes: int = int32(1, "Size of an answer for which a broker waits.", low=0, high=_GIB)
+    fetch_min_bytes: int = int32(
+        1, "Bytes for which a broker waits before it responds.", low=0, high=_GIB)
     fetch_max_wait_ms: int = int32(
         500, "Longest wait of a broker for fetch.min.bytes.",
         low=0, high=_DAY_MS)
     fetch_max_bytes: int = int32(
-        50 * _MIB, "Size of an answer, all partitions together.", low=1, high=_GIB)
+        50 * _MIB, "Largest size of a response, all partitions together.", low=1, high=_GIB)
     max_partition_fetch_bytes: int = int32(
-        4 * _MIB, "Size of one partition's part of an answer.", low=1, high=_GIB)
+        4 * _MIB, "Largest size of one partition's part of a response.", low=1, high=_GIB)
     check_crcs: bool = boolean(
         "Check the checksums of batches.", default=True, ignored="they are always checked.")
     receive_buffer_bytes: int = int32(
@@ -99,10 +100,10 @@ class ClientSettings:
     send_buffer_bytes: int = int32(
         -1, "Size of the socket's send buffer, -1: the system's.", low=-1, high=_GIB)
 
-    # Who the broker is.
+    # How the broker is authenticated.
     security_protocol: str = choice(
         PLAINTEXT, (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL),
-        "Whether connections are encrypted (SSL) and begin with a proof of who asks (SASL).")
+        "Whether connections are encrypted (SSL) and authenticate the client (SASL).")
     ssl_truststore_location: str | None = optional_text(
         "File of the certificates to trust, PEM; without one those of the system.")
     ssl_truststore_certificates: str | None = optional_text(
@@ -115,7 +116,7 @@ class ClientSettings:
     enable_ssl_certificate_verification: bool = boolean(
         "Whether a broker's certificate must be trusted at all.", default=True)
 
-    # Who we are.
+    # How this client is authenticated.
     ssl_keystore_location: str | None = optional_text(
         "File of this client's certificate chain and key, PEM.")
     ssl_keystore_certificate_chain: str | None = optional_text(
@@ -128,25 +129,25 @@ class ClientSettings:
         "File of this client's key, PEM, if it is not in ssl.keystore.location.")
     ssl_key_password: str | None = optional_secret("Password of this client's key.")
     sasl_mechanism: str = choice(
-        "PLAIN", ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), "How this client proves who it is.")
+        "PLAIN", ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), "How this client authenticates.")
     sasl_username: str | None = optional_text("Name to authenticate with.")
     sasl_password: str | None = optional_secret("Password to authenticate with.")
     sasl_jaas_config: str | None = optional_secret(
         "Name and password as Java's client takes them: ...LoginModule required username=\"u\" "
         'password="p";')
 
-    # Taken for the sake of whoever has a file of settings for another client.
+    # Accepted and without effect, so that a file of settings for another client can be used.
     group_instance_id: str | None = optional_text("Name within a group.", ignored=_NOT_IN_A_GROUP)
     group_protocol: str = choice(
         "classic", ("classic", "consumer"), "Protocol of the group.", ignored=_NOT_IN_A_GROUP)
     session_timeout_ms: int = int32(
-        45_000, "Silence after which a member is out.", ignored=_NOT_IN_A_GROUP,
+        45_000, "Time without heartbeats after which a member is removed.", ignored=_NOT_IN_A_GROUP,
         low=0, high=INT_MAX)
     heartbeat_interval_ms: int = int32(
-        3_000, "Pause between beats.", ignored=_NOT_IN_A_GROUP,
+        3_000, "Pause between heartbeats.", ignored=_NOT_IN_A_GROUP,
         low=0, high=INT_MAX)
     partition_assignment_strategy: str = text(
-        "range", "Who gets which partition.", ignored=_NOT_IN_A_GROUP)
+        "range", "How partitions are assigned to members.", ignored=_NOT_IN_A_GROUP)
     max_poll_records: int = int32(
         500, "Records of one poll.", ignored=_NO_POLL,
         low=0, high=INT_MAX)
@@ -158,18 +159,19 @@ class ClientSettings:
         low=0, high=INT_MAX)
     connections_max_idle_ms: int = int64(
         540_000, "Age at which an idle connection is closed.",
-        ignored="a connection that the broker closed is opened anew.", low=-1, high=LONG_MAX)
+        ignored="a connection that the broker closed is opened again.", low=-1, high=LONG_MAX)
     reconnect_backoff_ms: int = int32(
-        50, "Pause before connecting again.", ignored="retry.backoff.ms is taken.",
+        50, "Pause before connecting again.", ignored="retry.backoff.ms is used.",
         low=0, high=INT_MAX)
     reconnect_backoff_max_ms: int = int32(
-        1_000, "Longest pause before connecting again.", ignored="retry.backoff.max.ms is taken.",
+        1_000, "Longest pause before connecting again.", ignored="retry.backoff.max.ms is used.",
         low=0, high=INT_MAX)
     client_dns_lookup: str = text(
         "use_all_dns_ips", "How host names are looked up.", ignored="every address is tried.")
-    ssl_protocol: str = text("TLSv1.3", "Version of TLS.", ignored="the best that both know.")
+    ssl_protocol: str = text(
+        "TLSv1.3", "Version of TLS.", ignored="the newest that both sides know is used.")
     ssl_enabled_protocols: str = text(
-        "TLSv1.2,TLSv1.3", "Versions of TLS.", ignored="1.2 and 1.3 are.")
+        "TLSv1.2,TLSv1.3", "Versions of TLS.", ignored="1.2 and 1.3 are enabled.")
     enable_metrics_push: bool = boolean(
         "Push metrics to the broker.", default=True, ignored="there are none to push.")
 
@@ -187,7 +189,7 @@ class ClientSettings:
         return self.security_protocol in (SASL_PLAINTEXT, SASL_SSL)
 
 
-CLIENT: Final[Mapping[str, Setting]] = settings_of(ClientSettings)
+CLIENT: Final[Mapping[str, Setting]] = settings_of(ClientSettings)  # client.A1
 
 ALIASES: Final[Mapping[str, str]] = {  # librdkafka's names
     "metadata.broker.list": "bootstrap.servers",
@@ -203,7 +205,7 @@ ALIASES: Final[Mapping[str, str]] = {  # librdkafka's names
 }
 assert all(name in CLIENT for name in ALIASES.values())
 
-_BY_OPTIONS: Final = "where reading begins is the option startingOffsets"
+_BY_OPTIONS: Final = "the option startingOffsets says where reading begins"
 _BYTES: Final = "keys and values are bytes; decode them in the query"
 REFUSED: Final[Mapping[str, str]] = {
     "auto.offset.reset": _BY_OPTIONS,
@@ -237,7 +239,7 @@ def client_settings(given: Mapping[str, str]) -> ClientSettings:
 
 
 def check_name(name: str) -> None:
-    """Refuse what is unknown (A2) and what Spark refuses (A3)."""
+    """Raise for an unknown name (client.A2), and for one that Spark refuses (client.A3)."""
     if name in REFUSED:
         raise SettingError(f"{name} cannot be set: {REFUSED[name]}")
     if name not in CLIENT and name not in ALIASES:
@@ -251,8 +253,8 @@ def bootstrap(settings: ClientSettings) -> list[Address]:
     found = []
     for item in settings.bootstrap_servers.split(","):
         if "@" in item:
-            raise SettingError("bootstrap.servers: an address is HOST:PORT, without an @; who logs "
-                               "in is told by sasl.username and sasl.password")
+            raise SettingError("bootstrap.servers: an address is HOST:PORT, without an @; give the "
+                               "user with sasl.username and sasl.password")
         host, colon, port = item.strip().rpartition("://")[2].rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
@@ -274,7 +276,7 @@ def parse_jaas(config: str) -> tuple[str, str]:
     if found is None:
         raise SettingError(f"sasl.jaas.config: must be {shape}")
     if not found["module"].endswith(("PlainLoginModule", "ScramLoginModule")):
-        raise SettingError(f"sasl.jaas.config: {found['module'][:100]} is not known here; "
+        raise SettingError(f"sasl.jaas.config: {found['module'][:100]} is not supported; "
                            "PlainLoginModule and ScramLoginModule are")
     options: dict[str, str] = {}
     position = 0
@@ -302,7 +304,7 @@ def _parse(known: str, name: str, value: str) -> object:
 
 
 def _with_login(settings: ClientSettings) -> ClientSettings:
-    """SASL needs a name and a password, from wherever."""
+    """Settings with the name and password for SASL, taken from sasl.jaas.config if it is set."""
     if settings.sasl_jaas_config is not None:
         if settings.sasl_username is not None or settings.sasl_password is not None:
             raise SettingError("give sasl.jaas.config, or sasl.username and sasl.password")

@@ -1,7 +1,7 @@
-"""Clusters that outlive their users: one per settings, for as long as the process lives.
+"""`Cluster` objects that are shared by the tasks of a process, one per thread and settings.
 
-Workers of Spark are used again and again; connecting and asking for metadata anew for every task
-would cost more than a small task itself.
+Spark reuses its Python workers; connecting and requesting metadata again for every task would cost
+more than a small task itself.
 """
 
 import atexit
@@ -17,7 +17,7 @@ KEPT_MAX: Final = 16
 
 
 class _Kept(threading.local):
-    """A cluster is for one thread: each has its own, and loses them when it ends."""
+    """The clusters of one thread: a `Cluster` may be used by one thread only."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -35,9 +35,9 @@ def _close_all() -> None:
 
 
 def shared(settings: ClientSettings) -> Cluster:
-    """The cluster with these settings, as others left it."""
-    if _kept.process != os.getpid():  # after a fork: those sockets are the parent's
-        _kept.__init__()  # type: ignore[misc]  # forget them without a word to the brokers
+    """This thread's cluster with these settings, with the connections that it already has."""
+    if _kept.process != os.getpid():  # after a fork: the sockets belong to the parent
+        _kept.__init__()  # type: ignore[misc]  # forget them without closing them
     clusters = _kept.clusters
     if settings not in clusters:
         clusters[settings] = Cluster(settings)

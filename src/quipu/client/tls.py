@@ -1,4 +1,4 @@
-"""TLS for connections: which certificates to trust, and which to show."""
+"""The TLS context of a connection: the certificates to trust, and the client's own."""
 
 import ssl
 import tempfile
@@ -9,7 +9,7 @@ from quipu.model.errors import SettingError
 
 
 def context(settings: ClientSettings) -> ssl.SSLContext:
-    """How connections of this client are encrypted; files are read now, and their faults told."""
+    """The TLS context of a client's connections; raises `SettingError` for an unusable file."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.check_hostname = settings.ssl_endpoint_identification_algorithm == "https"
@@ -38,7 +38,7 @@ def _show(made: ssl.SSLContext, settings: ClientSettings) -> None:
     if settings.ssl_keystore_location is not None:
         _load(made, settings.ssl_keystore_location, settings)
     elif chain is not None and key is not None:
-        # OpenSSL reads a chain from a file alone; this one is ours only, and gone at once.
+        # OpenSSL reads a chain only from a file: only this user can read it, and it is deleted.
         with tempfile.TemporaryDirectory(prefix="quipu-tls-") as folder:
             path = Path(folder, "client.pem")
             path.touch(mode=0o600)

@@ -1,0 +1,16 @@
+"""Requests about a cluster itself: its topics, groups, chains and its quorum.
+
+    routing.py     sends a request to the nodes in turn until one carries it out; start here
+    topics.py      create, describe, grow and delete topics; their settings
+    partitions.py  delete records, elect leaders, move replicas
+    groups.py      list, describe and delete groups; the offsets that they committed
+    chains.py      Quipu's own: describe, create and extend chains of nodes
+    remote.py      Quipu's own: what the remote tier has of a partition
+    quorum.py      the nodes that elect the controller
+    brokers.py     the brokers of the cluster
+
+Every function takes a `Cluster`, blocks until the response has come, and returns plain values; an
+error of the broker is raised as `BrokerRefused` with the broker's error code and message.
+
+Not here: offsets of partitions (`Cluster`), commit of a group's offsets (`client.commit`).
+"""
