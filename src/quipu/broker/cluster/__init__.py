@@ -1,21 +1,29 @@
-"""The cluster as one node knows it, and the only way to change it.
+"""The cluster's metadata on this node, and the requests that change it.
 
-    driver        `Cluster`: what the rest of the broker sees
-    membership    this node's life: it registers, is heard of, has a lease, leaves
-    link, desk    the way to the controller from any node, and the controller's side of it
-    requests      what nodes ask of the controller, as bytes
-    changes       on the controller: what it can be asked to change
-    liveness      on the controller: who is alive, and what follows for chains
-    decisions     on the controller: one decision after the other, answered when it holds
-    listing       which brokers clients are told of
-    reports       members that have caught up, on their way to the controller
-    machine       the state that the quorum replicates; telling: who hears of its changes
+On every node
+    driver.py              `ClusterDriver`: what the rest of the broker uses of this room
+    membership.py          this node's registration, heartbeats, lease and controlled shutdown
+    controller_channel.py  sends every request to the controller, whichever node that is
+    requests.py            the messages from nodes to the controller
+    caught_up.py           collects reports that replicas have caught up
+    state_machine.py       applies the metadata records that the quorum has committed
+    metadata_listeners.py  notifies listeners of changes of the metadata
+    listing.py             which brokers clients are shown
+    consensus.py           the protocol between this room and the quorum
 
-Start with driver.  Not here: what is decided (controller/), how nodes agree (broker/quorum).
+On the controller
+    controller_server.py   receives the requests of all nodes, checks them, calls their handlers
+    controller.py          the changes that can be requested from the controller
+    liveness.py            which brokers are alive, and what follows for chains
+    decision_queue.py      makes one decision at a time; returns when it is committed and applied
+
+Start with driver.py, then controller_channel.py, which shows the way of a request.
+
+Not here: what is decided (controller/), how nodes agree (broker/quorum).
 """
 
-from quipu.broker.cluster.driver import LOG_CONFIG, LOG_NAME, Cluster
+from quipu.broker.cluster.driver import LOG_CONFIG, LOG_NAME, ClusterDriver
 from quipu.broker.cluster.membership import Endpoints
-from quipu.broker.cluster.telling import ClusterListener
+from quipu.broker.cluster.metadata_listeners import MetadataListener
 
-__all__ = ["LOG_CONFIG", "LOG_NAME", "Cluster", "ClusterListener", "Endpoints"]
+__all__ = ["LOG_CONFIG", "LOG_NAME", "ClusterDriver", "Endpoints", "MetadataListener"]

@@ -1,9 +1,9 @@
-"""What the cluster asks of the quorum; see broker/quorum, which gives it."""
+"""The protocol between `cluster` and the quorum, which broker/quorum implements."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from quipu.broker.quorum.contract import Predecessor, QuorumView
+from quipu.broker.quorum.contract import PreviousLeader, QuorumView
 from quipu.model.ids import NodeId, RaftIndex
 
 
@@ -12,28 +12,28 @@ class Consensus(Protocol):
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads, as far as this node knows."""
+        """The leader, as far as this node knows."""
         ...
 
     @property
     def is_leader(self) -> bool:
-        """Does this node lead, with everything applied that was decided before its reign?"""
+        """Whether this node leads, with every entry of earlier terms applied."""
         ...
 
     @property
-    def predecessor(self) -> Predecessor | None:
-        """Who led before this node, and until when it can have been confirmed, if that is known.
+    def previous_leader(self) -> PreviousLeader | None:
+        """The leader before this node, and until when voters can have confirmed it, if known.
 
-        Whatever any earlier leader confirmed, it was asked before that moment.
+        Every request that an earlier leader confirmed had come before that moment.
         """
         ...
 
     @property
-    def applied(self) -> RaftIndex: ...
+    def last_applied(self) -> RaftIndex: ...
 
     @property
     def refused_count(self) -> int:
-        """Messages of other nodes that were not taken."""
+        """Messages of other nodes that were rejected."""
         ...
 
     @property
@@ -43,21 +43,21 @@ class Consensus(Protocol):
     async def stop(self, *, transfer: bool = False) -> None: ...
 
     async def propose(self, commands: Sequence[bytes]) -> RaftIndex:
-        """Returns when `commands` are applied here; raises NotController if that is not known."""
+        """Returns when `commands` are applied here; raises NotController if it is not known."""
         ...
 
     async def barrier(self) -> None:
-        """Returns if this node still led after the call was made; else raises NotController."""
+        """Returns if this node still led after the call; else raises NotController."""
         ...
 
     def describe(self) -> QuorumView:
-        """Who takes part, and how far each is, as far as this node knows."""
+        """The voters and observers, and the progress of each, as far as this node knows."""
         ...
 
     async def change_voters(
         self, voters: Iterable[NodeId], *, timeout_seconds: float = ...
     ) -> None:
-        """Returns when `voters` are the quorum; raises NotController if this node is to go."""
+        """Returns when `voters` are the quorum; NotController if this node is removed itself."""
         ...
 
     async def wait_applied(self, index: RaftIndex, timeout_seconds: float) -> None:

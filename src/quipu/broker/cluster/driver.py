@@ -1,76 +1,76 @@
-"""The cluster as one node knows it, and the only way to change it.
+"""Drives this node's part in the cluster: its metadata, membership, and requests to the controller.
 
-A node that is alone decides for itself; in a cluster the same calls go to the controller, wherever
-it is, and are answered when this node has applied their effect.
+Changes of the metadata are requested from the controller, which may be this node
+(controller_channel.py); a request returns when this node has applied the change.
 
-    open, start    the quorum; this node is registered, and has the metadata of that moment
-    serve          this node is counted on; chains take it in
-    leave, stop    others take its parts; then it is silent
+    start          join the quorum, register this node, and apply the metadata up to that moment
+    serve          be unfenced, so that this node serves in its chain
+    leave, stop    let other nodes lead and serve instead; then send nothing more
 
 Invariants
-    M1 to M4 of decisions.py: order, durability, and what becomes of a decision
-    C1  a producer id is used only after the block that it is in was reserved for this node
-    C2  a node that is alone has an endless lease: nobody could lead in its place
+    broker.cluster.C1  a producer id is used only after its block was reserved for this node
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
-from quipu.broker.cluster.changes import Changes
 from quipu.broker.cluster.consensus import Consensus
-from quipu.broker.cluster.decisions import Decisions
-from quipu.broker.cluster.desk import Asked, Desk, Handler
-from quipu.broker.cluster.link import ControllerLink
-from quipu.broker.cluster.listing import BrokerListing
-from quipu.broker.cluster.liveness import Liveness, nobody_hangs_up
-from quipu.broker.cluster.machine import Machine
-from quipu.broker.cluster.membership import ENDLESS, Endpoints, Membership, Reader
-from quipu.broker.cluster.requests import (
-    BrokerHeartbeat,
-    LeaveCluster,
-    MadeTopics,
-    MakeTopics,
-    RegisterBroker,
-    ReservedProducerIds,
-    ReserveProducerIds,
-    topic_answer,
-    wanted_topic,
+from quipu.broker.cluster.controller import Controller
+from quipu.broker.cluster.controller_channel import ControllerChannel, ControllerResponse
+from quipu.broker.cluster.controller_server import (
+    ControllerRequest,
+    ControllerServer,
+    RequestHandler,
 )
-from quipu.broker.cluster.telling import ClusterListener
+from quipu.broker.cluster.decision_queue import DecisionQueue
+from quipu.broker.cluster.listing import BrokerListing
+from quipu.broker.cluster.liveness import Liveness
+from quipu.broker.cluster.membership import Endpoints, Membership, Reader
+from quipu.broker.cluster.metadata_listeners import MetadataListener
+from quipu.broker.cluster.requests import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    ControlledShutdownRequest,
+    CreateInternalTopicsRequest,
+    CreateInternalTopicsResponse,
+    InternalTopic,
+    InternalTopicConfig,
+)
+from quipu.broker.cluster.state_machine import MetadataStateMachine
 from quipu.broker.quorum import Quorum, QuorumConfig, QuorumView, StateMachine
 from quipu.broker.quorum.driver import CHANGE_TIMEOUT_SECONDS
-from quipu.broker.topic_views import TopicViews
-from quipu.controller import configs, describe, internal_topics, topics
+from quipu.broker.serving.topic_views import TopicViews
+from quipu.controller import describe_configs, internal_topics
 from quipu.controller.members import BrokerState
 from quipu.controller.producer_ids import CHANCE_SIZE, id_for_client
-from quipu.controller.state import ClusterState, Topic
-from quipu.model.errors import QuipuError
+from quipu.controller.state import ClusterState
+from quipu.controller.topic_state import Topic
 from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId, ProducerId, TopicPartition
 from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
 from quipu.model.topics import is_internal
 from quipu.runtime.clock import Clock
-from quipu.runtime.peer_net import PeerNet
+from quipu.runtime.peers.peer_net import PeerNet
 from quipu.runtime.rng import Rng
-from quipu.runtime.spawn import spawn
 from quipu.storage.config import LogConfig
-from quipu.storage.data_directory import DataDirectory
+from quipu.storage.directory.data_directory import DataDirectory
 from quipu.wire.schema import Message
 
 _log = logging.getLogger(__name__)
-Answered = TypeVar("Answered", bound=Message)
 MakeQuorum = Callable[[StateMachine], Consensus]
 
 LOG_NAME: Final = "__cluster-0"
 LOG_ID: Final = UUID(int=1)  # as in Kafka, where no topic can have it
 LOG_CONFIG: Final = LogConfig(flush_messages=1, retention_ms=-1, retention_bytes=-1)
-TIMEOUT_SECONDS: Final = 10.0  # for the controller's answer, where a caller has no other wish
+TIMEOUT_SECONDS: Final = 10.0  # for the controller's response, unless the caller says
 
 
-class Cluster:
-    """This node's view of the cluster, and the only way to change it."""
+class ClusterDriver:
+    """The cluster as this node sees it: its metadata, this node's membership, the controller."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Cluster:
         directory_id: UUID = ZERO_UUID,
         check_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """`net` is missing where this node is alone; then no other knows its data directory.
+        """`net` is None for a cluster of one node, which needs no `directory_id`.
 
         `check_room` raises while the disk is too full for more topics.
         """
@@ -92,27 +92,27 @@ class Cluster:
         self._static = settings
         self._clock = clock
         self._net = net
-        self._machine = Machine(settings, on_leadership=self._on_leadership)
+        self._machine = MetadataStateMachine(settings, on_leadership=self._on_leadership)
         self._quorum = make_quorum(self._machine)
-        telling = self._machine.telling
-        decisions = Decisions(self._quorum, telling)
-        self.changes = Changes(settings, self._machine, decisions, rng, check_room)
-        self._desk = Desk(
+        listeners = self._machine.listeners
+        decisions = DecisionQueue(self._quorum, listeners)
+        self.controller = Controller(settings, self._machine, decisions, rng, check_room)
+        self._server = ControllerServer(
             self._quorum, is_registered=lambda node_id: node_id in self._machine.state.brokers)
-        self._link = ControllerLink(self.node_id, self._quorum, self._desk, telling, net=net)
+        self._channel = ControllerChannel(
+            self.node_id, self._quorum, self._server, listeners, net=net)
         self._liveness = Liveness(
             self.node_id, self._machine, decisions, clock, rng,
-            has_hung_up=nobody_hangs_up if net is None else net.has_hung_up)
+            has_hung_up=None if net is None else net.has_hung_up)
         incarnation = rng.uuid() if net is None else net.identity.incarnation
         self._membership = Membership(
-            settings, incarnation, self._link, clock, state=lambda: self._machine.state,
-            directory_id=directory_id)
+            settings, incarnation, self._channel, clock, state=lambda: self._machine.state,
+            directory_id=directory_id, is_alone=net is None)
         self._listing = BrokerListing(self._machine, clock)
         self._rng = rng
-        self._producer_ids = range(0)  # reserved for this node and not given away yet
+        self._producer_ids = range(0)  # reserved for this node and not used yet
         self._reserving = asyncio.Lock()
-        self._telling_failures: asyncio.Task[None] | None = None
-        self._open_desk()
+        self._serve_controller_requests()
 
     @classmethod
     async def open(
@@ -124,8 +124,8 @@ class Cluster:
         *,
         host: str,
         port: int,
-    ) -> "Cluster":
-        """The started cluster of a node that is alone, known under `host` and `port`."""
+    ) -> "ClusterDriver":
+        """The started cluster of one node, which clients reach at `host` and `port`."""
         cluster = cls.of(directory, settings, clock, rng)
         await cluster.start(Endpoints(host, port))
         return cluster
@@ -139,10 +139,10 @@ class Cluster:
         rng: Rng,
         *,
         net: PeerNet | None = None,
-    ) -> "Cluster":
+    ) -> "ClusterDriver":
         """The cluster of the node whose metadata is in `directory`.
 
-        To be made before `net` starts, so that nobody is refused; to be started after.
+        Create it before `net` starts, so that no message of a peer is refused; start it after.
         """
         directory_id = (ZERO_UUID if net is None else
                         directory.identify(net.identity.incarnation))
@@ -158,59 +158,52 @@ class Cluster:
         return cls(settings, clock, rng, make_quorum, net=net, directory_id=directory_id,
                    check_room=directory.reserve.check)
 
-    # -- this node's life in the cluster
+    # -- this node's membership
 
     async def start(self, endpoints: Endpoints) -> None:
-        """Take part, under these addresses; returns when the metadata has come here.
+        """Join with these addresses; returns when the metadata is applied here.
 
-        In a cluster it waits for a controller for as long as it takes.
+        In a cluster of several nodes it waits for a controller without a limit.
         """
         await self._quorum.start()
         if self._net is None:
-            self._membership.lease_until = ENDLESS  # C2
-            self._membership.broker_epoch = await self.changes.start_alone(
-                endpoints, self._membership.incarnation)
+            await self._membership.join(endpoints)
             return
-        self._machine.telling.add(_AddressBook(
+        self._machine.listeners.add(_AddressBook(
             self._net, self._static, lambda: self.state, lambda: self.voters))
-        self._machine.telling.add(self._listing)
-        self._tell_cluster_id()
+        self._machine.listeners.add(self._listing)
+        self._announce_cluster_id()
         await self._membership.join(endpoints)
         self._listing.begin()
-        self._tell_cluster_id()
+        self._announce_cluster_id()
 
     async def serve(self) -> None:
-        """This node is ready: returns when the cluster counts on it."""
-        if self._net is None:
-            return
-        await self._membership.serve()
-        if not self._static.controller_quorum_voters and not self.state.chains:
-            await self.changes.make_own_chain()
+        """Report that this node is ready; returns when it is unfenced."""
+        if self._net is not None:
+            await self._membership.serve()
 
     async def leave(self) -> None:
-        """Let others take this node's parts, within controlled.shutdown.timeout.ms."""
+        """Let other nodes lead and serve instead, within controlled.shutdown.timeout.ms."""
         if self._net is not None:
             await self._membership.leave()
 
     async def stop(self) -> None:
-        """Take part no more."""
+        """Leave the quorum, and send no more heartbeats."""
         self._membership.stop()
         self._liveness.end()
-        if self._telling_failures is not None:
-            self._telling_failures.cancel()
         await self._quorum.stop(transfer=True)
 
     def on_metadata_read(self, reader: Reader) -> None:
-        """Have `reader` called with every heartbeat: see `Reader`."""
+        """Call `reader` with every heartbeat: see `Reader`."""
         self._membership.readers.append(reader)
 
-    def follow(self, listener: ClusterListener) -> None:
-        """Tell `listener` of every topic there is, and of every change from now on."""
+    def follow(self, listener: MetadataListener) -> None:
+        """Notify `listener` of every existing topic, and of every change from now on."""
         for topic in list(self.state.topics.values()):
             listener.on_topic_created(topic)
-        self._machine.telling.add(listener)
+        self._machine.listeners.add(listener)
 
-    # -- what holds
+    # -- the current state
 
     @property
     def state(self) -> ClusterState:
@@ -223,183 +216,159 @@ class Cluster:
 
     @property
     def lease_until(self) -> float:
-        """In the clock's monotonic seconds: until then nobody else leads what this node leads."""
+        """Until then no other node leads this node's partitions; in monotonic seconds."""
         return self._membership.lease_until
 
     @property
     def is_out_of_touch(self) -> bool:
-        """Has no controller been heard of for a session?  Then others know better than this node.
+        """Whether no controller has responded for a session: other nodes have newer metadata.
 
-        A lease may be over before, while a new controller is elected: that is no reason to send
-        clients away, who would wait before they come back.
+        The lease may end before that, while a new controller is elected; then clients are not
+        disconnected, because they would back off before they connect again.
         """
         return self._net is not None and self._clock.monotonic() >= self._membership.in_touch_until
 
     @property
     def incarnation(self) -> UUID:
-        """Of this process; chains tell by it whether they speak of this one or one before."""
+        """The id of this process: members of chains are processes, not nodes."""
         return self._membership.incarnation
 
     @property
     def broker_epoch(self) -> int:
-        """Of this process's registration; grows with each start."""
+        """The epoch of this process's registration; it grows with each start."""
         return self._membership.broker_epoch
 
     def listed_brokers(self, *, for_topics: bool) -> list[BrokerState]:
-        """The brokers that clients are told of: see `BrokerListing`."""
+        """The brokers that clients are shown (listing.py)."""
         return self._listing.brokers(for_topics=for_topics)
 
     def is_settled(self, node_id: NodeId) -> bool:
-        """May clients be sent to this broker, or do they remember it as down?"""
+        """Whether clients may be sent to this broker (listing.py)."""
         return self._listing.is_settled(node_id)
 
     @property
     def is_controller(self) -> bool:
-        """Do decisions run here?"""
+        """Whether this node is the controller."""
         return self._quorum.is_leader
 
     @property
     def controller_id(self) -> NodeId:
-        """Whom clients are told: this node, which is surely up, and passes requests on.
+        """The controller that clients are shown: this node, which is up, and forwards requests.
 
-        One that was told the real controller would wait for it after its death.  Who that is,
-        `describe_quorum` tells.
+        A client that knew the real controller would wait for it after its failure.
+        `describe_quorum` returns the real one.
         """
         return self.node_id
 
     def topic_settings(self, topic: Topic) -> TopicSettings:
-        """What applies to `topic`: its own settings on top of the broker's."""
+        """The settings of `topic`: its own override the broker's."""
         return topic_settings(internal_topics.settings_of(topic), self.settings)
 
-    def ladder(self, node_id: int | None = None) -> describe.Ladder:
-        """Where a broker's settings come from."""
-        return describe.ladder(
+    def layers(self, node_id: int | None = None) -> describe_configs.ConfigLayers:
+        """The sources of a broker's settings, by precedence."""
+        return describe_configs.layers(
             self.state, self.node_id if node_id is None else node_id, self._static)
 
-    # -- what any node may ask for
+    # -- requests to the controller
 
-    async def ask(
-        self, request: Message, answer: type[Answered], *,
+    async def ask_controller(
+        self, request: Message, response: type[ControllerResponse], *,
         timeout_seconds: float = TIMEOUT_SECONDS,
-    ) -> Answered:
-        """The controller's answer, when its effect has come here."""
-        return await self._link.ask(request, answer, timeout_seconds=timeout_seconds)
+    ) -> ControllerResponse:
+        """The controller's response, once its effect is applied here (controller_channel.py)."""
+        return await self._channel.ask(request, response, timeout_seconds=timeout_seconds)
 
-    def answer(self, request: type[Asked], handler: Handler[Asked]) -> None:
-        """Have `handler` answer such requests, while this node is the controller."""
-        self._desk.on(request, handler)
-
-    async def create_topics(
-        self,
-        wanted: Sequence[topics.NewTopic],
-        *,
-        validate_only: bool = False,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-    ) -> list[topics.TopicAnswer]:
-        made = await self.ask(
-            MakeTopics(topics=list(map(wanted_topic, wanted)), validate_only=validate_only),
-            MadeTopics, timeout_seconds=timeout_seconds)
-        return [topic_answer(topic, self.state) for topic in made.topics]
+    def serve_requests(
+        self, request: type[ControllerRequest], handler: RequestHandler[ControllerRequest]
+    ) -> None:
+        """Call `handler` for requests of this type, while this node is the controller."""
+        self._server.on(request, handler)
 
     async def ensure_internal_topic(
         self, name: str, partitions: int, overrides: Sequence[tuple[str, str]] = ()
     ) -> Topic:
-        """The cluster's own topic `name`; created if it is not there yet."""
+        """The internal topic `name`; created if it does not exist."""
         assert is_internal(name), name
         if name not in self.state.topics:
-            wanted = topics.NewTopic(name, partitions, configs=overrides)
-            await self.ask(
-                MakeTopics(topics=[wanted_topic(wanted)], is_internal=True), MadeTopics)
+            topic = InternalTopic(name=name, partition_count=partitions, configs=[
+                InternalTopicConfig(name=key, value=value) for key, value in overrides])
+            await self.ask_controller(
+                CreateInternalTopicsRequest(topics=[topic], is_internal=True),
+                CreateInternalTopicsResponse)
         return self.state.topics[name]
 
     async def new_producer_id(self) -> ProducerId:
-        """An id that no producer has, or will be given again, and that nobody can guess."""
+        """A new producer id, unique and hard to guess."""
         number = await self.next_producer_id()
         return id_for_client(number, self._rng.token(CHANCE_SIZE))
 
     async def next_producer_id(self) -> ProducerId:
-        """The number of an id, for this cluster's next producer alone."""
+        """The next number for a producer id, unique in the cluster."""
         if not self._producer_ids:
             async with self._reserving:
-                if not self._producer_ids:  # reserved while this one waited its turn
-                    block = await self.ask(
-                        ReserveProducerIds(node_id=self.node_id), ReservedProducerIds)
-                    self._producer_ids = range(block.start, block.end)  # C1
+                if not self._producer_ids:  # another task may have reserved a block meanwhile
+                    block = await self.ask_controller(
+                        AllocateProducerIdsRequest(node_id=self.node_id),
+                        AllocateProducerIdsResponse)
+                    self._producer_ids = range(block.start, block.end)  # broker.cluster.C1
         producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return ProducerId(producer_id)
 
-    # -- what only the controller does; more of it is in `changes`
-
-    async def delete_topics(
-        self, wanted: Sequence[tuple[str | None, UUID]]
-    ) -> list[topics.TopicAnswer]:
-        return await self.changes.delete_topics(wanted)
-
-    async def create_partitions(
-        self, wanted: Sequence[topics.NewPartitions], *, validate_only: bool = False
-    ) -> list[topics.TopicAnswer]:
-        return await self.changes.create_partitions(wanted, validate_only=validate_only)
-
-    async def alter_configs(
-        self, alterations: Sequence[configs.Alteration], *, validate_only: bool = False
-    ) -> list[configs.AlterAnswer]:
-        return await self.changes.alter_configs(alterations, validate_only=validate_only)
+    # -- the quorum
 
     async def describe_quorum(self) -> QuorumView:
-        """Who takes part in the quorum, and how far each is."""
+        """The voters and observers of the quorum, and the progress of each; on the controller."""
         await self._quorum.barrier()
         return self._quorum.describe()
 
     @property
     def refused_count(self) -> int:
-        """Messages of the quorum's other nodes that were not taken."""
+        """Messages of other nodes to the quorum that were rejected."""
         return self._quorum.refused_count
 
     @property
     def voters(self) -> tuple[NodeId, ...]:
-        """Who elects the controller."""
+        """The nodes that elect the controller."""
         return self._quorum.voters
 
     async def change_voters(
         self, voters: Iterable[NodeId], *, timeout_seconds: float = CHANGE_TIMEOUT_SECONDS
     ) -> None:
-        """Have others elect the controller; on the controller."""
+        """Change the voters of the quorum; on the controller."""
         await self._quorum.change_voters(voters, timeout_seconds=timeout_seconds)
 
-    # -- what chains tell
+    # -- reports of chains and logs
 
     def report_in_sync(
         self, topic_id: UUID, partition: int, node_id: NodeId, *, version: int
     ) -> None:
-        """`node_id`, which syncs in the replica set of `version`, has every record."""
+        """Report that `node_id`, which syncs in the replica set of `version`, has every record."""
         if self._membership.reports.see((topic_id, partition), node_id, version):
-            self._membership.tell_soon()
+            self._membership.heartbeat_soon()
 
     def report_serving(self, topic_id: UUID, partition: int, *, version: int) -> None:
-        """All who serve in the replica set of `version` do: its configuration is committed.
+        """Report that the configuration of the replica set of `version` is committed.
 
-        Said by the head of a partition that moves between chains.
+        The head of a partition that moves between chains reports this.
         """
         self.report_in_sync(topic_id, partition, NO_NODE, version=version)
 
     def report_failure(self, topic_id: UUID, partition: int, why: str) -> None:
-        """A log of this node cannot be used: others serve that partition, where there are some."""
+        """Report that a log of this node has failed: other replicas serve the partition."""
         self._membership.fail_partition((topic_id, partition), why)
-        self._tell_failures()
 
     def report_repair(self, topic_id: UUID, partition: int) -> None:
-        """It can be again, or is no longer here."""
+        """Report that the log works again, or is not on this node any more."""
         self._membership.mend_partition((topic_id, partition))
-        self._tell_failures()
 
     def is_failure_known(self, topic_id: UUID, partition: int) -> bool:
-        """Does the metadata say that this node's replica of a partition has failed?"""
+        """Whether the metadata has this node's replica of a partition as failed."""
         found = self.state.find_partition((topic_id, partition))
-        return found is not None and self.node_id in found.place.failed
+        return found is not None and self.node_id in found.failed_replicas
 
     @property
     def failures(self) -> dict[str, str]:
-        """Partitions of this node whose log has failed, by name, and why."""
+        """The partitions of this node whose log has failed, and their errors."""
         found = {}
         for (topic_id, partition), why in self._membership.failed.items():
             topic = self.state.topics_by_id.get(topic_id)
@@ -408,61 +377,45 @@ class Cluster:
         return found
 
     def report_disk_failure(self, why: str) -> None:
-        """Nothing can be written here: this node steps back where others serve in its place."""
+        """Report that the disk has failed: other nodes serve instead, where they can."""
         if self._net is not None:
             self._membership.step_back(why)
 
-    def _tell_failures(self) -> None:
-        """A node that is alone sends no heartbeats: it is told here what they would tell."""
-        if self._net is None and self._telling_failures is None:
-            self._telling_failures = spawn(self._tell_alone(), "failed logs")
-
-    async def _tell_alone(self) -> None:
-        try:
-            failed = None
-            while failed != self._membership.failed.keys():
-                failed = set(self._membership.failed)
-                await self.changes.report_failed(self.node_id, failed)
-        except QuipuError as error:
-            _log.error("failed logs cannot be told: %s", error)
-        finally:
-            self._telling_failures = None
-
     @property
     def why_stepped_back(self) -> str | None:
-        """The trouble of its own for which the cluster goes on without this node, if it does."""
+        """The failure for which this node asked to be fenced, and is; None if there is none."""
         membership = self._membership
         return membership.trouble if membership.is_fenced and membership.trouble else None
 
-    # -- within
+    # -- internals
 
-    def _open_desk(self) -> None:
-        self._desk.on(MakeTopics, self.changes.make_topics)
-        self._desk.on(ReserveProducerIds, self.changes.reserve_producer_ids)
-        self._desk.on(RegisterBroker, self._liveness.register)
-        self._desk.on(BrokerHeartbeat, self._liveness.heartbeat)
-        self._desk.on(LeaveCluster, self._liveness.leave)
+    def _serve_controller_requests(self) -> None:
+        self._server.on(CreateInternalTopicsRequest, self.controller.create_internal_topics)
+        self._server.on(AllocateProducerIdsRequest, self.controller.allocate_producer_ids)
+        self._server.on(BrokerRegistrationRequest, self._liveness.register)
+        self._server.on(BrokerHeartbeatRequest, self._liveness.heartbeat)
+        self._server.on(ControlledShutdownRequest, self._liveness.leave)
         if self._net is not None:
-            self._desk.open(self._net)
+            self._server.listen(self._net)
 
     def _on_leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a fact, not a flag
         if self._net is None:
-            return  # whoever is alone watches over nobody
+            return  # a cluster of one node needs no liveness checks
         _log.info("this node is the controller" if is_leader else
                   "this node is not the controller any more")
         if is_leader:
-            self._liveness.begin(self._quorum.predecessor)
+            self._liveness.begin(self._quorum.previous_leader)
         else:
             self._liveness.end()
 
-    def _tell_cluster_id(self) -> None:
-        """Other nodes are to know which cluster they talk to."""
+    def _announce_cluster_id(self) -> None:
+        """Let the peer connections check that other nodes belong to this cluster."""
         if self._net is not None and self.state.cluster_id:
             self._net.identity = self._net.identity._replace(cluster_id=self.state.cluster_id)
 
 
 class _AddressBook:
-    """Lets the peers know where the brokers are; voters are known by the settings as well."""
+    """Gives the peer connections the addresses of all brokers, as the metadata changes."""
 
     def __init__(
         self, net: PeerNet, settings: BrokerSettings, state: Callable[[], ClusterState],

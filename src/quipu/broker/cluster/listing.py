@@ -1,61 +1,61 @@
-"""What clients are told of brokers that fail and come back: a little less, and a little later.
+"""Which brokers clients are shown, shortly after a broker has failed or come back.
 
-    listed     librdkafka takes down a broker that is missing from a Metadata answer, and with it
-               the partitions that the same answer says have moved elsewhere: they are looked for
-               again a second later.  So a broker that has failed stays on the list until its
-               clients have learnt who leads instead, for those who ask about topics by name.
-               Not for longer, and not for others: clients ask any broker on the list for the
-               coordinator of their group, and admin clients ask all, and would wait for it
-    settled    a client that found a broker down waits longer and longer before it tries again, ten
-               seconds at most by default.  So readers are not sent to a broker that has just come
-               back: they would wait there for their own patience to end
+    listed     librdkafka removes a broker that is missing from a Metadata response, and with it the
+               partitions that this response assigns to other leaders: it finds them again only a
+               second later.  So a failed broker stays in the responses to requests that name
+               topics, until its clients have learnt the new leaders.  Not for longer, and not in
+               other responses: clients ask any listed broker for the coordinator of their group,
+               and admin clients ask all of them, and would wait for the failed one
+    settled    a client that could not connect to a broker backs off before it tries again, up to
+               ten seconds by default.  So consumers are not sent to a broker that has just come
+               back: they would wait for the end of their own backoff
 
-Not here: who is up (liveness.py).
+Not here: which brokers are up (liveness.py).
 """
 
 from typing import Final
 
-from quipu.broker.cluster.machine import Machine
+from quipu.broker.cluster.state_machine import MetadataStateMachine
 from quipu.controller.members import BrokerState
-from quipu.controller.state import Topic
+from quipu.controller.topic_state import Topic
 from quipu.model.ids import NodeId
 from quipu.runtime.clock import Clock
 
-LISTED_SECONDS: Final = 2.0  # after a broker was fenced: clients look again every second
-SETTLED_SECONDS: Final = 10.0  # after one that had been fenced is back
+LISTED_SECONDS: Final = 2.0  # after a broker was fenced: clients ask again every second
+SETTLED_SECONDS: Final = 10.0  # after a broker that was fenced is back
 JUST_NOW: Final = float("inf")
 LONG_AGO: Final = float("-inf")
 
 
 class BrokerListing:
-    """A listener of the cluster that remembers when brokers were fenced and when they came back."""
+    """A metadata listener that remembers when brokers were fenced and when they came back."""
 
-    def __init__(self, machine: Machine, clock: Clock) -> None:
+    def __init__(self, machine: MetadataStateMachine, clock: Clock) -> None:
         self._machine = machine
         self._clock = clock
         self._up: frozenset[NodeId] = frozenset()
-        self._fenced_at: dict[NodeId, float] = {}  # of those who are
-        self._back_at: dict[NodeId, float] = {}  # of those who were, and are not
+        self._fenced_at: dict[NodeId, float] = {}  # of fenced brokers
+        self._back_at: dict[NodeId, float] = {}  # of brokers that were fenced and are up again
 
     def brokers(self, *, for_topics: bool) -> list[BrokerState]:
-        """Every broker to tell a client of; `for_topics`: of those too that just failed."""
+        """The brokers to show to a client; with `for_topics`, also those that have just failed."""
         since = self._clock.monotonic() - LISTED_SECONDS
         return [broker for broker in self._machine.state.brokers.values()
                 if not broker.fenced or (
                     for_topics and self._fenced_at.get(broker.node_id, JUST_NOW) > since)]
 
     def is_settled(self, node_id: NodeId) -> bool:
-        """Is a broker that is up one whose clients do not remember it as down?"""
+        """Whether clients have stopped backing off from a broker that is up."""
         back_at = self._back_at.get(node_id, LONG_AGO)
         return self._clock.monotonic() - back_at >= SETTLED_SECONDS
 
     def begin(self) -> None:
-        """Who is fenced by now has been so for long, as far as this node knows."""
+        """Start: brokers that are fenced now count as fenced long ago."""
         self._up = frozenset(self._machine.state.up())
         self._fenced_at = dict.fromkeys(self._machine.state.brokers.keys() - self._up, LONG_AGO)
 
     def on_brokers_changed(self) -> None:
-        """Note who was fenced just now, and who is back."""
+        """Note which brokers were fenced, and which are back."""
         now, state = self._clock.monotonic(), self._machine.state
         up = frozenset(state.up())
         for node_id in self._up - up:
@@ -64,7 +64,7 @@ class BrokerListing:
             if self._fenced_at.pop(node_id, LONG_AGO) != LONG_AGO:
                 self._back_at[node_id] = now
         for node_id in state.brokers.keys() - up - self._fenced_at.keys():
-            self._fenced_at[node_id] = LONG_AGO  # a new one, on its way up
+            self._fenced_at[node_id] = LONG_AGO  # a new broker that is not unfenced yet
         for times in (self._fenced_at, self._back_at):
             for node_id in times.keys() - state.brokers.keys():
                 del times[node_id]

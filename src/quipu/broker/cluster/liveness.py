@@ -1,40 +1,50 @@
-"""The controller's watch over brokers: who is there, who is not heard of, what follows.
+"""The controller's liveness checks: registers brokers, and fences those without heartbeats.
+
+A *term* of the controller lasts from when this node becomes the controller until it is not.
 
 Invariants
-    L1  a broker is fenced only if it has not been heard of for the session timeout; or if its
-        process has hung up and it has not been heard of for as long as it may lead without an
-        answer (its lease); or if it asks for it (it stops, or its disk has failed).  One that
-        is heard of while it is being fenced is heard of after that, and told so
-    L2  when a controller's reign begins, every broker counts as heard of at a moment when the last
-        controller may still have answered it: whoever was told that it may go on, still may.
-        That is now, but for the node that led before, whose silence is why there is a new one:
-        it counts as heard of when a voter of this reign can last have followed anybody (below)
-        and, unless it has hung up, has a part of a session left to be heard of
-    L3  an answer to a heartbeat is given by a node that surely was the controller when the
-        heartbeat came (decisions.py, M4); so L1 and L2 make the broker's lease hold
-    L4  a chain whose nodes were all down waits for the last of them no longer than it is told
-    L5  who went silent together is fenced together, so that a chain keeps all who served to the
-        end: each of them may be the one whose disk has kept most.  Who was not met in this reign
-        may have gone with the one that led before it: the one waits for the others
+    broker.cluster.L1  a broker is fenced only if it has sent no heartbeat for the session timeout;
+                       or if its process has closed its connection and sent none for as long as its
+                       lease; or if it asks for it (it stops, or its disk has failed).  A broker
+                       whose heartbeat comes while it is being fenced learns that from the response
+    broker.cluster.L2  at the begin of a term, the last heartbeat of every broker counts as received
+                       at a moment when an earlier controller may still have responded to it, so
+                       that every lease that was granted has time to end.  That moment is now,
+                       except for the previous leader, whose silence is the reason of the election:
+                       for it, it is the last moment at which a voter of this term can have followed
+                       an earlier leader (see below).  Unless the previous leader has closed its
+                       connection, it still has a part of a session to send a heartbeat
+    broker.cluster.L3  the response to a heartbeat is sent by a node that certainly was the
+                       controller when the heartbeat came (broker.cluster.M4); so, by
+                       broker.cluster.L1 and broker.cluster.L2, the broker's lease is valid
+    broker.cluster.L4  a chain whose nodes were all down waits for the last of them no longer than
+                       chain.cold.start.wait.ms
+    broker.cluster.L5  brokers whose heartbeats stopped together are fenced together, so that a
+                       chain keeps all members that served to the end: each of them may be the one
+                       whose disk has kept most records.  A broker without a heartbeat in this term
+                       may have failed together with the previous leader, so they wait for each
+                       other
 
-Why the last leader's silence may be counted from before this reign.  A lease counts from when a
-heartbeat was sent.  Its answer needs a majority of the voters that heard the controller after the
-heartbeat came: by a round of Raft's heartbeats, or by the entry that the decision is (M4, L3).
-One voter of that majority has voted for this node, and it follows nobody older after its vote; so
-the heartbeat was sent before the last moment at which any of this node's voters followed
-(raft/candidate, E4: each says with its vote how long ago that was at least).  After a transfer
-that moment is now, and nothing is counted; after a restart of a voter it is the restart.
+Why the previous leader's silence may be counted from before this term.  A lease begins when a
+heartbeat is sent.  Its response needs a majority of the voters that received a message of the
+controller after the heartbeat came: in a round of Raft's heartbeats, or with the entry of the
+decision (broker.cluster.M4, broker.cluster.L3).  One voter of that majority has voted for this
+node, and after its vote it follows no earlier leader; so the heartbeat was sent before the last
+moment at which any of this node's voters followed one (raft.E4: each says with its vote how long
+ago that was at least).  After a transfer of leadership that moment is now, and no silence is
+counted; after a restart of a voter it is the restart.
 
-Why a broker that has hung up may be fenced before its session is over.  A closed connection is no
-proof: the process may live, and the network may have closed it.  So it only tells that it is worth
-to look at the lease.  A lease is no longer than the broker said when it registered (kept with the
-registration, so that every controller knows), and counts from when an answered heartbeat was sent;
-which was before it was heard of here (or, in an earlier reign, before L2's moment).  When that much
-time has passed, the broker has no lease by its own clock (membership.py, B1), exactly as after a
-session: nobody acts for it.  If it lives, it connects again and is heard of before that.
+Why a broker that has closed its connection may be fenced before its session is over.  A closed
+connection is no proof: the process may be alive, and the network may have closed it.  So it is only
+a reason to check the lease.  A lease is no longer than the broker said when it registered (which is
+stored with the registration, so that every controller knows), and begins when a heartbeat is sent
+that gets a response; that is before the heartbeat was received here (or, in an earlier term, before
+the moment of broker.cluster.L2).  After that time the broker has no lease by its own clock
+(broker.cluster.B1), exactly as after a session timeout.  If it is alive, it connects again and its
+heartbeat is received before that.
 
-Not here: what fencing does to chains (controller/brokers, controller/chains), the broker's side
-(membership.py).
+Not here: what fencing does to chains (controller/brokers.py, controller/chains.py), the broker's
+side (membership.py).
 """
 
 import asyncio
@@ -44,27 +54,29 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from quipu.broker.cluster.decisions import Decisions
-from quipu.broker.cluster.machine import Machine
-from quipu.broker.cluster.reports import Arrivals
+from quipu.broker.cluster.caught_up import CaughtUpTally
+from quipu.broker.cluster.decision_queue import DecisionQueue
 from quipu.broker.cluster.requests import (
-    BrokerHeartbeat,
-    BrokerHeartbeatAnswer,
-    BrokerRegistration,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
     CaughtUpChain,
     CaughtUpPartition,
-    LeaveCluster,
-    LeaveClusterAnswer,
-    RegisterBroker,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
 )
-from quipu.broker.quorum.contract import Predecessor
-from quipu.controller import brokers, chains, detached, reassignment
+from quipu.broker.cluster.state_machine import MetadataStateMachine
+from quipu.broker.error_codes import code_of
+from quipu.broker.quorum.contract import PreviousLeader
+from quipu.controller import brokers, chains, failed_replicas, reassignment
 from quipu.controller.decision import Decision
 from quipu.controller.members import BrokerState
 from quipu.controller.records import ClusterCreated
 from quipu.controller.state import ClusterState
-from quipu.model.errors import Code, Kind, QuipuError, RequestError
+from quipu.model.errors import Code, ErrorKind, QuipuError, RequestError
 from quipu.model.ids import ZERO_UUID, NodeId
+from quipu.model.listeners import ListenerEndpoint
 from quipu.runtime.clock import Clock
 from quipu.runtime.rng import Rng
 from quipu.runtime.spawn import spawn
@@ -73,44 +85,40 @@ _log = logging.getLogger(__name__)
 
 SWEEPS_PER_LEASE: Final = 10
 SWEEP_SECONDS_MAX: Final = 0.5
-GRACE_RATIO: Final = 1 / 3  # of a session: so long at least has the last leader to be heard of
+GRACE_RATIO: Final = 1 / 3  # of a session that the previous leader has for a heartbeat, at least
 
 
 HasHungUp = Callable[[NodeId, UUID], bool]  # node, incarnation: see `PeerNet.has_hung_up`
 
 
-def nobody_hangs_up(node_id: NodeId, incarnation: UUID) -> bool:
-    """Of a node without a network."""
-    del node_id, incarnation
-    return False
-
-
 class Liveness:
-    """Who is alive, as far as the controller knows.  Works while this node is the controller."""
+    """Which brokers are alive.  Works while this node is the controller."""
 
     def __init__(
-        self, node_id: NodeId, machine: Machine, decisions: Decisions, clock: Clock, rng: Rng,
-        *, has_hung_up: HasHungUp = nobody_hangs_up,
+        self, node_id: NodeId, machine: MetadataStateMachine, decisions: DecisionQueue,
+        clock: Clock, rng: Rng, *, has_hung_up: HasHungUp | None,
     ) -> None:
+        """`has_hung_up` is None in a cluster of one node."""
         self._node_id = node_id
         self._machine = machine
         self._decisions = decisions
         self._clock = clock
         self._rng = rng
         self._has_hung_up = has_hung_up
+        self._is_alone = has_hung_up is None
         self._heard: dict[NodeId, float] = {}
-        self._leased: dict[NodeId, float] = {}  # from when a lease of theirs counts, at the latest
-        self._met: set[NodeId] = set()  # in this reign: others are only presumed to live (L2)
+        self._leased: dict[NodeId, float] = {}  # when their newest lease began, at the latest
+        self._met: set[NodeId] = set()  # sent a heartbeat in this term (broker.cluster.L2)
         self._cold_since: dict[str, float] = {}
-        self._arrivals = Arrivals()
+        self._tally = CaughtUpTally()
         self._sweeping: asyncio.Task[None] | None = None
 
-    # -- the reign
+    # -- the term
 
-    def begin(self, predecessor: Predecessor | None = None) -> None:
-        """This node is the controller from now on, and `predecessor` is not any more."""
+    def begin(self, predecessor: PreviousLeader | None = None) -> None:
+        """Begin a term: this node is the controller, and `predecessor` is not any more."""
         now = self._clock.monotonic()
-        self._heard = dict.fromkeys(self._state.brokers, now)  # L2
+        self._heard = dict.fromkeys(self._state.brokers, now)  # broker.cluster.L2
         self._leased = dict(self._heard)
         if predecessor is not None and predecessor.node_id in self._heard:
             self._leased[predecessor.node_id] = min(now, predecessor.led_until)
@@ -118,12 +126,12 @@ class Liveness:
             self._heard[predecessor.node_id] = min(now, max(predecessor.led_until, lately))
         self._met.clear()
         self._cold_since.clear()
-        self._arrivals = Arrivals()
+        self._tally = CaughtUpTally()
         self.end()
         self._sweeping = spawn(self._sweep_on(), "liveness of brokers")
 
     def end(self) -> None:
-        """It is no longer; safe to call at any time."""
+        """End the term; safe to call at any time."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
@@ -134,73 +142,83 @@ class Liveness:
             try:
                 await self.sweep()
             except QuipuError as error:
-                if error.code is not Code.NOT_CONTROLLER:  # else `end` is about to be called
-                    _log.warning("brokers could not be looked after: %s", error)
-            except Exception:  # noqa: BLE001 nobody else looks after them
-                _log.exception("brokers could not be looked after")
+                if code_of(error) is not Code.NOT_CONTROLLER:  # else `end` is about to be called
+                    _log.warning("the controller could not check which brokers live: %s", error)
+            except Exception:  # noqa: BLE001 only this task checks brokers
+                _log.exception("the controller could not check which brokers live")
 
     async def sweep(self) -> None:
-        """Fence who is silent, and see that every chain is as it should be."""
+        """Fence brokers without heartbeats, and reconcile all chains."""
         self._note_cold()
         silent = self._silent()
-        if silent and (self._is_about_to_be_silent() or self._is_someone_presumed()):
-            return  # L5
+        if silent and (self._is_any_about_to_be_silent() or self._is_any_unheard()):
+            return  # broker.cluster.L5
         for node_id in silent:
-            hung_up = "hung up and " if self._silence(node_id) <= self._session_ms else ""
-            _log.warning("node %d has %snot been heard of for %d ms: it is fenced",
-                         node_id, hung_up, self._silence(node_id))
-        if silent or chains.review(self._state, self._waited()).records:
-            await self._decisions.carry_out(
+            silence_ms = self._silence(node_id)
+            hung_up = "closed its connection and " if silence_ms <= self._session_ms else ""
+            _log.warning("node %d is fenced: it has %ssent no heartbeat for %d ms", node_id,
+                         hung_up, silence_ms)
+        if silent or chains.reconcile(self._state, self._waited()).records:
+            await self._decisions.run(
                 lambda: brokers.fence(self._state, self._silent(), self._waited()), confirm=False)
 
-    # -- what brokers ask
+    # -- requests of brokers
 
-    async def register(self, sender: NodeId, request: RegisterBroker) -> BrokerRegistration:
-        """A broker has started."""
+    async def register(
+        self, sender: NodeId, request: BrokerRegistrationRequest
+    ) -> BrokerRegistrationResponse:
+        """Register a broker that has started."""
         node_id = NodeId(request.node_id)
         wanted = brokers.Registration(
             node_id=node_id, name=request.name, incarnation=request.incarnation,
             host=request.host, port=request.port, rack=request.rack,
             peer_host=request.peer_host, peer_port=request.peer_port, lease_ms=request.lease_ms,
-            directory_id=request.directory_id)
+            directory_id=request.directory_id, listeners=tuple(
+                ListenerEndpoint(each.name, each.host, each.port) for each in request.listeners))
 
         def decide() -> Decision[BrokerState]:
-            decision = self._registration(
-                wanted, quiet=self._is_gone(sender, node_id))
+            decision = self._registration(sender, wanted)
             self._hear(node_id)
             if not self._state.cluster_id:
                 decision.records.insert(0, ClusterCreated(cluster_id=new_cluster_id(self._rng)))
             return decision
 
         known = self._state.brokers.get(node_id)
-        (broker,) = await self._decisions.carry_out(decide)
+        (broker,) = await self._decisions.run(decide)
         if known is not None and ZERO_UUID not in (known.directory_id, broker.directory_id) and (
                 known.directory_id != broker.directory_id):
             _log.warning(
                 "node %d has another data directory (%s) than before (%s): it serves in its chain "
-                "only after it has got all records from others; if there are none, bring the "
-                "directory back, or hold an unclean election", node_id, broker.directory_id,
+                "only after it has all records from other nodes; if there are none, restore the "
+                "directory, or hold an unclean election", node_id, broker.directory_id,
                 known.directory_id)
+        if not broker.fenced:
+            await self._bootstrap_chain(node_id)
         _log.info("node %d is registered", node_id, extra={
             "node": broker.name, "address": f"{broker.host}:{broker.port}"})
-        return BrokerRegistration(broker_epoch=broker.epoch)
+        return BrokerRegistrationResponse(broker_epoch=broker.epoch)
 
     def _registration(
-        self, wanted: brokers.Registration, *, quiet: bool
+        self, sender: NodeId, wanted: brokers.Registration
     ) -> Decision[BrokerState]:
+        if self._is_alone:
+            return brokers.register_alone(self._state, wanted)
         try:
-            return brokers.register(self._state, wanted, quiet=quiet)
+            return brokers.register(
+                self._state, wanted, quiet=self._is_gone(sender, wanted.node_id))
         except RequestError as error:
-            if (error.code is Code.DUPLICATE_BROKER_REGISTRATION
+            if (code_of(error) is Code.DUPLICATE_BROKER_REGISTRATION
                     and self._state.brokers.keys() - self._met >= {wanted.node_id}):
                 raise RequestError(
                     f"whether the process that was node {wanted.node_id} is gone will be known "
                     f"within {self._session_ms} ms", code=Code.REQUEST_TIMED_OUT,
-                    kind=Kind.RETRY) from None
+                    kind=ErrorKind.RETRY) from None
             raise
 
-    async def heartbeat(self, sender: NodeId, request: BrokerHeartbeat) -> BrokerHeartbeatAnswer:
-        """A broker is alive (L3)."""
+    async def heartbeat(
+        self, sender: NodeId, request: BrokerHeartbeatRequest
+    ) -> BrokerHeartbeatResponse:
+        """Note that a broker is alive, and act on its reports (broker.cluster.L3)."""
         node_id = NodeId(request.node_id)
 
         def decide() -> Decision[BrokerState]:
@@ -213,70 +231,85 @@ class Liveness:
             return brokers.unfence(
                 self._state, node_id, request.broker_epoch, self._waited())
 
-        (broker,) = await self._decisions.carry_out(decide)
+        (broker,) = await self._decisions.run(decide)
         if not broker.fenced:
-            await self._hear_of_failures(node_id, request)
+            await self._bootstrap_chain(node_id)
+            await self._report_failures(node_id, request)
         for report in request.caught_up_chains:
             chain = self._state.chains.get(report.chain)
-            if chain is not None and chain.find(sender) is not None:  # else it cannot know
+            if chain is not None and chain.find(sender) is not None:  # the sender is a member
                 await self._promote(report)
         for caught_up in request.caught_up_partitions:
             await self._promote_in(sender, caught_up)
-        arrived = self._arrivals.add(self._state, request.caught_up_partitions, sender)
+        arrived = self._tally.add(self._state, request.caught_up_partitions, sender)
         if arrived:
-            await self._decisions.carry_out(
+            await self._decisions.run(
                 lambda: reassignment.advance(self._state, arrived), confirm=False)
-        return BrokerHeartbeatAnswer(is_fenced=broker.fenced, session_ms=self._session_ms)
+        return BrokerHeartbeatResponse(is_fenced=broker.fenced, session_ms=self._session_ms)
 
-    async def _hear_of_failures(self, node_id: NodeId, request: BrokerHeartbeat) -> None:
-        """Take a node off the partitions whose log has failed there, and of no others."""
+    async def _bootstrap_chain(self, node_id: NodeId) -> None:
+        """Create the chain of a single node without voters, if it has none yet.
+
+        If other nodes may join, it is created only while there is no other chain.
+        """
+        settings, state = self._machine.settings, self._state
+        if (node_id == self._node_id and not settings.controller_quorum_voters
+                and state.chain_of(node_id) is None and (self._is_alone or not state.chains)):
+            await self._decisions.run(
+                lambda: chains.bootstrap_alone(self._state, node_id, settings.chain_name))
+
+    async def _report_failures(self, node_id: NodeId, request: BrokerHeartbeatRequest) -> None:
+        """Remove a node from exactly those partitions whose log has failed there."""
         failed = {(each.topic_id, each.partition) for each in request.failed_partitions}
-        if not failed and not self._state.detached():
+        if not failed and not self._state.detached_partitions():
             return
 
         def decide() -> Decision[None]:
             brokers.current(self._state, node_id, request.broker_epoch)
-            return detached.report(self._state, node_id, failed)
+            return failed_replicas.report(self._state, node_id, failed)
 
         if decide().records:
-            await self._decisions.carry_out(decide, confirm=False)
-            _log.warning("node %d: logs of %d partitions have failed there", node_id, len(failed))
+            await self._decisions.run(decide, confirm=False)
+            _log.warning("node %d: the logs of %d partitions have failed", node_id, len(failed))
 
     async def _promote_in(self, sender: NodeId, report: CaughtUpPartition) -> None:
-        """A replica of a partition that is detached from its chain has caught up."""
+        """Let a replica of a detached partition serve, which has caught up."""
         key, node_id = (report.topic_id, report.partition), NodeId(report.node_id)
         partition = self._state.find_partition(key)
         if partition is None or partition.replica_set.state_of(sender) is None:
-            return  # it cannot know
-        if detached.promote(self._state, key, node_id, report.version).records:
-            await self._decisions.carry_out(
-                lambda: detached.promote(self._state, key, node_id, report.version), confirm=False)
+            return  # the sender has no replica of it
+        if failed_replicas.promote(self._state, key, node_id, report.version).records:
+            await self._decisions.run(
+                lambda: failed_replicas.promote(self._state, key, node_id, report.version),
+                confirm=False)
 
-    def _step_back(self, node_id: NodeId, request: BrokerHeartbeat) -> Decision[BrokerState]:
+    def _step_back(self, node_id: NodeId, request: BrokerHeartbeatRequest) -> Decision[BrokerState]:
         decision = brokers.step_back(
             self._state, node_id, request.broker_epoch, self._waited())
-        if decision.records and decision.answers[0].fenced:
-            _log.warning("node %d steps back, and others serve in its place: %s", node_id,
-                         request.trouble)
+        if decision.records and decision.results[0].fenced:
+            _log.warning("node %d is fenced at its own request, and other nodes serve instead: %s",
+                         node_id, request.trouble)
         return decision
 
-    async def leave(self, sender: NodeId, request: LeaveCluster) -> LeaveClusterAnswer:
-        """A broker is about to stop; when this is answered, others have its parts."""
+    async def leave(
+        self, sender: NodeId, request: ControlledShutdownRequest
+    ) -> ControlledShutdownResponse:
+        """Fence a broker that is about to stop; returns when other nodes lead and serve."""
         del sender
         node_id = NodeId(request.node_id)
-        await self._decisions.carry_out(
+        await self._decisions.run(
             lambda: brokers.stop(self._state, node_id, request.broker_epoch))
         _log.info("node %d is leaving", node_id)
-        return LeaveClusterAnswer()
+        return ControlledShutdownResponse()
 
     async def _promote(self, report: CaughtUpChain) -> None:
         try:
-            await self._decisions.carry_out(
+            await self._decisions.run(
                 lambda: chains.promote(
                     self._state, report.chain, NodeId(report.node_id), report.version),
                 confirm=False)
-        except QuipuError as error:  # something has changed since: it is reported again, or not
-            if error.code is Code.NOT_CONTROLLER:
+        except QuipuError as error:  # the chain has changed since; the tail reports again if needed
+            if code_of(error) is Code.NOT_CONTROLLER:
                 raise
             _log.debug("node %d is not promoted: %s", report.node_id, error)
         else:
@@ -304,7 +337,7 @@ class Liveness:
         self._met.add(node_id)
 
     def _silence(self, node_id: NodeId) -> float:
-        """Milliseconds since a broker was heard of."""
+        """Milliseconds since the last heartbeat of a broker."""
         now = self._clock.monotonic()
         return (now - self._heard.setdefault(node_id, now)) * 1000
 
@@ -312,53 +345,56 @@ class Liveness:
         return [node_id for node_id in self._state.up() if self._is_silent(node_id)]
 
     def _is_silent(self, node_id: NodeId) -> bool:
-        """L1: is it certain that this broker acts for nobody any more?"""
+        """Whether this broker certainly holds no lease any more (broker.cluster.L1)."""
         return self._silence(node_id) > self._session_ms or (
             self._hung_up(node_id) and self._is_lease_over(node_id))
 
     def _hung_up(self, node_id: NodeId) -> bool:
-        return self._has_hung_up(node_id, self._state.brokers[node_id].incarnation)
+        return self._has_hung_up is not None and self._has_hung_up(
+            node_id, self._state.brokers[node_id].incarnation)
 
     def _is_lease_over(self, node_id: NodeId) -> bool:
         now = self._clock.monotonic()
         lease_ms = self._state.brokers[node_id].lease_ms or self._session_ms
         return (now - self._leased.setdefault(node_id, now)) * 1000 > lease_ms
 
-    def _is_about_to_be_silent(self) -> bool:
-        """Will someone's session be over within two heartbeats, unless it is heard of; or its
-        lease, since it has hung up?
+    def _is_any_about_to_be_silent(self) -> bool:
+        """Whether a broker will soon count as silent, unless it sends a heartbeat.
+
+        Its session ends within two heartbeat intervals, or it has closed its connection.
         """
         soon = self._session_ms - 2 * self._machine.settings.broker_heartbeat_interval_ms
         return any(not self._is_silent(node_id)
                    and (self._silence(node_id) > soon or self._hung_up(node_id))
                    for node_id in self._state.up())
 
-    def _is_someone_presumed(self) -> bool:
-        """Does someone count as up who was not met in this reign, and still may be?"""
+    def _is_any_unheard(self) -> bool:
+        """Whether a broker that counts as up has sent no heartbeat in this term."""
         return any(node_id not in self._met and not self._is_silent(node_id)
                    for node_id in self._state.up())
 
     def _is_gone(self, sender: NodeId, node_id: NodeId) -> bool:
-        """Is it certain, before its session is over, that the process before this one is gone?
+        """Whether the node's earlier process has certainly ended, before its session is over.
 
-        Of the controller's own node it is: no two processes have its log.  But only where no
-        other member of its chain counts as up; it may not live either (L2).
+        It has for the controller's own node, because two processes cannot open its log.  But that
+        is used only if no other member of its chain counts as up: such a member may have failed
+        too (broker.cluster.L2).
         """
         chain = self._state.chain_of(node_id)
         others = set() if chain is None else self._state.up().keys() & set(chain.nodes)
         return sender == node_id == self._node_id and others <= {node_id}
 
     def _note_cold(self) -> None:
-        """When each chain began to wait for the rest of its nodes."""
+        """Note when each cold chain began to wait for its other nodes."""
         now, cold = self._clock.monotonic(), chains.cold(self._state)
         self._cold_since = {name: self._cold_since.get(name, now) for name in cold}
 
     def _waited(self) -> frozenset[str]:
-        """Chains that have waited long enough (L4)."""
+        """The cold chains that have waited long enough (broker.cluster.L4)."""
         until = self._clock.monotonic() - self._machine.settings.chain_cold_start_wait_ms / 1000
         return frozenset(name for name, since in self._cold_since.items() if since <= until)
 
 
 def new_cluster_id(rng: Rng) -> str:
-    """22 characters, as Kafka's are."""
+    """A random id of 22 characters, as Kafka's are."""
     return base64.urlsafe_b64encode(rng.uuid().bytes).decode().rstrip("=")

@@ -1,18 +1,22 @@
-"""This node's life in the cluster: it registers, is heard of, serves while it may, and leaves.
+"""This node's membership in the cluster: registration, heartbeats, lease, controlled shutdown.
 
 Invariants
-    B1  the lease ends before the controller may take this node for dead: it counts from when the
-        last answered heartbeat was sent, and is shorter than the session and than the lease that
-        this process was registered with
-    B2  a lease is taken only with the metadata that the answering controller had: a node that was
-        away does not act on what it knew before
-    B3  a node that is fenced, or leaves, has no lease
-    B4  a node whose disk has failed as a whole asks to be taken off its chain, until it is
-        restarted.  The controller does so where others serve
-    B5  every heartbeat names all partitions whose log has failed here; the controller takes this
-        node off those alone (controller/detached).  If they are too many to name, B4 holds
+    broker.cluster.B1  the lease ends before the controller may fence this node: it begins when the
+                       last heartbeat with a response was sent, and is shorter than the session and
+                       than the lease that this process was registered with
+    broker.cluster.B2  a lease begins only after this node has applied the metadata that the
+                       controller had when it responded: a node that was disconnected does not act
+                       on outdated metadata
+    broker.cluster.B3  a node that is fenced, or leaves, has no lease
+    broker.cluster.B4  a node whose disk has failed as a whole asks to be fenced until it is
+                       restarted.  The controller does that if other nodes serve its partitions
+    broker.cluster.B5  every heartbeat names all partitions whose log has failed here; the
+                       controller removes this node from those alone
+                       (controller/failed_replicas.py).  If there are too many to name,
+                       broker.cluster.B4 applies
+    broker.cluster.B6  in a cluster of one node the lease is endless: no other node could lead
 
-Not here: the controller's side (liveness.py), what a lease is needed for (broker/lease).
+Not here: the controller's side (liveness.py), what a lease is needed for (partitions/lease.py).
 """
 
 import asyncio
@@ -22,20 +26,23 @@ from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from quipu.broker.cluster.link import ControllerLink
-from quipu.broker.cluster.reports import Key, Reports
+from quipu.broker.cluster.caught_up import CaughtUpReports, Key
+from quipu.broker.cluster.controller_channel import ControllerChannel
 from quipu.broker.cluster.requests import (
-    BrokerHeartbeat,
-    BrokerHeartbeatAnswer,
-    BrokerRegistration,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerListener,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
     FailedPartition,
-    LeaveCluster,
-    LeaveClusterAnswer,
-    RegisterBroker,
 )
+from quipu.broker.error_codes import code_of
 from quipu.controller.state import ClusterState
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import ZERO_UUID
+from quipu.model.listeners import ListenerEndpoint
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock
 from quipu.runtime.spawn import spawn
@@ -44,94 +51,101 @@ _log = logging.getLogger(__name__)
 
 ENDLESS: Final = float("inf")
 OVER: Final = float("-inf")
-LEASE_RATIO: Final = 0.9  # of what is allowed; the rest is for clocks of other speeds (B1)
-PAUSE_SECONDS_MIN: Final = 0.02  # between two heartbeats, however much there is to tell
+LEASE_RATIO: Final = 0.9  # of what is allowed: clocks differ (broker.cluster.B1)
+PAUSE_SECONDS_MIN: Final = 0.02  # between two heartbeats, however much there is to report
 REFUSED_PAUSE_SECONDS: Final = 0.2
 TROUBLE_SIZE_MAX: Final = 1000  # characters
-FAILED_MAX: Final = 1000  # logs: with more of them it is not the logs that have failed
+FAILED_MAX: Final = 1000  # logs; if more have failed, the disk has
 REGISTER_SECONDS: Final = 5.0  # for one attempt
-HOPELESS_PAUSE_SECONDS: Final = 0.05  # between two looks at whether there can be a controller
-HOPELESS_MAX: Final = 5  # looks without hope until this node stops on its own
-REFUSED_SESSIONS_MAX: Final = 3  # that a process before this one may linger
+HOPELESS_PAUSE_SECONDS: Final = 0.05  # between two checks whether a controller can be elected
+HOPELESS_MAX: Final = 5  # failed checks after which this node stops without a controller
+REFUSED_SESSIONS_MAX: Final = 3  # for which an earlier process of this node may still be registered
 
 
 class Endpoints(NamedTuple):
-    """Where this node is reached: by clients, and by other nodes."""
+    """The addresses of this node, for clients and for other nodes."""
 
     host: str
     port: int
     peer_host: str = ""
     peer_port: int = 0
+    listeners: tuple[ListenerEndpoint, ...] = ()  # none: PLAINTEXT alone, at host:port
 
 
-# Called before a heartbeat is sent; what it gives is called when the metadata of a moment after
-# that has come here, and this node is counted on.
+# Called before a heartbeat is sent.  The function that it returns is called when this node has
+# applied metadata of a later moment, if this node is not fenced.
 Reader = Callable[[], Callable[[], None]]
 
 
 class Membership:
-    """One process's membership."""
+    """The membership of one process of this node."""
 
     def __init__(
         self,
         settings: BrokerSettings,
         incarnation: UUID,
-        link: ControllerLink,
+        channel: ControllerChannel,
         clock: Clock,
         *,
         state: Callable[[], ClusterState],
         directory_id: UUID = ZERO_UUID,
+        is_alone: bool = False,
     ) -> None:
+        """`is_alone`: a cluster of one node (broker.cluster.B6).
+
+        Such a node sends a heartbeat only if it has something to report.
+        """
+        self._is_alone = is_alone
         self.incarnation = incarnation
         self._directory_id = directory_id
         self.broker_epoch = -1
-        self.lease_until = OVER  # in the clock's monotonic seconds
-        self.in_touch_until = OVER  # the same: others know better than this node from then on
+        self.lease_until = ENDLESS if is_alone else OVER  # in the clock's monotonic seconds
+        self.in_touch_until = OVER  # then other nodes have newer metadata
         self.is_fenced = True
-        self.trouble = ""  # B4: the first
-        self.reports = Reports(settings.own_id)
+        self.trouble = ""  # broker.cluster.B4: the first failure
+        self.reports = CaughtUpReports(settings.own_id)
         self.readers: list[Reader] = []
-        self.failed: dict[Key, str] = {}  # B5: and why
+        self.failed: dict[Key, str] = {}  # broker.cluster.B5: with the errors
         self._settings = settings
-        self._link = link
+        self._channel = channel
         self._clock = clock
         self._state = state
         self._endpoints = Endpoints("", 0)
-        self._is_ready = False
+        self._is_ready = is_alone
         self._is_leaving = False
         self._wake = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
         self._unfenced = asyncio.Event()
 
     async def join(self, endpoints: Endpoints) -> None:
-        """Register, and be heard of from now on; returns when the metadata has come here.
+        """Register, and send heartbeats from now on; returns when the metadata is applied here.
 
-        Waits for a controller for as long as it takes.  Raises if this node cannot be taken.
+        Waits for a controller without a limit.  Raises if the registration is refused.
         """
         self._endpoints = endpoints
         await self._register()
         self._beating = spawn(self._beat_on(), "heartbeats")
 
     async def serve(self) -> None:
-        """Ask to be counted on; returns when this node is, or cannot be as long as it runs."""
+        """Ask to be unfenced; returns when this node is, or must stay fenced."""
         self._is_ready = True
         self._wake.set()
         await self._unfenced.wait()
 
-    def tell_soon(self) -> None:
-        """Have the next heartbeat sent without delay."""
+    def heartbeat_soon(self) -> None:
+        """Send the next heartbeat without delay."""
         self._wake.set()
 
     def step_back(self, trouble: str) -> None:
-        """Ask that others serve in this node's place (B4)."""
+        """Ask to be fenced, so that other nodes serve instead (broker.cluster.B4)."""
         if not self.trouble:
-            _log.error("this node steps back, if others serve in its place, until it is restarted: "
-                       "%s", trouble)
+            _log.error("this node asks to be fenced until it is restarted, if other nodes can "
+                       "serve instead: %s", trouble)
             self.trouble = trouble
             self._wake.set()
 
     def fail_partition(self, key: Key, why: str) -> None:
-        """Have others serve a partition whose log has failed here (B5)."""
+        """Report a partition whose log has failed here (broker.cluster.B5)."""
         is_new = key not in self.failed
         self.failed[key] = why
         if len(self.failed) > FAILED_MAX:
@@ -140,14 +154,14 @@ class Membership:
             self._wake.set()
 
     def mend_partition(self, key: Key) -> None:
-        """Its log is open again."""
+        """Report that the log of a partition is open again."""
         if self.failed.pop(key, None) is not None:
             self._wake.set()
 
     async def leave(self) -> None:
-        """Let others take this node's parts before it stops; a best effort within its time.
+        """Let the controller move this node's roles to other nodes before it stops.
 
-        Where too few nodes are left to have a controller, there is nobody to wait for.
+        If too few voters are left to elect a controller, it does not wait.
         """
         self.give_up_lease()
         timeout_ms = self._settings.controlled_shutdown_timeout_ms
@@ -157,25 +171,28 @@ class Membership:
         hopeless = 0
         while not asking.done() and hopeless < HOPELESS_MAX:
             await asyncio.wait([asking], timeout=HOPELESS_PAUSE_SECONDS)
-            hopeless = hopeless + 1 if self._link.is_hopeless else 0
+            hopeless = hopeless + 1 if self._channel.is_hopeless else 0
         if asking.cancel():
-            _log.warning("stopping without the controller's leave: too few nodes are left for one")
+            _log.warning("stopping without the controller: too few nodes are left to elect one")
 
     async def _ask_leave(self, timeout_seconds: float) -> None:
-        request = LeaveCluster(node_id=self._settings.own_id, broker_epoch=self.broker_epoch,
-                               incarnation=self.incarnation)
+        request = ControlledShutdownRequest(
+            node_id=self._settings.own_id, broker_epoch=self.broker_epoch,
+            incarnation=self.incarnation)
         try:
-            await self._link.ask(request, LeaveClusterAnswer, timeout_seconds=timeout_seconds)
+            await self._channel.ask(
+                request, ControlledShutdownResponse, timeout_seconds=timeout_seconds)
         except QuipuError as error:
-            _log.warning("stopping without the controller's leave: %s", error)
+            _log.warning("stopping, although the controller did not move this node's roles: %s",
+                         error)
 
     def give_up_lease(self) -> None:
-        """B3: from now on this node speaks for nobody."""
+        """Lead nothing from now on (broker.cluster.B3)."""
         self._is_leaving = True
         self.lease_until = self.in_touch_until = OVER
 
     def stop(self) -> None:
-        """Be silent."""
+        """Send no more heartbeats."""
         self.give_up_lease()
         if self._beating is not None:
             self._beating.cancel()
@@ -186,60 +203,67 @@ class Membership:
     async def _register(self) -> None:
         patience = REFUSED_SESSIONS_MAX * self._settings.broker_session_timeout_ms / 1000
         refused_since: float | None = None
-        told = False
+        warned = False
         while True:
             try:
-                answer = await self._link.ask(
-                    self._registration(), BrokerRegistration, timeout_seconds=REGISTER_SECONDS)
+                response = await self._channel.ask(
+                    self._registration(), BrokerRegistrationResponse,
+                    timeout_seconds=REGISTER_SECONDS)
             except QuipuError as error:
                 now = self._clock.monotonic()
-                if error.code is Code.REQUEST_TIMED_OUT:
+                if code_of(error) is Code.REQUEST_TIMED_OUT:
                     refused_since = None
-                elif error.code is not Code.DUPLICATE_BROKER_REGISTRATION:
+                elif code_of(error) is not Code.DUPLICATE_BROKER_REGISTRATION:
                     raise
                 elif refused_since is None:
                     refused_since = now
                 elif now - refused_since > patience:
-                    raise  # it lives: two nodes have been given one number
-                if not told:
+                    raise  # the other process is alive: two nodes have the same id
+                if not warned:
                     _log.warning("waiting to be registered: %s", error)
-                told = True
+                warned = True
                 await asyncio.sleep(REFUSED_PAUSE_SECONDS)
             else:
-                self.broker_epoch = answer.broker_epoch
+                self.broker_epoch = response.broker_epoch
                 return
 
-    def _registration(self) -> RegisterBroker:
-        host, port, peer_host, peer_port = self._endpoints
-        return RegisterBroker(
+    def _registration(self) -> BrokerRegistrationRequest:
+        host, port, peer_host, peer_port, listeners = self._endpoints
+        return BrokerRegistrationRequest(
             node_id=self._settings.own_id, name=self._settings.node_name, host=host, port=port,
             rack=self._settings.broker_rack, peer_host=peer_host, peer_port=peer_port,
             incarnation=self.incarnation, lease_ms=self._settings.broker_lease_ms,
-            directory_id=self._directory_id)
+            directory_id=self._directory_id,
+            listeners=[BrokerListener(name=each.listener, host=each.host, port=each.port)
+                       for each in listeners])
 
     # -- heartbeats
 
     async def _beat_on(self) -> None:
         interval = self._settings.broker_heartbeat_interval_ms / 1000
         while True:
+            if self._is_alone:
+                await self._wake.wait()
+                self._wake.clear()
             try:
                 await self._beat()
             except QuipuError as error:
-                await self._mend(error)
-            except Exception:  # noqa: BLE001 a node that falls silent is lost, whatever the bug
+                await self._recover(error)
+            except Exception:  # noqa: BLE001 without heartbeats the node would be fenced
                 _log.exception("a heartbeat failed")
             await asyncio.sleep(min(PAUSE_SECONDS_MIN, interval))
-            try:
-                async with asyncio.timeout(interval):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
-            self._wake.clear()
+            if not self._is_alone:
+                try:
+                    async with asyncio.timeout(interval):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+                self._wake.clear()
 
     async def _beat(self) -> None:
         state, sent = self._state(), self._clock.monotonic()
         confirmed = [begin() for begin in self.readers]
-        request = BrokerHeartbeat(
+        request = BrokerHeartbeatRequest(
             node_id=self._settings.own_id, broker_epoch=self.broker_epoch,
             incarnation=self.incarnation, is_ready=self._is_ready and not self._is_leaving,
             trouble=self.trouble[:TROUBLE_SIZE_MAX],
@@ -247,25 +271,27 @@ class Membership:
                                for topic_id, partition in islice(self.failed, FAILED_MAX)],
             caught_up_chains=self.reports.caught_up_chains(state),
             caught_up_partitions=self.reports.caught_up_partitions(state))
-        answer = await self._link.ask(  # B2: it waits for the metadata
-            request, BrokerHeartbeatAnswer,
+        response = await self._channel.ask(  # broker.cluster.B2: `ask` waits for the metadata
+            request, BrokerHeartbeatResponse,
             timeout_seconds=self._settings.broker_session_timeout_ms / 2000)
-        self.is_fenced = answer.is_fenced
-        if answer.is_fenced or self._is_leaving:
-            self.lease_until = self.in_touch_until = OVER  # B3
+        self.is_fenced = response.is_fenced
+        if self._is_alone:
+            return  # broker.cluster.B6
+        if response.is_fenced or self._is_leaving:
+            self.lease_until = self.in_touch_until = OVER  # broker.cluster.B3
             if request.is_ready and request.trouble:
-                self._unfenced.set()  # it will not be: there is nothing to wait for (B4)
+                self._unfenced.set()  # broker.cluster.B4: it stays fenced, so `serve` returns
         else:
-            lease_ms = min(self._settings.broker_lease_ms, answer.session_ms)
-            self.lease_until = sent + LEASE_RATIO * lease_ms / 1000  # B1
-            self.in_touch_until = sent + LEASE_RATIO * answer.session_ms / 1000
+            lease_ms = min(self._settings.broker_lease_ms, response.session_ms)
+            self.lease_until = sent + LEASE_RATIO * lease_ms / 1000  # broker.cluster.B1
+            self.in_touch_until = sent + LEASE_RATIO * response.session_ms / 1000
             self._unfenced.set()
             for finish in confirmed:
                 finish()
 
-    async def _mend(self, error: QuipuError) -> None:
-        """A heartbeat that was refused, or not answered."""
-        if error.code in (Code.BROKER_ID_NOT_REGISTERED, Code.STALE_BROKER_EPOCH):
+    async def _recover(self, error: QuipuError) -> None:
+        """Register again if a heartbeat was refused; log if it had no response."""
+        if code_of(error) in (Code.BROKER_ID_NOT_REGISTERED, Code.STALE_BROKER_EPOCH):
             self.lease_until = self.in_touch_until = OVER
             _log.warning("the controller does not know this process any more: %s", error)
             try:
@@ -273,4 +299,4 @@ class Membership:
             except QuipuError as refusal:
                 _log.error("this node cannot be registered again: %s", refusal)
         elif self._clock.monotonic() > self.lease_until:
-            _log.warning("the controller is not heard of: %s", error)
+            _log.warning("the controller does not respond to heartbeats: %s", error)

@@ -1,19 +1,20 @@
-"""What nodes ask of the controller: messages of our own, as they travel between nodes.
+"""The messages from nodes to the controller, and their responses: Quipu's own.
 
-    call     type u16 · version u16 · body       (big endian; bodies are flexible messages)
-    answer   index i64 · body                    what was asked for is in the metadata up to `index`
+    request    type u16 · version u16 · body    (big endian; bodies are flexible messages)
+    response   index i64 · body                 the change is in the metadata up to `index`
+
+A message that Kafka also has between a broker and its controller has Kafka's name.  Optional
+additions are tagged fields, so that nodes of two versions understand each other.
 
 Invariants
-    W1  a type or a version is never given another meaning; a new one gets the next number
-    W2  optional additions are tagged fields: an older program reads past them
+    broker.cluster.W1  a type or a version is never given another meaning; a new one gets the next
+                       number
 """
 
 import struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from quipu.controller.state import ClusterState
-from quipu.controller.topics import NewTopic, TopicAnswer
 from quipu.model.errors import Code, MalformedBytes, RequestError
 from quipu.model.ids import RaftIndex
 from quipu.wire.fields import (
@@ -33,8 +34,16 @@ _HEAD: Final = struct.Struct(">HH")
 _INDEX: Final = struct.Struct(">q")
 
 
-class RegisterBroker(Message, key=1, versions="0", flexible="0+"):
-    """A node is there, and where; sent again until it is answered."""
+class BrokerListener(Struct):
+    """The address of one listener of a node, for clients."""
+
+    name: str = string()
+    host: str = string()
+    port: int = int32()
+
+
+class BrokerRegistrationRequest(Message, key=1, versions="0", flexible="0+"):
+    """Register this process of a node, and its addresses; repeated until there is a response."""
 
     node_id: int = int32()
     name: str = string()
@@ -44,18 +53,19 @@ class RegisterBroker(Message, key=1, versions="0", flexible="0+"):
     peer_host: str = string()
     peer_port: int = int32()
     incarnation: UUID = uuid()
-    lease_ms: int = int32(tag=0)  # how long it goes on leading after a heartbeat; 0: its session
-    directory_id: UUID = uuid(tag=1)  # where its logs are; zeros: it does not say
+    lease_ms: int = int32(tag=0)  # how long it leads after a heartbeat; 0: for the session timeout
+    directory_id: UUID = uuid(tag=1)  # the id of its data directory; zeros: not sent
+    listeners: list[BrokerListener] = array(BrokerListener, tag=2)  # none: PLAINTEXT at host:port
 
 
-class BrokerRegistration(Message, key=1, versions="0", flexible="0+"):
-    """The registration holds; `broker_epoch` is shown in everything that the node says."""
+class BrokerRegistrationResponse(Message, key=1, versions="0", flexible="0+"):
+    """The node is registered; its later requests carry `broker_epoch`."""
 
     broker_epoch: int = int64()
 
 
 class CaughtUpChain(Struct):
-    """A syncing member of a chain that has got every record."""
+    """A syncing member of a chain that has every record."""
 
     chain: str = string()
     node_id: int = int32()
@@ -63,7 +73,7 @@ class CaughtUpChain(Struct):
 
 
 class CaughtUpPartition(Struct):
-    """A node that has got every record of a moving partition; -1: all who serve have begun to."""
+    """A node that has every record of a moving partition; -1: the new set's members serve."""
 
     topic_id: UUID = uuid()
     partition: int = int32()
@@ -72,193 +82,162 @@ class CaughtUpPartition(Struct):
 
 
 class FailedPartition(Struct):
-    """A partition whose log has failed at the node that says so."""
+    """A partition whose log has failed on the node that sends this."""
 
     topic_id: UUID = uuid()
     partition: int = int32()
 
 
-class BrokerHeartbeat(Message, key=2, versions="0", flexible="0+"):
-    """A node is alive."""
+class BrokerHeartbeatRequest(Message, key=2, versions="0", flexible="0+"):
+    """A node is alive; with its reports."""
 
     node_id: int = int32()
     broker_epoch: int = int64()
     incarnation: UUID = uuid()
-    is_ready: bool = boolean()  # it can serve, and wants to
+    is_ready: bool = boolean()  # it can serve, and is not stopping
     caught_up_chains: list[CaughtUpChain] = array(CaughtUpChain)
     caught_up_partitions: list[CaughtUpPartition] = array(CaughtUpPartition)
-    trouble: str = string("0+", tag=0)  # why others should serve in its place, if they can
+    trouble: str = string("0+", tag=0)  # why other nodes should serve instead; or empty
     failed_partitions: list[FailedPartition] = array(FailedPartition, tag=1)  # all, each time
 
 
-class BrokerHeartbeatAnswer(Message, key=2, versions="0", flexible="0+"):
-    """The node was heard, by a controller that surely was one after the heartbeat was sent."""
+class BrokerHeartbeatResponse(Message, key=2, versions="0", flexible="0+"):
+    """Sent by a node that certainly was the controller after the heartbeat was sent."""
 
     is_fenced: bool = boolean()
-    session_ms: int = int32()  # how long it may be silent
+    session_ms: int = int32()  # the session timeout
 
 
-class LeaveCluster(Message, key=3, versions="0", flexible="0+"):
-    """A node is about to stop: let others take its parts."""
+class ControlledShutdownRequest(Message, key=3, versions="0", flexible="0+"):
+    """A node is about to stop: let other nodes lead and serve instead."""
 
     node_id: int = int32()
     broker_epoch: int = int64()
     incarnation: UUID = uuid()
 
 
-class LeaveClusterAnswer(Message, key=3, versions="0", flexible="0+"):
-    """It may."""
+class ControlledShutdownResponse(Message, key=3, versions="0", flexible="0+"):
+    """Other nodes lead and serve: the node may stop."""
 
 
-class ReserveProducerIds(Message, key=4, versions="0", flexible="0+"):
-    """A node wants producer ids to give away."""
+class AllocateProducerIdsRequest(Message, key=4, versions="0", flexible="0+"):
+    """Reserve a block of producer ids for a node."""
 
     node_id: int = int32()
 
 
-class ReservedProducerIds(Message, key=4, versions="0", flexible="0+"):
+class AllocateProducerIdsResponse(Message, key=4, versions="0", flexible="0+"):
     """Ids from `start` on, before `end`."""
 
     start: int = int64()
     end: int = int64()
 
 
-class TopicConfig(Struct):
+class InternalTopicConfig(Struct):
     """A setting of a topic."""
 
     name: str = string()
     value: str | None = string(nullable="0+", default=None)
 
 
-class TopicAssignment(Struct):
-    """Where one partition shall be."""
-
-    partition: int = int32()
-    node_ids: list[int] = array(INT32)
-
-
-class WantedTopic(Struct):
-    """A topic to create; -1 takes the default."""
+class InternalTopic(Struct):
+    """One of the cluster's own topics, which a node needs."""
 
     name: str = string()
     partition_count: int = int32(default=-1)
-    replication_factor: int = int16(default=-1)
-    assignments: list[TopicAssignment] = array(TopicAssignment)
-    configs: list[TopicConfig] = array(TopicConfig)
+    replication_factor: int = int16(default=-1)  # ignored: the topic is spread over all chains
+    assignments: list[int] = array(INT32)  # always empty
+    configs: list[InternalTopicConfig] = array(InternalTopicConfig)
 
 
-class MakeTopics(Message, key=5, versions="0", flexible="0+"):
-    """Create topics; with `is_internal`, the cluster's own, which may be there already."""
+class CreateInternalTopicsRequest(Message, key=5, versions="0", flexible="0+"):
+    """Create the internal topics that do not exist yet.
 
-    topics: list[WantedTopic] = array(WantedTopic)
+    Nodes of earlier versions also create topics of clients with this message, with `is_internal`
+    false; this version sends CreateTopics in an envelope for those.
+    """
+
+    topics: list[InternalTopic] = array(InternalTopic)
     is_internal: bool = boolean()
-    validate_only: bool = boolean()
+    validate_only: bool = boolean()  # ignored
 
 
-class MadeTopic(Struct):
-    """What became of one."""
+class CreateInternalTopicsResponse(Message, key=5, versions="0", flexible="0+"):
+    """The topics exist."""
 
-    name: str = string()
-    topic_id: UUID = uuid()
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    topics: list[int] = array(INT32)  # always empty
 
 
-class MadeTopics(Message, key=5, versions="0", flexible="0+"):
-    """In the order asked."""
-
-    topics: list[MadeTopic] = array(MadeTopic)
-
-
-def wanted_topic(topic: NewTopic) -> WantedTopic:
-    return WantedTopic(
-        name=topic.name, partition_count=topic.partition_count,
-        replication_factor=topic.replication_factor,
-        assignments=[TopicAssignment(partition=partition, node_ids=list(nodes))
-                     for partition, nodes in topic.assignments],
-        configs=[TopicConfig(name=name, value=value) for name, value in topic.configs])
-
-
-def new_topic(topic: WantedTopic) -> NewTopic:
-    return NewTopic(
-        topic.name, topic.partition_count, topic.replication_factor,
-        [(item.partition, item.node_ids) for item in topic.assignments],
-        [(config.name, config.value) for config in topic.configs])
-
-
-def made_topic(answer: TopicAnswer) -> MadeTopic:
-    return MadeTopic(name=answer.name or "", topic_id=answer.topic_id, error_code=answer.code,
-                     error_message=answer.message)
-
-
-def topic_answer(made: MadeTopic, state: ClusterState) -> TopicAnswer:
-    return TopicAnswer(made.name, made.topic_id, Code(made.error_code), made.error_message,
-                       state.topics_by_id.get(made.topic_id))
-
-
-class Envelope(Message, key=6, versions="0", flexible="0+"):
-    """A client's request, as it came; to be answered as if the client had asked here."""
+class EnvelopeRequest(Message, key=6, versions="0", flexible="0+"):
+    """A client's Kafka request, forwarded to the controller (as in KIP-590)."""
 
     api_key: int = int16()
     api_version: int = int16()
     client_id: str | None = string(nullable="0+", default=None)
     client_host: str = string()
     body: bytes = binary()
+    listener: str = string("0+", tag=0)  # the one that the client connected to; empty: PLAINTEXT
+    security_protocol: str = string("0+", tag=1)  # of that listener
+    principal_type: str = string("0+", tag=2)  # the client's principal; empty: not sent
+    principal_name: str = string("0+", tag=3)
+    request_id: UUID = uuid(tag=4)  # the same in every attempt to deliver it; zeros: not sent
 
 
-class EnvelopeAnswer(Message, key=6, versions="0", flexible="0+"):
-    """The answer, as it is to be sent to the client."""
+class EnvelopeResponse(Message, key=6, versions="0", flexible="0+"):
+    """The response to the client, encoded."""
 
     body: bytes = binary()
 
 
-class Pair(NamedTuple):
-    """A request and its answer."""
+class ControllerApi(NamedTuple):
+    """A request to the controller, and its response."""
 
     request: type[Message]
-    answer: type[Message]
+    response: type[Message]
 
 
-PAIRS: Final[dict[int, Pair]] = {
-    pair.request.KEY: pair for pair in (
-        Pair(RegisterBroker, BrokerRegistration),
-        Pair(BrokerHeartbeat, BrokerHeartbeatAnswer),
-        Pair(LeaveCluster, LeaveClusterAnswer),
-        Pair(ReserveProducerIds, ReservedProducerIds),
-        Pair(MakeTopics, MadeTopics),
-        Pair(Envelope, EnvelopeAnswer),
+CONTROLLER_APIS: Final[dict[int, ControllerApi]] = {
+    api.request.KEY: api for api in (
+        ControllerApi(BrokerRegistrationRequest, BrokerRegistrationResponse),
+        ControllerApi(BrokerHeartbeatRequest, BrokerHeartbeatResponse),
+        ControllerApi(ControlledShutdownRequest, ControlledShutdownResponse),
+        ControllerApi(AllocateProducerIdsRequest, AllocateProducerIdsResponse),
+        ControllerApi(CreateInternalTopicsRequest, CreateInternalTopicsResponse),
+        ControllerApi(EnvelopeRequest, EnvelopeResponse),
     )
 }
-assert len(PAIRS) == 6  # W1: no number twice
-assert all(number == pair.answer.KEY for number, pair in PAIRS.items())
+assert len(CONTROLLER_APIS) == 6  # broker.cluster.W1: no number twice
+assert all(number == api.response.KEY for number, api in CONTROLLER_APIS.items())
 
 
-def encode_call(request: Message) -> bytes:
+def encode_request(request: Message) -> bytes:
     version = request.VERSIONS[-1]
     return _HEAD.pack(request.KEY, version) + request.encode(version)
 
 
-def decode_call(data: bytes) -> tuple[Message, int]:
-    """The request in `data`, and its version, in which the answer is expected."""
+def decode_request(data: bytes) -> tuple[Message, int]:
+    """The request in `data`, and its version, in which the response is expected."""
     if len(data) < _HEAD.size:
-        raise MalformedBytes(f"a call of {len(data)} bytes has no type and version")
+        raise MalformedBytes(
+            f"a request to the controller of {len(data)} bytes has no type and version")
     number, version = _HEAD.unpack_from(data)
-    pair = PAIRS.get(number)
-    if pair is None or version not in pair.request.VERSIONS:
-        raise RequestError(f"calls of type {number} version {version} are not known here: "
-                           "is the controller of an older version?", code=Code.UNSUPPORTED_VERSION)
-    return pair.request.decode(memoryview(data)[_HEAD.size :], version), version
+    api = CONTROLLER_APIS.get(number)
+    if api is None or version not in api.request.VERSIONS:
+        raise RequestError(
+            f"requests to the controller of type {number} version {version} are not known here: "
+            "is the controller of an older version?", code=Code.UNSUPPORTED_VERSION)
+    return api.request.decode(memoryview(data)[_HEAD.size :], version), version
 
 
-def encode_answer(index: RaftIndex, answer: Message, version: int) -> bytes:
-    return _INDEX.pack(index) + answer.encode(version)
+def encode_response(index: RaftIndex, response: Message, version: int) -> bytes:
+    return _INDEX.pack(index) + response.encode(version)
 
 
-def decode_answer(data: bytes, request: Message) -> tuple[RaftIndex, Message]:
-    """The answer to `request`, and up to where the metadata must be applied to see its effect."""
+def decode_response(data: bytes, request: Message) -> tuple[Message, RaftIndex]:
+    """The response to `request`, and up to where the metadata must be applied to see its effect."""
     if len(data) < _INDEX.size:
-        raise MalformedBytes(f"an answer of {len(data)} bytes has no index")
+        raise MalformedBytes(f"a response of the controller of {len(data)} bytes has no index")
     (index,) = _INDEX.unpack_from(data)
-    answer = PAIRS[request.KEY].answer
+    response = CONTROLLER_APIS[request.KEY].response
     version = request.VERSIONS[-1]
-    return RaftIndex(index), answer.decode(memoryview(data)[_INDEX.size :], version)
+    return response.decode(memoryview(data)[_INDEX.size :], version), RaftIndex(index)

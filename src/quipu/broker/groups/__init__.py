@@ -1,16 +1,21 @@
-"""Consumer groups: who is a member, what is whose, and how far it has been read.
+"""Consumer groups: their members, assignments and committed offsets.
 
-    group         one classic group as a state machine: events in, effects out
-    states        its life as a table;  events, members, restore: its other parts
-    registry      groups and their offsets: the state that a shard's log keeps
-    records       what is written to that log;  group_log: the one who writes it
-    shard         the driver of one partition's groups: parks requests, arms timers, keeps records
-    shard_log     its log, while this node leads the partition
-    coordinator   all shards of this node, and who has the others
-    offsets       committed offsets
-    limits        what groups may hold, and what all of them do;  admission: who may join
+    group.py         one classic group as a state machine: events in, effects out
+    states.py        the states of a group and the transitions between them, as a table
+    events.py        the events, effects and results of a group
+    members.py       the members of one group, their protocols and their leader
+    admission.py     checks whether a member may join a group
+    subscription.py  reads the topics from a consumer's subscription
+    restore.py       builds a group from its snapshot
+    registry.py      the groups of one shard and their offsets: the state that its log keeps
+    records.py       the records of groups and offsets in the log
+    offsets.py       commits, reads, deletes and expires offsets
+    limits.py        the memory that groups may use, and that they use
+    shard.py         the groups of one partition: parks requests, arms timers, writes records
+    coordinator.py   all groups of this node
 
-Start with `group`.  Not here: the messages (handlers/), the log (storage/state_log).
+Start at `group.py`.  Not here: the messages (handlers/), the log and the lookup of coordinators
+(coordinators/).
 """
 
 from quipu.broker.groups.coordinator import Groups

@@ -1,6 +1,6 @@
-"""Who may join a group, and what a group may take up: its limits, applied.
+"""Checks whether a member may join a group, and whether a group may grow.
 
-Not here: the limits themselves (limits.py), what a group does with those who may join (group.py).
+Not here: the limits themselves (limits.py), what a group does with a join (group.py).
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from quipu.broker.groups.limits import (
     GROUP_MAX_TOTAL_BYTES,
     PROTOCOL_COUNT_MAX,
 )
-from quipu.broker.groups.members import Member, member_size
+from quipu.broker.groups.members import GroupMember, member_size
 from quipu.broker.groups.states import State
 from quipu.model.errors import Code
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:  # it asks here
     from quipu.broker.groups.group import Group
 
 
-def why_not_join(group: "Group", event: Join, known: Member | None) -> Code:
-    """Why this join cannot be; NONE if it can.  `known` is the member that it names."""
+def why_not_join(group: "Group", event: Join, known: GroupMember | None) -> Code:
+    """The error code of a join; NONE if it is allowed.  `known` is the member that it names."""
     if group.state is State.DEAD:
         return Code.COORDINATOR_NOT_AVAILABLE
     is_pending = event.member_id in group.pending
@@ -30,7 +30,7 @@ def why_not_join(group: "Group", event: Join, known: Member | None) -> Code:
         if isinstance(found, Code):
             return found
     if is_pending and event.instance_id is not None:
-        return Code.INVALID_REQUEST  # static members are never sent away for an id
+        return Code.INVALID_REQUEST  # static members need not get an id first
     code = _why_no_place(group, event, known)
     if code is not Code.NONE:
         return code
@@ -40,12 +40,12 @@ def why_not_join(group: "Group", event: Join, known: Member | None) -> Code:
     return Code.INCONSISTENT_GROUP_PROTOCOL
 
 
-def _why_no_place(group: "Group", event: Join, known: Member | None) -> Code:
+def _why_no_place(group: "Group", event: Join, known: GroupMember | None) -> Code:
     limits = group.limits
     places = limits.member_count_max - len(group.members)
     if known is None and places <= (0 if event.member_id in group.pending else len(group.pending)):
         limits.refused(GROUP_MAX_SIZE, group.group_id)
-        return Code.GROUP_MAX_SIZE_REACHED  # the pending have been promised theirs
+        return Code.GROUP_MAX_SIZE_REACHED  # places are reserved for pending members
     is_many = len(event.protocols) > PROTOCOL_COUNT_MAX
     if is_many or (size := member_size(event)) > limits.member_size_max:
         limits.refused(GROUP_MAX_BYTES, group.group_id)
@@ -55,7 +55,7 @@ def _why_no_place(group: "Group", event: Join, known: Member | None) -> Code:
 
 
 def has_room(group: "Group", growth: int) -> bool:
-    """Whether the group may take up so much more; who takes no more is never refused."""
+    """Whether the group may grow by `growth` bytes; a group that shrinks always may."""
     if growth <= 0:
         return True
     size, limits = group.size + growth, group.limits

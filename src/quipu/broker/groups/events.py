@@ -1,21 +1,21 @@
-"""What a group is told (events), what it asks for (effects), and what members are answered.
+"""The events of a group, its effects, and the results of its members' requests.
 
-A request that has to wait is known to the group by its ticket, a number that the driver gives.
-Times are milliseconds of a clock that never steps back; ids are made by the driver.
+A group knows a waiting request by its ticket, a number that the driver gives.  Times are
+milliseconds of a monotonic clock; member ids are made by the driver.
 """
 
 from typing import NamedTuple, NewType, TypeAlias
 
 from quipu.model.errors import Code
 
-Ticket = NewType("Ticket", int)  # a request that waits for its answer; never used twice
+Ticket = NewType("Ticket", int)  # a request that waits for its result; never used twice
 MonotonicMs = NewType("MonotonicMs", int)  # milliseconds since some fixed moment
 
 NO_GENERATION = -1  # in a request: the sender is no member
 
 
-class Protocol(NamedTuple):
-    """A way to assign partitions that a member knows, and what it says about itself for that."""
+class GroupProtocol(NamedTuple):
+    """A protocol to assign partitions that a member supports, and its metadata for it."""
 
     name: str
     metadata: bytes
@@ -25,10 +25,10 @@ class Protocol(NamedTuple):
 
 
 class Join(NamedTuple):
-    """A member wants to be part of the next generation."""
+    """A member asks to be part of the next generation."""
 
     ticket: Ticket
-    member_id: str  # empty: it has none yet
+    member_id: str  # empty: it has no id yet
     new_member_id: str  # the one to give it if it has none
     instance_id: str | None  # of a static member
     client_id: str
@@ -36,24 +36,24 @@ class Join(NamedTuple):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
-    protocols: tuple[Protocol, ...]
-    needs_known_id: bool = True  # a new dynamic member is sent away to come back with its id
-    may_skip_assignment: bool = True  # the client knows a leader that need not assign
+    protocols: tuple[GroupProtocol, ...]
+    needs_known_id: bool = True  # a new dynamic member gets its id, and must join again with it
+    may_skip_assignment: bool = True  # the client supports skip_assignment
 
 
 class Sync(NamedTuple):
-    """A member asks for its assignment; the leader brings everybody's."""
+    """A member asks for its assignment; the leader sends the assignments of all."""
 
     ticket: Ticket
     member_id: str
     instance_id: str | None
     generation: int
-    protocol_type: str | None  # None: older clients do not say
+    protocol_type: str | None  # None: older clients do not send it
     protocol: str | None
-    assignments: tuple[tuple[str, bytes], ...]  # member id, what is its own
+    assignments: tuple[tuple[str, bytes], ...]  # member id, its assignment
 
 
-class Heartbeat(NamedTuple):
+class MemberHeartbeat(NamedTuple):
     """A member is alive."""
 
     ticket: Ticket
@@ -63,49 +63,50 @@ class Heartbeat(NamedTuple):
 
 
 class Leaver(NamedTuple):
-    """One of those who leave; a static member may leave by its instance id alone."""
+    """A member that leaves; a static member may be named by its instance id alone."""
 
     member_id: str
     instance_id: str | None
 
 
 class Leave(NamedTuple):
-    """Members go, of their own will or an operator's."""
+    """Members leave, by themselves or because an operator removes them."""
 
     ticket: Ticket
     leavers: tuple[Leaver, ...]
 
 
-class Gone(NamedTuple):
-    """Who sent a request that waits is gone: nobody is there to be answered."""
+class MemberDisconnected(NamedTuple):
+    """The client of a waiting request has disconnected."""
 
     ticket: Ticket
 
 
-class Tick(NamedTuple):
+class ClockTick(NamedTuple):
     """Time has passed."""
 
 
 class PersistFailed(NamedTuple):
-    """What the group asked to persist is not on disk."""
+    """The snapshot of a `Persist` could not be written."""
 
 
-Event: TypeAlias = Join | Sync | Heartbeat | Leave | Gone | Tick | PersistFailed
+Event: TypeAlias = (
+    Join | Sync | MemberHeartbeat | Leave | MemberDisconnected | ClockTick | PersistFailed)
 
 
-# -- answers
+# -- results
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader gets to know it."""
+    """A member, as in the leader's result."""
 
     member_id: str
     instance_id: str | None
     metadata: bytes
 
 
-class Joined(NamedTuple):
-    """The answer to a join."""
+class JoinResult(NamedTuple):
+    """The result of a join."""
 
     code: Code
     member_id: str
@@ -117,8 +118,8 @@ class Joined(NamedTuple):
     skip_assignment: bool = False
 
 
-class Synced(NamedTuple):
-    """The answer to a sync."""
+class SyncResult(NamedTuple):
+    """The result of a sync."""
 
     code: Code
     protocol_type: str | None = None
@@ -126,26 +127,26 @@ class Synced(NamedTuple):
     assignment: bytes = b""
 
 
-class Heard(NamedTuple):
-    """The answer to a heartbeat."""
+class HeartbeatResult(NamedTuple):
+    """The result of a heartbeat."""
 
     code: Code
 
 
-class Left(NamedTuple):
-    """The answer to a leave: one code for each leaver."""
+class LeaveResult(NamedTuple):
+    """The result of a leave: one code for each leaver."""
 
     codes: tuple[Code, ...]
 
 
-Answer: TypeAlias = Joined | Synced | Heard | Left
+GroupResult: TypeAlias = JoinResult | SyncResult | HeartbeatResult | LeaveResult
 
 
 # -- effects
 
 
-class MemberImage(NamedTuple):
-    """What is kept of a member across a restart."""
+class MemberSnapshot(NamedTuple):
+    """The durable state of a member."""
 
     member_id: str
     instance_id: str | None
@@ -153,12 +154,12 @@ class MemberImage(NamedTuple):
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[GroupProtocol, ...]
     assignment: bytes
 
 
-class GroupImage(NamedTuple):
-    """What is kept of a group across a restart; members in the order in which they came."""
+class GroupSnapshot(NamedTuple):
+    """The durable state of a group; members in the order in which they joined."""
 
     group_id: str
     state: str
@@ -166,20 +167,20 @@ class GroupImage(NamedTuple):
     protocol_type: str | None
     protocol: str | None
     leader: str | None
-    members: tuple[MemberImage, ...]
+    members: tuple[MemberSnapshot, ...]
 
 
-class Reply(NamedTuple):
-    """Answer a request."""
+class Respond(NamedTuple):
+    """Respond to a request."""
 
     ticket: Ticket
-    answer: Answer
+    result: GroupResult
 
 
 class Persist(NamedTuple):
     """Make this durable before any effect that comes after it."""
 
-    image: GroupImage
+    snapshot: GroupSnapshot
 
 
-Effect: TypeAlias = Reply | Persist
+Effect: TypeAlias = Respond | Persist

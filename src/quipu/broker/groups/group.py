@@ -1,20 +1,22 @@
 """One classic consumer group as a state machine: events in, effects out, no I/O.
 
-A group goes from generation to generation.  When somebody comes, goes or changes its mind, every
-member has to join anew (PreparingRebalance); their joins are parked until all are there or their
-time is up.  The answers name a leader, who decides what belongs to whom; all send a sync, and are
-parked again until the leader's brings the assignment (CompletingRebalance).  Then work goes on
-(Stable) until the next change.
+When a member joins, leaves or changes its subscription, every member has to join again
+(PreparingRebalance); the joins are parked until all members have joined or the rebalance timeout is
+over.  The results name a leader, which assigns the partitions; all members send a sync, which is
+parked until the leader's sync brings the assignments (CompletingRebalance).  Then the group is
+Stable until the next change.  Each rebalance makes a new generation.
 
 Invariants
-    G1  Empty and Dead have no members; CompletingRebalance and Stable have some, one of whom leads
-    G2  the generation only grows
-    G3  joins are parked in PreparingRebalance alone, syncs in CompletingRebalance alone
-    G4  every ticket gets one reply: at once, or when its member's fate is decided
-    G5  a reply that tells of a new generation or assignment comes after the Persist that keeps it
+    broker.groups.G1  Empty and Dead have no members; CompletingRebalance and Stable have some, one
+                      of which is the leader
+    broker.groups.G2  the generation only grows
+    broker.groups.G3  joins are parked only in PreparingRebalance, syncs only in CompletingRebalance
+    broker.groups.G4  every ticket gets one Respond: at once, or when its request is complete
+    broker.groups.G5  a Respond with a new generation or assignment comes after the Persist that
+                      makes it durable
 
-Time is passed in; `deadline` says when the group wants the next Tick at the latest.
-Not here: who the members are (members.py), who may join (admission.py), offsets (offsets.py),
+Time is passed in; `deadline` says when the group wants the next ClockTick at the latest.
+Not here: the members (members.py), which joins are allowed (admission.py), offsets (offsets.py),
 futures and timers (coordinator.py).
 """
 
@@ -24,34 +26,34 @@ from typing import Final, assert_never
 from quipu.broker.groups.admission import has_room, why_not_join
 from quipu.broker.groups.events import (
     NO_GENERATION,
+    ClockTick,
     Effect,
     Event,
-    Gone,
-    GroupImage,
-    Heard,
-    Heartbeat,
+    GroupSnapshot,
+    HeartbeatResult,
     Join,
-    Joined,
+    JoinResult,
     Leave,
     Leaver,
-    Left,
+    LeaveResult,
+    MemberDisconnected,
+    MemberHeartbeat,
     MonotonicMs,
     Persist,
     PersistFailed,
-    Reply,
+    Respond,
     Sync,
-    Synced,
-    Tick,
+    SyncResult,
 )
 from quipu.broker.groups.limits import GROUP_SIZE, PENDING_SIZE, GroupLimits, text_size
-from quipu.broker.groups.members import Member, Members, newcomer
+from quipu.broker.groups.members import GroupMember, GroupMembers, newcomer
 from quipu.broker.groups.states import State, advance
 from quipu.model.errors import Code
 
 CONSUMER: Final = "consumer"  # the protocol type of consumers
-NEWCOMER_TIMEOUT_MS: Final = 300_000  # a parked newcomer whose client may have gone is let go
+NEWCOMER_TIMEOUT_MS: Final = 300_000  # then a parked new member is removed: its client may be gone
 
-_DESERTED: Final = frozenset({State.EMPTY, State.DEAD})
+_WITHOUT_MEMBERS: Final = frozenset({State.EMPTY, State.DEAD})
 _REBALANCED: Final = frozenset({State.COMPLETING_REBALANCE, State.STABLE})
 
 
@@ -63,17 +65,17 @@ class Group:
     limits: GroupLimits
     state: State = State.EMPTY
     generation: int = 0
-    protocol_type: str | None = None  # None: nobody ever joined, offsets come from outside
+    protocol_type: str | None = None  # None: no member ever joined; tools commit its offsets
     protocol: str | None = None
-    members: Members = field(default_factory=Members)
-    # -- what follows does not outlive the process
-    pending: dict[str, MonotonicMs] = field(default_factory=dict)  # told their id, not back yet
+    members: GroupMembers = field(default_factory=GroupMembers)
+    # -- the following is not durable
+    pending: dict[str, MonotonicMs] = field(default_factory=dict)  # got an id, not joined yet
     unsynced: dict[str, None] = field(default_factory=dict)  # joined, but sent no sync yet
     join_deadline: MonotonicMs | None = None  # of PreparingRebalance
     sync_deadline: MonotonicMs | None = None  # until when the unsynced are awaited
-    _initial: bool = False  # the group was empty: it waits a while for more members
+    _initial: bool = False  # the group was empty: it waits for more members
     _initial_left_ms: int = 0  # by how much that wait can still be prolonged
-    _grew: bool = False  # somebody came during the wait
+    _grew: bool = False  # a member joined during that wait
     _effects: list[Effect] = field(default_factory=list)
 
     # -- the machine
@@ -81,7 +83,7 @@ class Group:
     def handle(self, event: Event, now: MonotonicMs) -> list[Effect]:
         generation = self.generation
         match event:
-            case Heartbeat():
+            case MemberHeartbeat():
                 self._heartbeat(event, now)
             case Join():
                 self._join(event, now)
@@ -89,23 +91,30 @@ class Group:
                 self._sync(event, now)
             case Leave():
                 self._leave(event, now)
-            case Gone():
-                self._gone(event, now)
-            case Tick():
+            case MemberDisconnected():
+                self._disconnected(event, now)
+            case ClockTick():
                 self._tick(now)
             case PersistFailed():
                 if self.state in _REBALANCED:
                     self._prepare(now)
             case _:
                 assert_never(event)
-        assert self.generation in (generation, generation + 1)  # G2
-        assert self.members.leader is not None or self.state not in _REBALANCED  # G1
-        assert not len(self.members) or self.state not in _DESERTED  # G1
+        assert self.generation in (generation, generation + 1)  # broker.groups.G2
+        self.invariants()
         effects, self._effects = self._effects, []
         return effects
 
+    def invariants(self) -> None:
+        """Check the invariants after each event; O(1), so it stays on in production."""
+        assert self.members.leader is not None or self.state not in _REBALANCED  # broker.groups.G1
+        assert not len(self.members) or self.state not in _WITHOUT_MEMBERS  # broker.groups.G1
+        assert self.join_deadline is None or self.state is State.PREPARING_REBALANCE
+        assert self.sync_deadline is None or self.unsynced
+        assert self.protocol is not None or self.state not in _REBALANCED  # broker.groups.P2
+
     def deadline(self) -> MonotonicMs | None:
-        """When something happens by itself; None if only an event can change the group."""
+        """When the group needs the next ClockTick; None if only other events can change it."""
         times = [m.deadline for m in self.members if m.can_expire]
         times += self.pending.values()
         times += [t for t in (self.join_deadline, self.sync_deadline) if t is not None]
@@ -113,42 +122,42 @@ class Group:
 
     @property
     def size(self) -> int:
-        """What it takes up, as limits.py counts it."""
+        """The bytes that the group uses, as limits.py counts them."""
         return (GROUP_SIZE + text_size(self.group_id) + self.members.size
                 + PENDING_SIZE * len(self.pending))
 
-    def image(self) -> GroupImage:
-        """What has to outlive the process; restore.py makes a group of it again."""
+    def snapshot(self) -> GroupSnapshot:
+        """The durable state of the group; restore.py builds a group from it."""
         assert self.state is not State.DEAD
-        return GroupImage(
+        return GroupSnapshot(
             self.group_id, self.state.value, self.generation, self.protocol_type, self.protocol,
-            self.members.leader, tuple(m.image() for m in self.members))
+            self.members.leader, tuple(m.snapshot() for m in self.members))
 
     def kill(self) -> None:
-        """The group is deleted; it must be empty."""
+        """Make the group Dead; it must be empty."""
         self._advance(State.DEAD)
         self.pending.clear()
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, now: MonotonicMs
     ) -> Code:
-        """Whether this sender may commit offsets now; a member's commit is a sign of life."""
+        """Whether this sender may commit offsets now; a commit counts as a heartbeat."""
         if self.state is State.DEAD:
             return Code.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.state is State.EMPTY:
-            return Code.NONE  # from outside: a tool, or a consumer that assigns by itself
+            return Code.NONE  # a tool, or a consumer that assigns partitions itself
         found = self.find_member(member_id, instance_id)
         if isinstance(found, Code):
             return found
         if generation != self.generation:
             return Code.ILLEGAL_GENERATION
         if self.state is State.COMPLETING_REBALANCE:
-            return Code.REBALANCE_IN_PROGRESS  # what it commits may be another's by now
+            return Code.REBALANCE_IN_PROGRESS  # another member may own the partitions now
         found.heard(now)
         return Code.NONE
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics that the members read; None if they may be any."""
+        """Topics that the members are subscribed to; None if they may be any."""
         if not len(self.members):
             return frozenset()
         if self.protocol_type != CONSUMER or self.protocol is None:
@@ -162,7 +171,7 @@ class Group:
             self.members.find_static(event.instance_id) if not event.member_id else None)
         refusal = why_not_join(self, event, known)
         if refusal is not Code.NONE:
-            self._effects.append(Reply(event.ticket, Joined(refusal, event.member_id)))
+            self._effects.append(Respond(event.ticket, JoinResult(refusal, event.member_id)))
         elif event.member_id in self.pending:
             self._admit(event, event.member_id, now)
         elif event.member_id:
@@ -172,13 +181,13 @@ class Group:
             self._replace(event, known, now)
         elif event.instance_id is None and event.needs_known_id:
             self.pending[event.new_member_id] = MonotonicMs(now + event.session_timeout_ms)
-            answer = Joined(Code.MEMBER_ID_REQUIRED, event.new_member_id)
-            self._effects.append(Reply(event.ticket, answer))
+            result = JoinResult(Code.MEMBER_ID_REQUIRED, event.new_member_id)
+            self._effects.append(Respond(event.ticket, result))
         else:
             self._admit(event, event.new_member_id, now)
 
     def _admit(self, event: Join, member_id: str, now: MonotonicMs) -> None:
-        """Somebody new; everybody has to join anew."""
+        """Add a new member; all members have to join again."""
         self.pending.pop(member_id, None)
         member = newcomer(event, member_id)
         if not len(self.members):
@@ -187,51 +196,52 @@ class Group:
         self._grew = True
         self._park_join(member, event, now)
 
-    def _rejoin(self, event: Join, member: Member, now: MonotonicMs) -> None:
-        """A member joins again: because it has to, or because it lost the answer."""
+    def _rejoin(self, event: Join, member: GroupMember, now: MonotonicMs) -> None:
+        """A member joins again: for a rebalance, or because it lost the response."""
         unchanged = member.asks_for_the_same(event)
         is_leader = self.members.leader == member.member_id
-        lost_answer = unchanged and (
+        lost_response = unchanged and (
             self.state is State.COMPLETING_REBALANCE
             or (self.state is State.STABLE and not is_leader))  # a leader wants a rebalance
-        if lost_answer:
+        if lost_response:
             member.heard(now)
             members = is_leader and self.state is State.COMPLETING_REBALANCE
-            answer = self._joined(member, with_members=members)
-            self._effects.append(Reply(event.ticket, answer))
+            result = self._joined(member, with_members=members)
+            self._effects.append(Respond(event.ticket, result))
         else:
             self.members.update(member, event)
             self._park_join(member, event, now)
 
-    def _replace(self, event: Join, member: Member, now: MonotonicMs) -> None:
-        """A static member is back under a new id; who held the old one is fenced.
+    def _replace(self, event: Join, member: GroupMember, now: MonotonicMs) -> None:
+        """A static member is back and gets a new id; requests with the old id are fenced.
 
-        The assignment stands if the vote and the topics are as before.  The rest of a consumer's
-        metadata changes whenever it starts, and must not cost a rebalance.
+        The assignment stays valid if the chosen protocol and the topics are as before.  The rest of
+        a consumer's metadata changes with each start, and must not cause a rebalance.
         """
         old_id, old_leader = member.member_id, self.members.leader
-        self._answer_parked(member, Code.FENCED_INSTANCE_ID)
+        self._respond_to_parked(member, Code.FENCED_INSTANCE_ID)
         self.members.rename(member, event.new_member_id)
         if old_id in self.unsynced:
             del self.unsynced[old_id]
             self.unsynced[member.member_id] = None
         topics = member.topics(self.protocol)
         self.members.update(member, event)
-        stands = self.members.vote() == self.protocol and member.topics(self.protocol) == topics
-        if self.state is not State.STABLE or not stands:
+        is_valid = self.members.vote() == self.protocol and member.topics(self.protocol) == topics
+        if self.state is not State.STABLE or not is_valid:
             self._park_join(member, event, now)
             return
         member.heard(now)
-        self._effects.append(Persist(self.image()))
+        self._effects.append(Persist(self.snapshot()))
         is_leader = self.members.leader == member.member_id
         skip = is_leader and event.may_skip_assignment
-        answer = self._joined(member, with_members=skip)._replace(skip_assignment=skip)
-        if is_leader and not skip:  # an older client must not take itself for the leader
-            answer = answer._replace(leader=old_leader or "")
-        self._effects.append(Reply(event.ticket, answer))
+        result = self._joined(member, with_members=skip)._replace(skip_assignment=skip)
+        if is_leader and not skip:  # an older client must not assign as the leader
+            result = result._replace(leader=old_leader or "")
+        self._effects.append(Respond(event.ticket, result))
 
-    def _park_join(self, member: Member, event: Join, now: MonotonicMs) -> None:
-        self._answer_parked(member, Code.REBALANCE_IN_PROGRESS)  # a join that was sent before
+    def _park_join(self, member: GroupMember, event: Join, now: MonotonicMs) -> None:
+        """Keep the join until its generation begins (broker.groups.G3, broker.groups.G4)."""
+        self._respond_to_parked(member, Code.REBALANCE_IN_PROGRESS)  # a join that was sent before
         member.join_ticket = event.ticket
         if member.is_new:
             member.deadline = MonotonicMs(now + NEWCOMER_TIMEOUT_MS)
@@ -246,9 +256,9 @@ class Group:
             self._complete_if_all_joined(now)
 
     def _prepare(self, now: MonotonicMs) -> None:
-        """Ask everybody to join anew; they learn of it by their next heartbeat or sync."""
+        """Begin a rebalance; members learn of it from their next heartbeat or sync."""
         for member in self.members:
-            self._answer_sync(member, Synced(Code.REBALANCE_IN_PROGRESS))
+            self._respond_to_sync(member, SyncResult(Code.REBALANCE_IN_PROGRESS))
         self.unsynced.clear()
         self.sync_deadline = None
         self._initial = self.state is State.EMPTY
@@ -277,13 +287,13 @@ class Group:
             self._complete(now)
 
     def _complete(self, now: MonotonicMs) -> None:
-        """Begin the next generation with those who are there."""
+        """Begin the next generation with the members that have joined."""
         for member in list(self.members):
             if member.join_ticket is None and member.instance_id is None:
                 self.members.remove(member)
         self._initial = False
         if len(self.members) and not self.members.elect():
-            # Static members alone, and none is back: their sessions decide.
+            # Only static members, and none has joined: wait for them, or for their sessions' end.
             self.join_deadline = MonotonicMs(now + max(1, self.members.rebalance_timeout_ms()))
             return
         self.join_deadline = None
@@ -295,33 +305,33 @@ class Group:
             self.protocol = None
             self._advance(State.EMPTY)
         self.members.assign({})
-        self._effects.append(Persist(self.image()))
+        self._effects.append(Persist(self.snapshot()))  # broker.groups.G5: before all Responds
         if len(self.members):
             self.await_syncs(now)
         for member in self.members:
-            self._answer_join(member, now)
+            self._respond_to_join(member, now)
 
-    def _answer_join(self, member: Member, now: MonotonicMs) -> None:
-        """Tell a parked member of its generation; an absent static one is not heard by that."""
+    def _respond_to_join(self, member: GroupMember, now: MonotonicMs) -> None:
+        """Respond to the parked join of a member; an absent static member has none."""
         if member.join_ticket is None:
             self.unsynced.pop(member.member_id)
             return
-        answer = self._joined(member, with_members=member.member_id == self.members.leader)
-        self._effects.append(Reply(member.join_ticket, answer))
+        result = self._joined(member, with_members=member.member_id == self.members.leader)
+        self._effects.append(Respond(member.join_ticket, result))
         member.join_ticket = None
         member.is_new = False
         member.heard(now)
 
     def await_syncs(self, now: MonotonicMs) -> None:
-        """Give every member its time to ask for its assignment."""
+        """Wait for a sync of every member, up to the rebalance timeout."""
         self.unsynced = {member.member_id: None for member in self.members}
         self.sync_deadline = MonotonicMs(now + self.members.rebalance_timeout_ms())
 
-    def _joined(self, member: Member, *, with_members: bool) -> Joined:
+    def _joined(self, member: GroupMember, *, with_members: bool) -> JoinResult:
         assert self.protocol is not None
         assert self.members.leader is not None
         members = self.members.introduce(self.protocol) if with_members else ()
-        return Joined(
+        return JoinResult(
             Code.NONE, member.member_id, self.generation, self.protocol_type, self.protocol,
             self.members.leader, members)
 
@@ -330,20 +340,20 @@ class Group:
     def _sync(self, event: Sync, now: MonotonicMs) -> None:
         found = self._current(event)
         if isinstance(found, Code):
-            self._effects.append(Reply(event.ticket, Synced(found)))
+            self._effects.append(Respond(event.ticket, SyncResult(found)))
         elif self.state is State.STABLE:
             found.heard(now)
             self._synced(found)
-            self._effects.append(Reply(event.ticket, self._assignment(found)))
+            self._effects.append(Respond(event.ticket, self._assignment(found)))
         else:
-            self._answer_parked(found, Code.REBALANCE_IN_PROGRESS)  # a sync that was sent before
+            self._respond_to_parked(found, Code.REBALANCE_IN_PROGRESS)  # an earlier sync
             found.sync_ticket = event.ticket
             self._synced(found)
             if found.member_id == self.members.leader:
                 self._assign(dict(event.assignments), now)
 
-    def _current(self, event: Sync) -> Member | Code:
-        """The member that syncs in its group's current generation, or why it cannot."""
+    def _current(self, event: Sync) -> GroupMember | Code:
+        """The member that syncs in the current generation, or an error code."""
         found = self.find_member(event.member_id, event.instance_id)
         if isinstance(found, Code):
             return found
@@ -360,27 +370,27 @@ class Group:
             return Code.GROUP_MAX_SIZE_REACHED
         return found
 
-    def _synced(self, member: Member) -> None:
+    def _synced(self, member: GroupMember) -> None:
         self.unsynced.pop(member.member_id, None)
         if not self.unsynced:
             self.sync_deadline = None
 
     def _assign(self, assignments: dict[str, bytes], now: MonotonicMs) -> None:
-        """The leader has decided; a member that it left out owns nothing."""
+        """Take the leader's assignments; a member that is left out gets an empty one."""
         self.members.assign(assignments)
         self._advance(State.STABLE)
-        self._effects.append(Persist(self.image()))
+        self._effects.append(Persist(self.snapshot()))
         for member in self.members:
             if member.sync_ticket is not None:
                 member.heard(now)
-                self._answer_sync(member, self._assignment(member))
+                self._respond_to_sync(member, self._assignment(member))
 
-    def _assignment(self, member: Member) -> Synced:
-        return Synced(Code.NONE, self.protocol_type, self.protocol, member.assignment)
+    def _assignment(self, member: GroupMember) -> SyncResult:
+        return SyncResult(Code.NONE, self.protocol_type, self.protocol, member.assignment)
 
     # -- heartbeat, leave, time
 
-    def _heartbeat(self, event: Heartbeat, now: MonotonicMs) -> None:
+    def _heartbeat(self, event: MemberHeartbeat, now: MonotonicMs) -> None:
         found = self.find_member(event.member_id, event.instance_id)
         if isinstance(found, Code):
             code = found
@@ -390,18 +400,18 @@ class Group:
             found.heard(now)
             is_preparing = self.state is State.PREPARING_REBALANCE
             code = Code.REBALANCE_IN_PROGRESS if is_preparing else Code.NONE
-        self._effects.append(Reply(event.ticket, Heard(code)))
+        self._effects.append(Respond(event.ticket, HeartbeatResult(code)))
 
     def _leave(self, event: Leave, now: MonotonicMs) -> None:
         before = (len(self.members), len(self.pending))
         codes = tuple(self._remove_leaver(leaver) for leaver in event.leavers)
         self._after_removal(before, now)
-        self._effects.append(Reply(event.ticket, Left(codes)))
+        self._effects.append(Respond(event.ticket, LeaveResult(codes)))
 
     def _remove_leaver(self, leaver: Leaver) -> Code:
         if not leaver.member_id:
             static = self.members.find_static(leaver.instance_id)
-            found: Member | Code = static if static is not None else Code.UNKNOWN_MEMBER_ID
+            found: GroupMember | Code = static if static is not None else Code.UNKNOWN_MEMBER_ID
         elif leaver.instance_id is None and leaver.member_id in self.pending:
             del self.pending[leaver.member_id]
             return Code.NONE
@@ -412,11 +422,11 @@ class Group:
         self._remove(found)
         return Code.NONE
 
-    def _gone(self, event: Gone, now: MonotonicMs) -> None:
-        """A parked request has nobody to answer.
+    def _disconnected(self, event: MemberDisconnected, now: MonotonicMs) -> None:
+        """The client of a parked request has disconnected.
 
-        A newcomer has been in no generation, and is forgotten.  Others have their session's time
-        to come back, and a rebalance waits for them as for anybody who has not joined yet.
+        A new member, which has been in no generation, is removed.  Other members have a session
+        timeout to come back, and a rebalance waits for them as for any member that has not joined.
         """
         before = (len(self.members), len(self.pending))
         for member in list(self.members):
@@ -446,14 +456,14 @@ class Group:
             self._join_time_is_up(now)
 
     def _after_removal(self, before: tuple[int, int], now: MonotonicMs) -> None:
-        """Go on without those who left; a newcomer who did not come back is only not awaited."""
+        """Rebalance if members were removed; a rebalance no longer waits for pending ones."""
         if len(self.members) < before[0]:
             self._membership_changed(now)
         elif len(self.pending) < before[1] and self.state is State.PREPARING_REBALANCE:
             self._complete_if_all_joined(now)
 
-    def _remove(self, member: Member) -> None:
-        self._answer_parked(member, Code.UNKNOWN_MEMBER_ID)
+    def _remove(self, member: GroupMember) -> None:
+        self._respond_to_parked(member, Code.UNKNOWN_MEMBER_ID)
         self.members.remove(member)
         self._synced(member)
 
@@ -462,8 +472,8 @@ class Group:
     def _advance(self, target: State) -> None:
         self.state = advance(self.state, target)
 
-    def find_member(self, member_id: str, instance_id: str | None) -> Member | Code:
-        """The member that a request names, or what is wrong with the name."""
+    def find_member(self, member_id: str, instance_id: str | None) -> GroupMember | Code:
+        """The member that a request names, or an error code."""
         if self.state is State.DEAD:
             return Code.COORDINATOR_NOT_AVAILABLE
         if instance_id is not None:
@@ -473,16 +483,16 @@ class Group:
             return static if static.member_id == member_id else Code.FENCED_INSTANCE_ID
         return self.members.find(member_id) or Code.UNKNOWN_MEMBER_ID
 
-    def _answer_parked(self, member: Member, code: Code) -> None:
+    def _respond_to_parked(self, member: GroupMember, code: Code) -> None:
         if member.join_ticket is not None:
-            self._effects.append(Reply(member.join_ticket, Joined(code, member.member_id)))
+            self._effects.append(Respond(member.join_ticket, JoinResult(code, member.member_id)))
             member.join_ticket = None
-        self._answer_sync(member, Synced(code))
+        self._respond_to_sync(member, SyncResult(code))
 
-    def _answer_sync(self, member: Member, answer: Synced) -> None:
+    def _respond_to_sync(self, member: GroupMember, result: SyncResult) -> None:
         if member.sync_ticket is not None:
-            self._effects.append(Reply(member.sync_ticket, answer))
+            self._effects.append(Respond(member.sync_ticket, result))
             member.sync_ticket = None
 
 
-assert NO_GENERATION < 0 <= Group("", GroupLimits()).generation  # no member has it
+assert NO_GENERATION < 0 <= Group("", GroupLimits()).generation  # no member has NO_GENERATION

@@ -1,7 +1,7 @@
-"""Committed offsets: who may commit them, how they are read, when they go.
+"""Commits, reads, deletes and expires the offsets of groups.
 
-A commit is checked against its group, kept, and only then seen by who reads (E3): what a
-consumer is told to go on from survives a crash.
+A commit is checked against its group, made durable, and only then visible (broker.groups.E3): the
+offset from which a consumer continues survives a crash.
 
 Not here: topics by name and the limits on metadata (handlers/k08_offset_commit).
 """
@@ -13,24 +13,23 @@ from uuid import UUID
 from quipu.broker.groups.group import CONSUMER
 from quipu.broker.groups.limits import GROUP_ID_SIZE_MAX, offsets_size
 from quipu.broker.groups.records import (
+    ForgottenOffset,
     GroupDeleted,
     OffsetsCommitted,
     OffsetsDeleted,
-    PartitionRecord,
-    encode_record,
 )
-from quipu.broker.groups.registry import Committed, Entry, OffsetKey, offset_record
+from quipu.broker.groups.registry import CommittedOffset, GroupEntry, OffsetKey, offset_record
 from quipu.broker.groups.states import State
 from quipu.model.errors import Code
 from quipu.runtime.log_limits import LimitedLog
 
 if TYPE_CHECKING:  # it holds them
-    from quipu.broker.groups.shard import Shard
+    from quipu.broker.groups.shard import GroupShard
     from quipu.controller.state import ClusterState
 
 
 class Sender(NamedTuple):
-    """Who commits: a member of the group, or somebody outside with generation -1."""
+    """The sender of a commit: a member of the group, or a tool with generation -1."""
 
     group_id: str
     member_id: str
@@ -40,9 +39,10 @@ class Sender(NamedTuple):
 
 
 async def commit(
-    shard: "Shard", sender: Sender, offsets: Mapping[OffsetKey, Committed], *, no_group: Code
+    shard: "GroupShard", sender: Sender, offsets: Mapping[OffsetKey, CommittedOffset], *,
+    no_group: Code,
 ) -> Code:
-    """Keep `offsets`; `no_group` is the answer to a member of a group that does not exist."""
+    """Commit `offsets`; `no_group` is the code if a member's group does not exist."""
     entry = shard.registry.entries.get(sender.group_id)
     if entry is None and sender.generation >= 0:
         return no_group
@@ -78,8 +78,8 @@ async def commit(
         usage.reserve(-count, -size)
 
 
-async def delete(shard: "Shard", group_id: str, keys: Sequence[OffsetKey]) -> Code:
-    """Forget offsets of a group; those that are not there are forgotten already."""
+async def delete(shard: "GroupShard", group_id: str, keys: Sequence[OffsetKey]) -> Code:
+    """Delete offsets of a group; those that do not exist are ignored."""
     entry = shard.registry.entries[group_id]
     found = [key for key in keys if key in entry.offsets]
     if not found:
@@ -88,8 +88,8 @@ async def delete(shard: "Shard", group_id: str, keys: Sequence[OffsetKey]) -> Co
         _deleted(group_id, found), lambda: shard.registry.drop_offsets(entry, found))
 
 
-def check_delete(shard: "Shard", group_id: str) -> Code:
-    """Whether offsets of this group may be deleted at all."""
+def check_delete(shard: "GroupShard", group_id: str) -> Code:
+    """The error code if offsets of this group may not be deleted."""
     group = shard.find(group_id)
     if group is None:
         return Code.GROUP_ID_NOT_FOUND
@@ -99,44 +99,41 @@ def check_delete(shard: "Shard", group_id: str) -> Code:
 
 
 def expire(
-    shard: "Shard", cluster: "ClusterState", limited: LimitedLog, *, now_ms: int, retention_ms: int
+    shard: "GroupShard", cluster: "ClusterState", limited: LimitedLog, *, now_ms: int,
+    retention_ms: int,
 ) -> None:
-    """Forget offsets that are past their time, and groups that nothing is known of any more."""
+    """Delete expired offsets, and then groups without members and offsets."""
     for group_id, entry in list(shard.registry.entries.items()):
         if entry.commits_under_way:
-            continue  # what would be deleted may be what is being committed
+            continue  # the expired offsets may be committed again at this moment
         keys = entry.expired(now_ms, retention_ms, lambda topic: _name(cluster, topic))
         shard.registry.drop_offsets(entry, keys)
         if keys:
             limited.info("offsets expired", "group %r: %d offsets expired", group_id, len(keys))
         if entry.is_blank:
             shard.forget(entry)
-            shard.log.append([encode_record(GroupDeleted(group_id=group_id))], _ignore)
+            shard.append(GroupDeleted(group_id=group_id))
         elif keys:
-            shard.log.append([encode_record(_deleted(group_id, keys))], _ignore)
+            shard.append(_deleted(group_id, keys))
 
 
-def find(shard: "Shard", group_id: str, key: OffsetKey) -> Committed | None:
-    """How far a group has read a partition, if it ever said."""
+def find(shard: "GroupShard", group_id: str, key: OffsetKey) -> CommittedOffset | None:
+    """The committed offset of a group for a partition, if there is one."""
     entry = shard.registry.entries.get(group_id)
     return entry.offsets.get(key) if entry is not None else None
 
 
-def all_of(shard: "Shard", group_id: str) -> Mapping[OffsetKey, Committed]:
-    """Everything that a group has committed."""
-    entry: Entry | None = shard.registry.entries.get(group_id)
+def all_of(shard: "GroupShard", group_id: str) -> Mapping[OffsetKey, CommittedOffset]:
+    """All committed offsets of a group."""
+    entry: GroupEntry | None = shard.registry.entries.get(group_id)
     return entry.offsets if entry is not None else {}
 
 
 def _deleted(group_id: str, keys: Sequence[OffsetKey]) -> OffsetsDeleted:
-    partitions = [PartitionRecord(topic_id=topic, partition=index) for topic, index in keys]
+    partitions = [ForgottenOffset(topic_id=topic, partition=index) for topic, index in keys]
     return OffsetsDeleted(group_id=group_id, partitions=partitions)
 
 
 def _name(cluster: "ClusterState", topic_id: UUID) -> str | None:
     topic = cluster.topics_by_id.get(topic_id)
     return topic.name if topic is not None else None
-
-
-def _ignore(error: Exception | None) -> None:
-    """If it was not written it expires again after the next start; the log has told of it."""

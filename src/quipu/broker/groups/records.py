@@ -1,16 +1,17 @@
-"""The changes to groups and their offsets, as they are written to the group log.
+"""The records of groups and their offsets in the log.
 
     record   type u8 · version u8 · body    (big endian; the body is a flexible message)
 
 Invariants
-    R1  a type or a version is never given another meaning; a new one gets the next number
-    R2  a type or version that this program does not know is refused, never skipped: offsets read
-        without it would be wrong
-    R3  a record is absolute: it says what holds from now on, not what to add; applying one
-        again, or a whole tail of the log again, changes nothing
+    broker.groups.R1  a type or a version is never given another meaning; a new one gets the next
+                      number
+    broker.groups.R2  a type or version that this program does not know is refused, never skipped:
+                      without it the offsets could be wrong
+    broker.groups.R3  a record has the new state, not a change of it; applying one record, or the
+                      end of the log, again changes nothing
 
-A topic is named by its id, which is never used again: when a topic is deleted its offsets mean
-nothing any more, and no record needs to say so.
+A topic is named by its id, which is never reused: when a topic is deleted its offsets are invalid,
+and no record is needed for that.
 
 Not here: what a record does to the state (registry.py).
 """
@@ -18,7 +19,7 @@ Not here: what a record does to the state (registry.py).
 from typing import Final
 from uuid import UUID
 
-from quipu.broker.groups.events import GroupImage, MemberImage, Protocol
+from quipu.broker.groups.events import GroupProtocol, GroupSnapshot, MemberSnapshot
 from quipu.model.errors import Code, MalformedBytes, QuipuError
 from quipu.wire.fields import array, binary, int32, int64, string, uuid
 from quipu.wire.schema import Message, Struct
@@ -27,7 +28,7 @@ HEAD_SIZE: Final = 2
 
 
 class ProtocolRecord(Struct):
-    """A protocol that a member knows."""
+    """A protocol that a member supports."""
 
     name: str = string()
     metadata: bytes = binary()
@@ -47,7 +48,7 @@ class MemberRecord(Struct):
 
 
 class GroupChanged(Message, key=1, versions="0", flexible="0+"):
-    """A group and its members, whole."""
+    """The state of a group and its members (broker.groups.R3)."""
 
     group_id: str = string()
     timestamp_ms: int = int64()
@@ -60,13 +61,13 @@ class GroupChanged(Message, key=1, versions="0", flexible="0+"):
 
 
 class GroupDeleted(Message, key=2, versions="0", flexible="0+"):
-    """A group is gone, and its offsets with it."""
+    """A group was deleted, with its offsets."""
 
     group_id: str = string()
 
 
 class OffsetRecord(Struct):
-    """How far a group has read one partition."""
+    """The committed offset of one partition."""
 
     topic_id: UUID = uuid()
     partition: int = int32()
@@ -78,24 +79,24 @@ class OffsetRecord(Struct):
 
 
 class OffsetsCommitted(Message, key=3, versions="0", flexible="0+"):
-    """How far a group has read some partitions; others stay as they are."""
+    """A group has committed offsets of some partitions; others do not change."""
 
     group_id: str = string()
     offsets: list[OffsetRecord] = array(OffsetRecord)
 
 
-class PartitionRecord(Struct):
-    """A partition whose offset is forgotten."""
+class ForgottenOffset(Struct):
+    """A partition whose offset was deleted."""
 
     topic_id: UUID = uuid()
     partition: int = int32()
 
 
 class OffsetsDeleted(Message, key=4, versions="0", flexible="0+"):
-    """A group's offsets of some partitions are gone."""
+    """A group's offsets of some partitions were deleted."""
 
     group_id: str = string()
-    partitions: list[PartitionRecord] = array(PartitionRecord)
+    partitions: list[ForgottenOffset] = array(ForgottenOffset)
 
 
 Record = GroupChanged | GroupDeleted | OffsetsCommitted | OffsetsDeleted
@@ -103,11 +104,11 @@ Record = GroupChanged | GroupDeleted | OffsetsCommitted | OffsetsDeleted
 TYPES: Final[dict[int, type[Record]]] = {
     kind.KEY: kind for kind in (GroupChanged, GroupDeleted, OffsetsCommitted, OffsetsDeleted)
 }
-assert len(TYPES) == 4  # R1: no number twice
+assert len(TYPES) == 4  # broker.groups.R1: no number twice
 
 
-class UnknownRecord(QuipuError):
-    """Something about groups that a newer program wrote."""
+class UnknownGroupRecord(QuipuError):
+    """A record that a newer version of the program wrote."""
 
     code = Code.UNSUPPORTED_VERSION
 
@@ -118,28 +119,29 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes) -> Record:
-    """The record in `data`; `UnknownRecord` if a newer program wrote it (R2)."""
+    """The record in `data`; `UnknownGroupRecord` if a newer program wrote it (broker.groups.R2)."""
     if len(data) < HEAD_SIZE:
         raise MalformedBytes(f"a group record of {len(data)} bytes has no type and version")
     number, version = data[0], data[1]
     kind = TYPES.get(number)
     if kind is None or version not in kind.VERSIONS:
         name = f"type {number}" if kind is None else f"{kind.__name__} version {version}"
-        raise UnknownRecord(
+        raise UnknownGroupRecord(
             f"the group log holds a record of {name}, which this program does not know: "
             "a newer one wrote it; start that one, or restore the data directory from before")
     return kind.decode(memoryview(data)[HEAD_SIZE:], version)
 
 
-def record_of(image: GroupImage, timestamp_ms: int) -> GroupChanged:
-    """What is written about a group."""
+def record_of(snapshot: GroupSnapshot, timestamp_ms: int) -> GroupChanged:
+    """The record of a group's snapshot."""
     return GroupChanged(
-        group_id=image.group_id, timestamp_ms=timestamp_ms, state=image.state,
-        generation=image.generation, protocol_type=image.protocol_type, protocol=image.protocol,
-        leader=image.leader, members=[_member_record(member) for member in image.members])
+        group_id=snapshot.group_id, timestamp_ms=timestamp_ms, state=snapshot.state,
+        generation=snapshot.generation, protocol_type=snapshot.protocol_type,
+        protocol=snapshot.protocol, leader=snapshot.leader,
+        members=[_member_record(member) for member in snapshot.members])
 
 
-def _member_record(member: MemberImage) -> MemberRecord:
+def _member_record(member: MemberSnapshot) -> MemberRecord:
     return MemberRecord(
         member_id=member.member_id, instance_id=member.instance_id, client_id=member.client_id,
         client_host=member.client_host, session_timeout_ms=member.session_timeout_ms,
@@ -148,16 +150,16 @@ def _member_record(member: MemberImage) -> MemberRecord:
         assignment=member.assignment)
 
 
-def image_of(record: GroupChanged) -> GroupImage:
-    """The group that was written."""
-    return GroupImage(
+def snapshot_of(record: GroupChanged) -> GroupSnapshot:
+    """The snapshot in a group's record."""
+    return GroupSnapshot(
         record.group_id, record.state, record.generation, record.protocol_type, record.protocol,
-        record.leader, tuple(_member_image(member) for member in record.members))
+        record.leader, tuple(_member_snapshot(member) for member in record.members))
 
 
-def _member_image(member: MemberRecord) -> MemberImage:
-    return MemberImage(
+def _member_snapshot(member: MemberRecord) -> MemberSnapshot:
+    return MemberSnapshot(
         member.member_id, member.instance_id, member.client_id, member.client_host,
         member.session_timeout_ms, member.rebalance_timeout_ms,
-        tuple(Protocol(p.name, bytes(p.metadata)) for p in member.protocols),
+        tuple(GroupProtocol(p.name, bytes(p.metadata)) for p in member.protocols),
         bytes(member.assignment))

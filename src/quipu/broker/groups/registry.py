@@ -1,12 +1,15 @@
 """The groups of one shard and their offsets: the state that its log keeps.
 
 Invariants
-    E1  applying `records()` to an empty registry gives the same registry: a snapshot
-    E2  what is held counts in the node's `GroupUsage`, from when it comes to when it goes
-    E3  an offset is here only after it is kept
-    E4  a record of a snapshot is small: offsets come in several, so that none takes long to read
+    broker.groups.E1  applying `records()` to an empty registry gives an equal registry: they are a
+                      snapshot
+    broker.groups.E2  groups and offsets count in the node's `GroupUsage` for as long as they are
+                      in the registry
+    broker.groups.E3  an offset is in the registry only after it is durable
+    broker.groups.E4  the records of a snapshot are small: offsets are split over several, so that
+                      each is fast to apply
 
-Not here: writing records (group_log.py), deciding about members (group.py).
+Not here: writing records (coordinators/), deciding about members (group.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,21 +27,21 @@ from quipu.broker.groups.records import (
     OffsetsCommitted,
     OffsetsDeleted,
     Record,
-    image_of,
     record_of,
+    snapshot_of,
 )
 from quipu.broker.groups.restore import restore
 from quipu.broker.groups.states import State
 from quipu.model.ids import NO_TIMESTAMP, TimestampMs
 
-OFFSETS_PER_RECORD: Final = 500  # of a snapshot (E4)
-STEP_OFFSETS: Final = 20_000  # looked at in one step, for those of a topic that is gone
+OFFSETS_PER_RECORD: Final = 500  # of a snapshot (broker.groups.E4)
+STEP_OFFSETS: Final = 20_000  # checked in one step, for those of a deleted topic
 
 OffsetKey: TypeAlias = tuple[UUID, int]  # topic id, partition
 
 
-class Committed(NamedTuple):
-    """How far a group has read one partition."""
+class CommittedOffset(NamedTuple):
+    """The committed offset of one partition."""
 
     offset: int
     leader_epoch: int
@@ -48,19 +51,19 @@ class Committed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Entry:
+class GroupEntry:
     """A group, its offsets, and since when it has had no members."""
 
     group: Group
     empty_since_ms: TimestampMs
-    offsets: dict[OffsetKey, Committed] = field(default_factory=dict)
+    offsets: dict[OffsetKey, CommittedOffset] = field(default_factory=dict)
     commits_under_way: int = 0  # that are not durable yet
-    size: int = 0  # of the group, as it was last counted (E2)
-    made_by: str = ""  # the address that made it; not known of what was read from the log
+    size: int = 0  # of the group, as it was last counted (broker.groups.E2)
+    made_by: str = ""  # the address that created it; unknown for groups from the log
 
     @property
     def is_blank(self) -> bool:
-        """Nothing would be lost by forgetting it."""
+        """Whether it has no members, offsets or commits, so that deleting it loses nothing."""
         group = self.group
         is_used = self.offsets or self.commits_under_way or group.pending
         return group.state is State.EMPTY and not is_used
@@ -68,11 +71,11 @@ class Entry:
     def expired(
         self, now_ms: int, retention_ms: int, name_of: Callable[[UUID], str | None]
     ) -> list[OffsetKey]:
-        """Offsets that nobody has needed for the time that they are kept.
+        """The offsets whose retention time is over.
 
-        While the group has members the offsets of topics that they read stay.  Those of a group
-        without members are kept from the moment when the last one left, or when they were
-        committed from outside, whichever is later.
+        While the group has members, offsets of topics that they are subscribed to do not expire.
+        In a group without members, the retention time begins when the last member left, or when
+        the offset was committed, whichever is later.
         """
         group = self.group
         topics = group.subscribed_topics()
@@ -89,17 +92,17 @@ class Entry:
         return keys
 
 
-class Registry:
+class GroupRegistry:
     """The groups by id."""
 
     def __init__(self, usage: GroupUsage) -> None:
         self.usage = usage
         self.limits = usage.limits()
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, GroupEntry] = {}
         self._topic_ids: dict[UUID, UUID] = {}  # one object for each, however many offsets name it
 
-    def create(self, group_id: str, now_ms: TimestampMs, *, made_by: str = "") -> Entry | None:
-        """A new group of an address; None if there are too many, or too many of its making."""
+    def create(self, group_id: str, now_ms: TimestampMs, *, made_by: str = "") -> GroupEntry | None:
+        """Create a group; None if there are too many, or too many of the same address."""
         assert group_id not in self.entries
         if not self.usage.may_make(made_by):
             self.usage.refused(GROUP_MAX_COUNT, group_id)
@@ -110,8 +113,8 @@ class Registry:
             self.usage.made(made_by, 1)
         return entry
 
-    def forget(self, entry: Entry) -> None:
-        """The group is gone, and its offsets with it."""
+    def forget(self, entry: GroupEntry) -> None:
+        """Remove a group and its offsets."""
         del self.entries[entry.group.group_id]
         self.usage.group_count -= 1
         if entry.made_by:
@@ -119,50 +122,50 @@ class Registry:
         self.usage.grown(-entry.size)
         self.drop_offsets(entry, list(entry.offsets))
 
-    def count(self, entry: Entry) -> None:
-        """Count what the group takes up now (E2)."""
+    def count(self, entry: GroupEntry) -> None:
+        """Count the bytes that the group uses now (broker.groups.E2)."""
         size = entry.group.size
         self.usage.grown(size - entry.size)
         entry.size = size
 
     def close(self) -> None:
-        """Another node has these groups now."""
+        """Remove all groups: another node coordinates them now."""
         for entry in list(self.entries.values()):
             self.forget(entry)
 
     # -- offsets
 
-    def keep_offsets(self, entry: Entry, offsets: Mapping[OffsetKey, Committed]) -> None:
-        """These are kept (E3); of a group that was deleted meanwhile nothing is."""
+    def keep_offsets(self, entry: GroupEntry, offsets: Mapping[OffsetKey, CommittedOffset]) -> None:
+        """Add durable offsets (broker.groups.E3), unless the group was deleted meanwhile."""
         if self.entries.get(entry.group.group_id) is not entry:
             return
         old = [entry.offsets[key] for key in offsets if key in entry.offsets]
         self.usage.kept(len(offsets) - len(old), offsets_size(offsets.values()) - offsets_size(old))
         entry.offsets.update(offsets)
 
-    def drop_offsets(self, entry: Entry, keys: Iterable[OffsetKey]) -> None:
-        """Forget these, if they are there."""
+    def drop_offsets(self, entry: GroupEntry, keys: Iterable[OffsetKey]) -> None:
+        """Remove these offsets, if they exist."""
         dropped = [entry.offsets.pop(key) for key in keys if key in entry.offsets]
         self.usage.kept(-len(dropped), -offsets_size(dropped))
 
     def forget_topic(self, topic_id: UUID) -> Iterator[None]:
-        """The topic is gone, and ids are never used again; in steps, of some groups each."""
-        looked_at = 0
+        """Remove the offsets of a deleted topic, in steps of some groups."""
+        checked_count = 0
         for entry in list(self.entries.values()):
             self.drop_offsets(entry, [key for key in entry.offsets if key[0] == topic_id])
-            looked_at += 1 + len(entry.offsets)
-            if looked_at >= STEP_OFFSETS:
-                looked_at = 0
+            checked_count += 1 + len(entry.offsets)
+            if checked_count >= STEP_OFFSETS:
+                checked_count = 0
                 yield
 
     # -- the log
 
     def apply(self, record: Record, now: MonotonicMs) -> None:
-        """Take in one record of the log; members that it names have been heard `now`."""
+        """Apply one record of the log; the sessions of its members begin `now`."""
         match record:
             case GroupChanged():
                 entry = self._entry(record.group_id, record.timestamp_ms)
-                entry.group = restore(image_of(record), self.limits, now)
+                entry.group = restore(snapshot_of(record), self.limits, now)
                 entry.empty_since_ms = TimestampMs(record.timestamp_ms)
                 self.count(entry)
             case GroupDeleted():
@@ -181,41 +184,41 @@ class Registry:
             case _:
                 assert_never(record)
 
-    def _entry(self, group_id: str, timestamp_ms: int) -> Entry:
+    def _entry(self, group_id: str, timestamp_ms: int) -> GroupEntry:
         entry = self.entries.get(group_id)
         if entry is None:
-            entry = Entry(Group(group_id, self.limits), TimestampMs(timestamp_ms))
+            entry = GroupEntry(Group(group_id, self.limits), TimestampMs(timestamp_ms))
             self.entries[group_id] = entry
             self.usage.group_count += 1
             self.count(entry)
         return entry
 
     def records(self) -> Iterator[Record]:
-        """Records that build this registry from nothing (E1).
+        """Records that build this registry from nothing (broker.groups.E1).
 
-        A group whose last change is still on its way to the log is written as it is already; the
-        change follows and says the same once more.  Groups may come, change and go meanwhile: the
-        log says so afterwards.
+        A group whose last change is still being written is included with that change; its record
+        follows and repeats it.  Groups may be added, changed and removed during the iteration:
+        their records follow the snapshot in the log.
         """
         for group_id in list(self.entries):
             entry = self.entries.get(group_id)
             if entry is None or entry.group.state is State.DEAD:
                 continue
             if entry.group.generation > 0:
-                yield record_of(entry.group.image(), entry.empty_since_ms)
+                yield record_of(entry.group.snapshot(), entry.empty_since_ms)
             kept = list(entry.offsets.items())
-            for start in range(0, len(kept), OFFSETS_PER_RECORD):  # E4
+            for start in range(0, len(kept), OFFSETS_PER_RECORD):  # broker.groups.E4
                 yield OffsetsCommitted(group_id=group_id, offsets=[
                     offset_record(*each) for each in kept[start : start + OFFSETS_PER_RECORD]])
 
 
-def offset_record(key: OffsetKey, kept: Committed) -> OffsetRecord:
+def offset_record(key: OffsetKey, kept: CommittedOffset) -> OffsetRecord:
     return OffsetRecord(
         topic_id=key[0], partition=key[1], offset=kept.offset, leader_epoch=kept.leader_epoch,
         metadata=kept.metadata, committed_ms=kept.committed_ms, expires_ms=kept.expires_ms)
 
 
-def _committed(record: OffsetRecord) -> Committed:
-    return Committed(
+def _committed(record: OffsetRecord) -> CommittedOffset:
+    return CommittedOffset(
         record.offset, record.leader_epoch, record.metadata, TimestampMs(record.committed_ms),
         TimestampMs(record.expires_ms))

@@ -1,51 +1,54 @@
 """The groups of one partition of `__consumer_offsets`, while this node leads it.
 
-    request -> event -> Group.handle -> effects -> group log -> answer
+    request -> event -> Group.handle -> effects -> commands in the log -> response
 
-When leading begins the log is read and, once all of it is committed, the groups are served; when
-it ends everybody who waits is sent away, and whoever leads next reads the same log.
+When this node begins to lead, the log is read and, once all of it is committed, the groups are
+served; when it stops to lead, every waiting request gets an error, and the next leader reads the
+same log.
 
 Invariants
-    D1  an answer that comes after a Persist waits until that is kept; if it cannot be, the answer
-        is COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR, and the group rebalances
-    D2  every parked request is answered, at the latest when leading ends or the node stops
-    D3  a group's timer is armed for its deadline or earlier, never later
-    D4  nothing is told of the groups unless `unavailable` is NONE
+    broker.groups.D1  a Respond that comes after a Persist waits until the snapshot is durable; if
+                      the write fails, the request gets COORDINATOR_NOT_AVAILABLE or
+                      NOT_COORDINATOR, and the group rebalances
+    broker.groups.D2  every parked request gets a result, at the latest when this node stops to lead
+                      or stops
+    broker.groups.D3  a group's timer is armed for its deadline or earlier, never later
 
 Records are of batch type GROUP: clients that fetch the partition see an empty one.
-Not here: what a group does (group.py), offsets (offsets.py), which shard is whose (coordinator.py).
+Not here: loading and writing the log (coordinators/), what a group does (group.py), offsets
+(offsets.py), which shard a group belongs to (coordinators/shards.py).
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from quipu.broker.coordinators.command_writer import CommandLog
+from quipu.broker.coordinators.shard import CoordinatorShard, code_of
 from quipu.broker.groups import offsets
 from quipu.broker.groups.events import (
-    Answer,
+    ClockTick,
     Effect,
-    Gone,
-    GroupImage,
-    Heard,
-    Heartbeat,
+    GroupResult,
+    GroupSnapshot,
+    HeartbeatResult,
     Join,
-    Joined,
+    JoinResult,
     Leave,
     Leaver,
-    Left,
+    LeaveResult,
+    MemberDisconnected,
+    MemberHeartbeat,
     MonotonicMs,
     Persist,
     PersistFailed,
-    Reply,
+    Respond,
     Sync,
-    Synced,
-    Tick,
+    SyncResult,
     Ticket,
 )
 from quipu.broker.groups.group import Group
-from quipu.broker.groups.group_log import CommandLog, GroupLog
 from quipu.broker.groups.limits import GROUP_ID_SIZE_MAX, GroupUsage
 from quipu.broker.groups.records import (
     GroupDeleted,
@@ -54,83 +57,70 @@ from quipu.broker.groups.records import (
     encode_record,
     record_of,
 )
-from quipu.broker.groups.registry import Entry, Registry
-from quipu.broker.groups.restore import welcome
+from quipu.broker.groups.registry import GroupEntry, GroupRegistry
+from quipu.broker.groups.restore import restart_sessions
 from quipu.broker.groups.states import State
-from quipu.model.errors import Code, QuipuError
-from quipu.runtime.admission import address_key
-from quipu.runtime.spawn import spawn
+from quipu.model.errors import Code
+from quipu.runtime.net.admission import address_key
 from quipu.runtime.wakeups import Wakeups
 
 if TYPE_CHECKING:  # it holds the groups too
-    from quipu.broker.context import Broker
+    from quipu.broker.serving.context import Broker
 
-_log = logging.getLogger(__name__)
-
-GROUPS_PER_TURN: Final = 100  # that are looked at before others get their turn
-NAME_LENGTH_MAX: Final = 200  # of a client's name as part of its member id
+GROUPS_PER_TURN: Final = 100  # before other tasks run
+NAME_LENGTH_MAX: Final = 200  # of the client id as part of a member id
 MINUTE_MS: Final = 60_000
-_MOVED: Final = frozenset({Code.NOT_COORDINATOR, Code.NOT_LEADER_OR_FOLLOWER})
 
 
 class NodeGroups(Protocol):
-    """What all shards of a node share; see `coordinator.Groups`."""
+    """What the shards of a node share; see `coordinator.Groups`."""
 
     usage: GroupUsage
 
     def ticket(self) -> Ticket: ...
 
     def reclaim(self) -> None:
-        """Forget groups that nothing is known of, so that there is room for new ones."""
+        """Delete groups without members and offsets, to make room for new ones."""
         ...
 
 
-class Shard:
-    """The groups that have one partition."""
+class GroupShard:
+    """The groups of one partition: the state machine of a `CoordinatorShard`."""
 
-    def __init__(self, broker: "Broker", log: CommandLog, node: NodeGroups) -> None:
+    def __init__(self, broker: "Broker", name: str, log: CommandLog, node: NodeGroups) -> None:
         self._broker = broker
         self._node = node
-        self.registry = Registry(node.usage)
-        self.log = GroupLog(log, lambda: map(encode_record, self.registry.records()))
-        self.unavailable = Code.COORDINATOR_LOAD_IN_PROGRESS  # NONE while groups are served
-        self._parked: dict[Ticket, tuple[asyncio.Future[Answer], Answer]] = {}
-        self._wakeups = Wakeups()  # of those who waited
+        self.registry = GroupRegistry(node.usage)
+        self.core = CoordinatorShard(name, log, self)
+        self._parked: dict[Ticket, tuple[asyncio.Future[GroupResult], GroupResult]] = {}
+        self._wakeups = Wakeups()  # of tasks that wait for a result
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._loading: asyncio.Task[None] | None = None
 
-    # -- life
+    # -- the state in the log
 
-    def start(self) -> None:
-        """Begin to load; see `loaded`."""
-        self._loading = spawn(self._load(), "load groups")
+    def apply(self, command: bytes) -> None:
+        """Apply one record of the log."""
+        self.registry.apply(decode_record(command), self.now())
 
-    async def loaded(self, timeout_seconds: float | None = None) -> None:
-        """Return when it is clear whether the groups can be served, or after that time."""
-        if self._loading is not None:
-            await asyncio.wait([self._loading], timeout=timeout_seconds)
+    def snapshot(self) -> Iterator[bytes]:
+        """Records that build all groups and offsets from nothing."""
+        return map(encode_record, self.registry.records())
 
-    async def _load(self) -> None:
-        """Take up the groups.  If they cannot be read, everything else works."""
-        now = self.now()
-        try:
-            await self.log.load(lambda data: self.registry.apply(decode_record(data), now))
-        except QuipuError as error:
-            if self.unavailable is Code.COORDINATOR_LOAD_IN_PROGRESS:
-                _log.error("groups cannot be read, and are not served: %s", error)
-                self.unavailable = Code.COORDINATOR_NOT_AVAILABLE
-            return
+    async def prepare(self) -> None:
+        """Drop the offsets of topics that were deleted since they were committed."""
         topics = self._broker.cluster.state.topics_by_id
         async for entry in self._in_turns():
-            self.registry.drop_offsets(  # of topics that were deleted
+            self.registry.drop_offsets(
                 entry, [key for key in entry.offsets if key[0] not in topics])
-        self.unavailable = Code.NONE
+
+    async def begin(self) -> None:
+        """Give every member a full session again, and arm the timers of all groups."""
         async for entry in self._in_turns():
-            welcome(entry.group, self.now())  # the wait was not their fault
+            restart_sessions(entry.group, self.now())  # the load may have taken long
             self._arm(entry)
 
-    async def _in_turns(self) -> AsyncIterator[Entry]:
-        """Every group that is still there; others have their turn in between."""
+    async def _in_turns(self) -> AsyncIterator[GroupEntry]:
+        """Every group that still exists; other tasks run in between."""
         for number, group_id in enumerate(list(self.registry.entries)):
             entry = self.registry.entries.get(group_id)
             if entry is not None:
@@ -138,22 +128,26 @@ class Shard:
             if number % GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
+    # -- life
+
+    @property
+    def unavailable(self) -> Code:
+        """The error code of requests while the groups are not served; NONE if they are."""
+        return self.core.unavailable
+
     def end(self, code: Code) -> None:
-        """Send everybody away with `code`, and touch the log no more (D2)."""
-        assert code is not Code.NONE
-        self.unavailable = code
-        if self._loading is not None:
-            self._loading.cancel()
+        """End every waiting request with `code`, and serve no more."""
+        self.core.end(code)
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        for ticket, (_, refusal) in list(self._parked.items()):
-            self._answer(Reply(ticket, refused(refusal, code)))
+        for ticket, (_, refusal) in list(self._parked.items()):  # broker.groups.D2
+            self._respond(Respond(ticket, with_code(refusal, code)))
 
     def close(self) -> None:
-        """Another node leads: what is not written yet must not be."""
+        """End with NOT_COORDINATOR, and write nothing any more: another node leads."""
         self.end(Code.NOT_COORDINATOR)
-        self.log.close()
+        self.core.close()
         self.registry.close()
 
     def now(self) -> MonotonicMs:
@@ -161,60 +155,61 @@ class Shard:
 
     # -- membership
 
-    async def join(self, group_id: str, join: Join) -> Joined:
-        """Be part of the next generation; returns when it begins."""
+    async def join(self, group_id: str, join: Join) -> JoinResult:
+        """Join the next generation; returns when it begins."""
         settings = self._broker.settings
         shortest = settings.group_min_session_timeout_ms
         if self.unavailable is not Code.NONE:
-            return Joined(self.unavailable, join.member_id)
+            return JoinResult(self.unavailable, join.member_id)
         if not 0 < len(group_id) <= GROUP_ID_SIZE_MAX:
-            return Joined(Code.INVALID_GROUP_ID, join.member_id)
+            return JoinResult(Code.INVALID_GROUP_ID, join.member_id)
         if not shortest <= join.session_timeout_ms <= settings.group_max_session_timeout_ms:
-            return Joined(Code.INVALID_SESSION_TIMEOUT, join.member_id)
+            return JoinResult(Code.INVALID_SESSION_TIMEOUT, join.member_id)
         entry = self.registry.entries.get(group_id)
         if entry is None and join.member_id:
-            return Joined(Code.UNKNOWN_MEMBER_ID, join.member_id)
+            return JoinResult(Code.UNKNOWN_MEMBER_ID, join.member_id)
         if entry is None:
             entry = self.create(group_id, join.client_host.removeprefix("/"))
         if entry is None:
-            return Joined(Code.POLICY_VIOLATION, join.member_id)
+            return JoinResult(Code.POLICY_VIOLATION, join.member_id)
         join = join._replace(new_member_id=self._member_id(join))
-        refusal = Joined(Code.COORDINATOR_NOT_AVAILABLE, join.member_id)
-        answer = await self._ask(entry, join, refusal)
-        assert isinstance(answer, Joined)
-        return answer
+        refusal = JoinResult(Code.COORDINATOR_NOT_AVAILABLE, join.member_id)
+        result = await self._wait_for_result(entry, join, refusal)
+        assert isinstance(result, JoinResult)
+        return result
 
-    async def sync(self, group_id: str, sync: Sync) -> Synced:
-        """Get what is one's own; returns when the leader has decided."""
+    async def sync(self, group_id: str, sync: Sync) -> SyncResult:
+        """Get a member's assignment; returns when the leader has sent it."""
         entry, code = self._find(group_id)
         if entry is None:
-            return Synced(code)
-        answer = await self._ask(entry, sync, Synced(Code.COORDINATOR_NOT_AVAILABLE))
-        assert isinstance(answer, Synced)
-        return answer
+            return SyncResult(code)
+        refusal = SyncResult(Code.COORDINATOR_NOT_AVAILABLE)
+        result = await self._wait_for_result(entry, sync, refusal)
+        assert isinstance(result, SyncResult)
+        return result
 
-    def heartbeat(self, group_id: str, heartbeat: Heartbeat) -> Code:
-        """Say that a member is alive, and hear whether it has to join anew."""
+    def heartbeat(self, group_id: str, heartbeat: MemberHeartbeat) -> Code:
+        """Note that a member is alive; returns whether it must join again, as a code."""
         entry, code = self._find(group_id)
         if entry is None:
             return code
         (effect,) = entry.group.handle(heartbeat, self.now())
-        assert isinstance(effect, Reply)
-        assert isinstance(effect.answer, Heard)
-        return effect.answer.code
+        assert isinstance(effect, Respond)
+        assert isinstance(effect.result, HeartbeatResult)
+        return effect.result.code
 
     async def leave(self, group_id: str, leavers: tuple[Leaver, ...]) -> tuple[Code, ...]:
-        """Take members out; one code for each."""
+        """Remove members; returns one code for each."""
         entry, code = self._find(group_id)
         if entry is None:
             return (code,) * len(leavers)
-        refusal = Left((Code.COORDINATOR_NOT_AVAILABLE,) * len(leavers))
-        answer = await self._ask(entry, Leave(self._node.ticket(), leavers), refusal)
-        assert isinstance(answer, Left)
-        return answer.codes
+        refusal = LeaveResult((Code.COORDINATOR_NOT_AVAILABLE,) * len(leavers))
+        result = await self._wait_for_result(entry, Leave(self._node.ticket(), leavers), refusal)
+        assert isinstance(result, LeaveResult)
+        return result.codes
 
     async def delete(self, group_id: str) -> Code:
-        """Forget a group without members, and its offsets."""
+        """Delete a group without members, and its offsets."""
         if self.unavailable is not Code.NONE:
             return self.unavailable
         entry = self.registry.entries.get(group_id)
@@ -226,10 +221,10 @@ class Shard:
             GroupDeleted(group_id=group_id), lambda: self._deleted(group_id))
 
     def _deleted(self, group_id: str) -> None:
-        """That a group is deleted is kept, and so are all commits that came before.
+        """Apply a deletion that is durable, as all earlier commits are.
 
-        Whoever joined or commits meanwhile comes after it in the log: then the group stays, without
-        the offsets that it had.
+        A member that joined, or an offset that was committed, meanwhile comes after the deletion in
+        the log: then the group stays, without its earlier offsets.
         """
         entry = self.registry.entries.get(group_id)
         if entry is not None:
@@ -246,46 +241,38 @@ class Shard:
         entry = self.registry.entries.get(group_id)
         return entry.group if entry is not None else None
 
-    def create(self, group_id: str, client_host: str) -> Entry | None:
-        """A new group, or None, with a line in the log, if there are too many."""
+    def create(self, group_id: str, client_host: str) -> GroupEntry | None:
+        """Create a group; None, with a log line, if there are too many."""
         made_by = address_key(client_host)
         if not self.registry.usage.may_make(made_by):
             self._node.reclaim()
         return self.registry.create(group_id, self._broker.clock.now_ms(), made_by=made_by)
 
-    def forget(self, entry: Entry) -> None:
-        """Let go of a group that has no members."""
+    def forget(self, entry: GroupEntry) -> None:
+        """Remove a group that has no members."""
         entry.group.kill()
         self.registry.forget(entry)
         self._arm(entry)
 
     def forget_blank(self) -> None:
-        """Let go of groups without members and offsets: nothing is lost by it."""
+        """Delete groups without members and offsets: nothing is lost."""
         for entry in list(self.registry.entries.values()):
             if entry.is_blank:
                 self.forget(entry)
-                record = GroupDeleted(group_id=entry.group.group_id)
-                self.log.append([encode_record(record)], lambda _: None)
+                self.append(GroupDeleted(group_id=entry.group.group_id))
 
     async def keep(self, record: Record, apply: Callable[[], None] = lambda: None) -> Code:
-        """Make `record` durable, then apply it, in the order of the log; E3."""
-        done: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
+        """Make `record` durable, then call `apply`, in the order of the log."""
+        return await self.core.keep(encode_record(record), apply)
 
-        def kept(error: Exception | None) -> None:
-            if error is None:
-                apply()  # now: the next thing that happens may be a snapshot
-            if not done.done():  # who asked may be gone
-                done.set_result(_code_of(error))
-
-        if self.log.is_full:
-            return Code.COORDINATOR_NOT_AVAILABLE  # the client tries again
-        self.log.append([encode_record(record)], kept)
-        return await done
+    def append(self, record: Record) -> None:
+        """Write `record` without waiting for it."""
+        self.core.append([encode_record(record)])
 
     # -- events and effects
 
-    def _find(self, group_id: str) -> tuple[Entry | None, Code]:
-        """The group of a member's request, or what to answer instead."""
+    def _find(self, group_id: str) -> tuple[GroupEntry | None, Code]:
+        """The group of a member's request, or an error code."""
         if self.unavailable is not Code.NONE:
             return None, self.unavailable
         if not group_id:
@@ -296,67 +283,71 @@ class Shard:
         name = join.instance_id if join.instance_id is not None else join.client_id
         return f"{name[:NAME_LENGTH_MAX]}-{self._broker.rng.uuid()}"
 
-    async def _ask(self, entry: Entry, event: Join | Sync | Leave, refusal: Answer) -> Answer:
-        if self.log.is_full:
+    async def _wait_for_result(
+        self, entry: GroupEntry, event: Join | Sync | Leave, refusal: GroupResult
+    ) -> GroupResult:
+        if self.core.is_full:
             return refusal  # the client tries again
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[GroupResult] = asyncio.get_running_loop().create_future()
         self._parked[event.ticket] = (future, refusal)
         self._perform(entry, entry.group.handle(event, self.now()))
         try:
             return await future
         except asyncio.CancelledError:
-            self._gone(entry, event.ticket)
+            self._client_gone(entry, event.ticket)
             raise
 
-    def _gone(self, entry: Entry, ticket: Ticket) -> None:
-        """Whoever waited has closed its connection: the group need not wait for it."""
+    def _client_gone(self, entry: GroupEntry, ticket: Ticket) -> None:
+        """Give the group the event that the client of a parked request has disconnected."""
         parked = self._parked.pop(ticket, None)
         is_served = entry.group.state is not State.DEAD and self.unavailable is Code.NONE
         if parked is not None and is_served:
-            self._perform(entry, entry.group.handle(Gone(ticket), self.now()))
+            self._perform(entry, entry.group.handle(MemberDisconnected(ticket), self.now()))
 
-    def _perform(self, entry: Entry, effects: list[Effect]) -> None:
-        """Carry out effects in order; what follows a Persist waits for it (D1)."""
-        images: list[GroupImage] = []
-        later: list[Reply] = []
+    def _perform(self, entry: GroupEntry, effects: list[Effect]) -> None:
+        """Carry out effects in order; those after a Persist wait for it (broker.groups.D1)."""
+        snapshots: list[GroupSnapshot] = []
+        later: list[Respond] = []
         for effect in effects:
             if isinstance(effect, Persist):
-                images.append(effect.image)
-            elif images:
+                snapshots.append(effect.snapshot)
+            elif snapshots:
                 later.append(effect)
             else:
-                self._answer(effect)
-        if images:
+                self._respond(effect)
+        if snapshots:
             now_ms = self._broker.clock.now_ms()
             entry.empty_since_ms = now_ms
-            commands = [encode_record(record_of(image, now_ms)) for image in images]
-            self.log.append(commands, partial(self._persisted, entry, later))
+            commands = [encode_record(record_of(snapshot, now_ms)) for snapshot in snapshots]
+            self.core.append(commands, partial(self._persisted, entry, later))
         if entry.is_blank and entry.group.generation == 0:
-            self.forget(entry)  # nobody came, and nothing is known of it
+            self.forget(entry)  # it never had members, and has no offsets
         else:
             self.registry.count(entry)
             self._arm(entry)
 
-    def _persisted(self, entry: Entry, replies: list[Reply], error: Exception | None) -> None:
-        for ticket, answer in replies:
+    def _persisted(
+        self, entry: GroupEntry, responds: list[Respond], error: Exception | None
+    ) -> None:
+        for ticket, result in responds:
             if error is not None and ticket in self._parked:
                 refusal = self._parked[ticket][1]
-                self._answer(Reply(ticket, refused(refusal, _code_of(error))))
+                self._respond(Respond(ticket, with_code(refusal, code_of(error))))
             else:
-                self._answer(Reply(ticket, answer))
+                self._respond(Respond(ticket, result))
         is_served = entry.group.state is not State.DEAD and self.unavailable is Code.NONE
         if error is not None and is_served:
             self._perform(entry, entry.group.handle(PersistFailed(), self.now()))
 
-    def _answer(self, reply: Reply) -> None:
-        parked = self._parked.pop(reply.ticket, None)
+    def _respond(self, respond: Respond) -> None:
+        parked = self._parked.pop(respond.ticket, None)
         if parked is not None:
-            self._wakeups.soon(partial(_wake, parked[0], reply.answer))
+            self._wakeups.soon(partial(_wake, parked[0], respond.result))
 
     # -- time
 
-    def _arm(self, entry: Entry) -> None:
-        """Have the group looked at when something falls due (D3)."""
+    def _arm(self, entry: GroupEntry) -> None:
+        """Set the timer for the group's next deadline (broker.groups.D3)."""
         group = entry.group
         timer = self._timers.pop(group.group_id, None)
         if timer is not None:
@@ -368,39 +359,31 @@ class Shard:
             self._timers[group.group_id] = asyncio.get_running_loop().call_later(
                 wait_seconds, self.tick, entry)
 
-    def tick(self, entry: Entry) -> None:
-        """Time has passed; members that were not heard in time are gone."""
+    def tick(self, entry: GroupEntry) -> None:
+        """Give the group a ClockTick: members whose deadline has passed are removed."""
         if entry.group.state is not State.DEAD and self.unavailable is Code.NONE:
             before = len(entry.group.members)
-            self._perform(entry, entry.group.handle(Tick(), self.now()))
+            self._perform(entry, entry.group.handle(ClockTick(), self.now()))
             if len(entry.group.members) < before:
                 self._broker.limited.info(
                     "members timed out", "group %r: %d of %d members timed out",
                     entry.group.group_id, before - len(entry.group.members), before)
 
     def expire_offsets(self) -> None:
-        """Forget offsets that are past their time."""
+        """Delete expired offsets."""
         broker = self._broker
         offsets.expire(
             self, broker.cluster.state, broker.limited, now_ms=broker.clock.now_ms(),
             retention_ms=broker.settings.offsets_retention_minutes * MINUTE_MS)
 
 
-def _wake(waiting: "asyncio.Future[Answer]", answer: Answer) -> None:
-    if not waiting.done():  # who asked may be gone
-        waiting.set_result(answer)
+def _wake(waiting: "asyncio.Future[GroupResult]", result: GroupResult) -> None:
+    if not waiting.done():  # the request may have been cancelled
+        waiting.set_result(result)
 
 
-def refused(answer: Answer, code: Code) -> Answer:
-    """The same kind of answer, which says `code`."""
-    if isinstance(answer, Left):
-        return Left((code,) * len(answer.codes))
-    return answer._replace(code=code)
-
-
-def _code_of(error: Exception | None) -> Code:
-    """What a client is told when something could not be kept, or could."""
-    if error is None:
-        return Code.NONE
-    moved = isinstance(error, QuipuError) and error.code in _MOVED
-    return Code.NOT_COORDINATOR if moved else Code.COORDINATOR_NOT_AVAILABLE
+def with_code(result: GroupResult, code: Code) -> GroupResult:
+    """A result of the same type with `code` in it."""
+    if isinstance(result, LeaveResult):
+        return LeaveResult((code,) * len(result.codes))
+    return result._replace(code=code)

@@ -1,4 +1,4 @@
-"""The life of a classic group as a table: which state may follow which.
+"""The states of a classic group as a table: which state may follow which.
 
                  a member joins              all have joined
         Empty ------------------> PreparingRebalance -------> CompletingRebalance
@@ -16,13 +16,13 @@ from typing import Final
 
 
 class State(StrEnum):
-    """Where a group is in its life."""
+    """The state of a group."""
 
     EMPTY = "Empty"  # no members; offsets may be kept
     PREPARING_REBALANCE = "PreparingRebalance"  # members are awaited; their joins are parked
     COMPLETING_REBALANCE = "CompletingRebalance"  # the leader's assignment is awaited
-    STABLE = "Stable"  # every member knows what is its own
-    DEAD = "Dead"  # deleted; whoever still holds it is turned away
+    STABLE = "Stable"  # every member has its assignment
+    DEAD = "Dead"  # deleted; requests that still have the object are refused
 
 
 _NEXT: Final[dict[State, frozenset[State]]] = {
@@ -32,7 +32,7 @@ _NEXT: Final[dict[State, frozenset[State]]] = {
     State.STABLE: frozenset({State.PREPARING_REBALANCE}),
     State.DEAD: frozenset(),
 }
-assert _NEXT.keys() == set(State)  # a state without a row is a state without a future
+assert _NEXT.keys() == set(State)  # every state has a row
 
 
 def advance(current: State, target: State) -> State:

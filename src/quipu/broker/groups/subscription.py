@@ -1,8 +1,8 @@
-"""What a consumer subscribes to, read out of the metadata that it joins with.
+"""Reads the topics from a consumer's subscription, which it sends as metadata when it joins.
 
-To the coordinator a member's metadata is opaque; this is the one thing it may look up in it, as
-Kafka's does: offsets of a topic that the group still reads must be neither deleted nor expired.
-A group works without the answer, so bytes that make no sense are nobody's fault.
+A member's metadata is opaque to the coordinator, except for the topics, as in Kafka: offsets of a
+topic that the group still reads must be neither deleted nor expired.  A group also works without
+them, so metadata that cannot be decoded is no error.
 """
 
 from quipu.model.errors import MalformedBytes

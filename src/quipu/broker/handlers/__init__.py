@@ -1,22 +1,71 @@
-"""Request handlers: one module per API key, named kNN_name.  What lies here is what is served.
+"""Request handlers: one module per API key, named kNN_name; these are the APIs that are served.
 
-A module opens with its API's name, key, versions and behaviour, and has one function:
+A module begins with its API's name, key, versions and behaviour, and has one function:
 
     def handle(broker: Broker, request: XRequest, context: Context) -> XResponse
 
 which may be a coroutine.  Produce and Fetch are different: their modules work on bytes.  Besides:
 
-    ON_CONTROLLER = True       the handler runs on the controller; other nodes pass the request on
-    def refuse(request, error) -> XResponse     an answer that tells every part of the error, where
-                                                the whole has no place for one
+    ON_CONTROLLER = True       the handler runs on the controller; other nodes forward the request
+    def refuse(request, error) -> XResponse     a response with the error in every part, for APIs
+                                                without a field for an error of the whole request
 
 Invariants
-    H1  ApiVersions names every module here and nothing else
-    H2  a handler serves every version between the two ends of its request's definition
+    broker.handlers.H1  ApiVersions names every module here and nothing else
+    broker.handlers.H2  a handler serves every version from the first to the last of its request's
+                        definition
 
-Keys from OWN_KEY_FIRST on are our own; clients of Kafka do not know them, and take no harm.
+Keys from OWN_KEY_FIRST on are Quipu's own; Kafka clients ignore them.
 
-To add an API: its messages (wire/messages/kNN_name), its handler here, its tests; `make docs`.
+Modules
+    k00_produce.py                        Produce, v3-13
+    k01_fetch.py                          Fetch, v4-18
+    k02_list_offsets.py                   ListOffsets, v1-11
+    k03_metadata.py                       Metadata, v0-13
+    k08_offset_commit.py                  OffsetCommit, v2-10
+    k09_offset_fetch.py                   OffsetFetch, v1-10
+    k10_find_coordinator.py               FindCoordinator, v0-6
+    k11_join_group.py                     JoinGroup, v0-9
+    k12_heartbeat.py                      Heartbeat, v0-4
+    k13_leave_group.py                    LeaveGroup, v0-5
+    k14_sync_group.py                     SyncGroup, v0-5
+    k15_describe_groups.py                DescribeGroups, v0-6
+    k16_list_groups.py                    ListGroups, v0-5
+    k18_api_versions.py                   ApiVersions, v0-4
+    k19_create_topics.py                  CreateTopics, v2-7
+    k20_delete_topics.py                  DeleteTopics, v1-6
+    k21_delete_records.py                 DeleteRecords, v0-2
+    k22_init_producer_id.py               InitProducerId, v0-6
+    k23_offset_for_leader_epoch.py        OffsetForLeaderEpoch, v2-4
+    k32_describe_configs.py               DescribeConfigs, v1-4
+    k33_alter_configs.py                  AlterConfigs, v0-2
+    k35_describe_log_dirs.py              DescribeLogDirs, v1-4
+    k37_create_partitions.py              CreatePartitions, v0-3
+    k42_delete_groups.py                  DeleteGroups, v0-2
+    k43_elect_leaders.py                  ElectLeaders, v0-2
+    k44_incremental_alter_configs.py      IncrementalAlterConfigs, v0-1
+    k45_alter_partition_reassignments.py  AlterPartitionReassignments, v0-1
+    k46_list_partition_reassignments.py   ListPartitionReassignments, v0
+    k47_offset_delete.py                  OffsetDelete, v0
+    k55_describe_quorum.py                DescribeQuorum, v0-2
+    k60_describe_cluster.py               DescribeCluster, v0-2
+    k61_describe_producers.py             DescribeProducers, v0
+    k64_unregister_broker.py              UnregisterBroker, v0
+    k71_get_telemetry_subscriptions.py    GetTelemetrySubscriptions, v0
+    k72_push_telemetry.py                 PushTelemetry, v0
+    k75_describe_topic_partitions.py      DescribeTopicPartitions, v0
+    k80_add_raft_voter.py                 AddRaftVoter, v0-1
+    k81_remove_raft_voter.py              RemoveRaftVoter, v0
+    k10000_describe_chains.py             DescribeChains, v0
+    k10001_create_chain.py                CreateChain, v0
+    k10002_extend_chain.py                ExtendChain, v0
+    k10003_describe_remote_segments.py    DescribeRemoteSegments, v0
+    k10004_describe_diskless_runs.py      DescribeDisklessRuns, v0
+
+Start at `k00_produce.py` and `k01_fetch.py`; each of the others can be read alone.
+Not here: what several handlers share (serving/), the layout of messages (wire/messages).
+To add an API: its messages (wire/messages/kNN_name), its handler here with a line in this map, its
+tests; `make docs`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,7 +74,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Final
 
-from quipu.broker.context import Broker, Context
+from quipu.broker.error_codes import code_of
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code, QuipuError
 from quipu.wire.fields import parse_versions
 from quipu.wire.messages import REQUESTS, RESPONSES
@@ -50,35 +100,36 @@ def _versions(api_key: int) -> tuple[int, int]:
     return first, versions[-1]
 
 
-# The lowest and the highest version of each API that is served, both in.
+# The lowest and the highest served version of each API, both inclusive.
+# broker.handlers.H1, broker.handlers.H2
 SUPPORTED: Final[dict[int, tuple[int, int]]] = {key: _versions(key) for key in sorted(MODULES)}
 
 
 @cache
 def is_on_controller(api_key: int) -> bool:
-    """Must the controller answer?"""
+    """Whether the handler runs on the controller only."""
     return bool(getattr(import_module(MODULES[api_key]), "ON_CONTROLLER", False))
 
 
 @cache
 def refusal(api_key: int) -> Refusal | None:
-    """How to tell every part of a request that all of it failed, if its module says how."""
+    """The `refuse` function of the API's module, if it has one."""
     refuse: Refusal | None = getattr(import_module(MODULES[api_key]), "refuse", None)
     return refuse
 
 
 def refused(request: Request, version: int, error: QuipuError) -> Response | None:
-    """An answer that says that all of `request` failed; None if it has no place for that."""
+    """The response to a `request` that failed as a whole; None if it has no field for an error."""
     response = RESPONSES[request.KEY]()
     field = type(response).FIELDS.get("error_code")
-    if error.code == Code.NONE:
+    if code_of(error) == Code.NONE:
         return None
     if field is None or version not in parse_versions(field.versions):
         refuse = refusal(request.KEY)
         parts = None if refuse is None else refuse(request, error)
-        # An answer without parts would say that all is well.
+        # A response without parts would mean success.
         return parts if parts is not None and not _is_empty(parts) else None
-    response.error_code = error.code  # type: ignore[attr-defined]  # it has the field
+    response.error_code = code_of(error)  # type: ignore[attr-defined]  # it has the field
     if "error_message" in type(response).FIELDS:
         response.error_message = str(error)  # type: ignore[attr-defined]  # as above
     return response
@@ -90,7 +141,7 @@ def _is_empty(response: Response) -> bool:
 
 
 def import_all() -> None:
-    """Import every handler, for a node that starts: later there may be no descriptor for it."""
+    """Import every handler at the start: later there may be no file descriptor for an import."""
     for name in MODULES.values():
         import_module(name)
 

@@ -1,41 +1,54 @@
 """Produce — API key 0, versions 3-13; 0-2 are advertised and refused.
 
 Behaviour
-    * one batch per partition; the broker gives it its offsets and stores it as it came
-    * a batch whose records are not what its header says is refused, and the answer names them;
-      large compressed ones are looked at in a thread, and what comes behind them waits
-    * one bad partition does not fail the others
-    * a request of many batches, or of many bytes, takes turns with others: large_produce.py
-    * acks=0 wants no answer: where a batch is refused, the connection is closed instead, so that
-      the client notices
-    * with flush.messages=1 the answer waits until the batch is on disk, together with all others
-      that came meanwhile
-    * acks=all waits for every node of the chain, at most the request's timeout; others do not
-    * only the head of a chain takes batches, and only if enough nodes serve; others say who leads
+    * one batch per partition; the broker assigns its offsets and stores its bytes as they came
+    * a batch whose records do not match its header is refused, and the response names the records;
+      large compressed batches are checked in a thread, and later requests wait meanwhile
+    * an error of one partition does not fail the others
+    * a request of many batches, or of many bytes, takes turns with others: serving/large_produce.py
+    * acks=0 wants no response: if a batch is refused, the connection is closed, so that the client
+      notices
+    * with flush.messages=1 the response waits until the batch is on disk; batches that come
+      meanwhile share one flush
+    * acks=all waits for every node of the chain, at most for the request's timeout; acks=0 and
+      acks=1 do not
+    * a batch for a diskless topic is stored and committed before the response, whatever `acks` is,
+      and any node takes it; while too many bytes of such batches are on their way, the request and
+      later ones of its connection wait
+    * only the head of a chain takes batches, and only if enough nodes serve; other nodes respond
+      with NOT_LEADER_OR_FOLLOWER and the leader
 
 Versions
-    v0-2  some clients take their absence for that of compression, so they are advertised; the
-          answer says UNSUPPORTED_VERSION
+    v0-2  some clients conclude from their absence that there is no compression, so they are
+          advertised; the response is UNSUPPORTED_VERSION
     v5    log start offset        v8  error messages        v9  flexible encoding
-    v10   who leads, where this node does not     v13  topics by id
+    v10   the leader, where this node does not lead     v13  topics by id
 """
 
 from struct import Struct
 from typing import Final
 
-from quipu.broker import large_produce
-from quipu.broker.context import Broker
-from quipu.broker.producing import (
+from quipu.broker.serving import large_produce
+from quipu.broker.serving.context import Broker
+from quipu.broker.serving.diskless_room import carry_out_when_room, must_wait, room
+from quipu.broker.serving.producing import (
     NOT_LEADER,
-    Call,
-    OneCall,
-    Result,
+    PendingPart,
+    PendingProduce,
+    PendingSingleProduce,
+    ProducedBatch,
     append,
     by_topic,
     why_refused,
 )
-from quipu.broker.record_checks import Seen, heavy_parts, look, no_room, reserve
-from quipu.broker.reply import Reply
+from quipu.broker.serving.record_checks import (
+    CheckOutcomes,
+    check_heavy_parts,
+    heavy_parts,
+    no_room,
+    reserve,
+)
+from quipu.broker.serving.reply import Reply
 from quipu.model.errors import Code, MalformedBytes
 from quipu.runtime.spawn import spawn
 from quipu.wire.fast import Part, encode_one_part, parse_produce
@@ -44,17 +57,17 @@ from quipu.wire.record_batch import CODEC_POSITION, COMPRESSION_MASK, HEADER_SIZ
 
 VERSION_MIN: Final = 3
 VERSION_MAX: Final = 13
-PARTS_MAX: Final = 128  # batches of a request that is served as it comes, in one go ...
+PARTS_MAX: Final = 128  # batches of a request that is carried out without pauses ...
 SIZE_MAX: Final = 4 << 20  # ... and their bytes, if they are several
 
-_Call = tuple[int, int, int, int]  # version, correlation id, acks, timeout
+_ProduceHead = tuple[int, int, int, int]  # version, correlation id, acks, timeout in ms
 
 _HEAD: Final = Struct(">hhi")
 _NO_TRANSACTION: Final = b"\xff\xff"
 
 
 def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
-    """Append the request's batches and answer, now or once they are kept."""
+    """Append the request's batches and respond, at once or when they are kept."""
     _, version, correlation_id = _HEAD.unpack_from(frame)
     if not VERSION_MIN <= version <= VERSION_MAX:
         _refuse_version(reply, frame, version, correlation_id)
@@ -65,43 +78,58 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
         return
     if not -1 <= acks <= 1 or transactional_id is not None:
         code = why_refused(transactional_id, acks)
-        results = [Result(part[0], ProducedPart(part[1], code)) for part in parts]
-        Call(broker, reply, (version, correlation_id, acks), results).start()
+        batches = [ProducedBatch(part[0], ProducedPart(part[1], code)) for part in parts]
+        PendingProduce(broker, reply, (version, correlation_id, acks), batches).start()
         return
     wait_ms = min(timeout_ms, broker.settings.request_max_wait_ms)
-    call = version, correlation_id, acks, wait_ms
-    if len(parts) == 1:  # nearly always: then nothing is called to learn that all is plain
+    head = version, correlation_id, acks, wait_ms
+    if len(parts) == 1:  # nearly always: saves the call of `heavy_parts`
         _, _, start, end = parts[0]
         if end - start <= HEADER_SIZE or not frame[start + CODEC_POSITION] & COMPRESSION_MASK:
-            _carry_out(broker, reply, frame, parts, call)
+            if broker.diskless is None or not broker.diskless.is_full:
+                _carry_out(broker, reply, frame, parts, head)
+            else:
+                _carry_out_when_room(broker, reply, frame, parts, head)
             return
     heavy = heavy_parts(broker, frame, parts)
     if heavy:
-        _look_first(broker, reply, frame, parts, call, heavy=heavy)
+        _check_first(broker, reply, frame, parts, head, heavy=heavy)
     else:
-        _carry_out(broker, reply, frame, parts, call)
+        _carry_out_when_room(broker, reply, frame, parts, head)
 
 
-def _look_first(
-    broker: Broker, reply: Reply, frame: memoryview, parts: list[Part], call: _Call,
+def _carry_out_when_room(
+    broker: Broker, reply: Reply, frame: memoryview, parts: list[Part], head: _ProduceHead
+) -> None:
+    """Carry out the request; if it is for diskless topics, once they have room for it."""
+    if must_wait(broker, parts):
+        carry_out_when_room(broker, reply, frame, acks=head[2], carry_out=lambda kept: _carry_out(
+            broker, reply, kept, parts, head))
+    else:
+        _carry_out(broker, reply, frame, parts, head)
+
+
+def _check_first(
+    broker: Broker, reply: Reply, frame: memoryview, parts: list[Part], head: _ProduceHead,
     *, heavy: list[int],
 ) -> None:
-    """Carry the request out when threads have looked at its large batches."""
+    """Carry out the request after threads have checked its large batches."""
     size = len(frame)
     if not reserve(broker, size):
-        _carry_out(broker, reply, frame, parts, call,
-                   seen=dict.fromkeys(heavy, no_room(broker)))
+        _carry_out(broker, reply, frame, parts, head,
+                   checked=dict.fromkeys(heavy, no_room(broker)))
         return
     kept = reply.hold(frame)  # it is borrowed
     lost: list[bool] = []
-    if call[2] != 0:  # who wants no answer may go before its records are taken
+    if head[2] != 0:  # with acks=0 a client may disconnect before its batches are appended
         reply.when_lost(lambda: lost.append(True))
 
-    async def look_and_go_on() -> None:
+    async def check_and_carry_out() -> None:
         try:
-            seen = await look(broker, kept, parts, heavy, lambda: not lost)
-            if seen is not None:
-                _carry_out(broker, reply, kept, parts, call, seen=seen)
+            checked = await check_heavy_parts(broker, kept, parts, heavy, lambda: not lost)
+            if checked is not None:
+                await room(broker, parts)
+                _carry_out(broker, reply, kept, parts, head, checked=checked)
         except Exception as error:
             reply.close(f"produce failed: {error!r}")
             raise
@@ -109,38 +137,40 @@ def _look_first(
             broker.stats.checking_bytes -= size
             reply.go_on()
 
-    spawn(look_and_go_on(), "check of records")
+    spawn(check_and_carry_out(), "check of records")
 
 
 def _carry_out(
-    broker: Broker, reply: Reply, frame: memoryview, parts: list[Part], call: _Call,
-    *, seen: Seen | None = None,
+    broker: Broker, reply: Reply, frame: memoryview, parts: list[Part], head: _ProduceHead,
+    *, checked: CheckOutcomes | None = None,
 ) -> None:
-    """Append the batches, of which some were looked at already, and answer."""
-    version, correlation_id, acks, timeout_ms = call
-    stamps = broker.clock.now_ms(), acks, timeout_ms
-    if len(parts) == 1 and acks != 0:  # by far the most common, and the short way for it
+    """Append the batches, some of which are `checked`, and respond."""
+    version, correlation_id, acks, timeout_ms = head
+    arrival = broker.clock.now_ms(), acks, timeout_ms
+    if len(parts) == 1 and acks != 0:  # by far the most common: fewer calls
         topic, index, start, end = parts[0]
-        result = append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps,
-                        seen=None if seen is None else seen.get(0))
-        if result.waits is not None:
-            result.waits(OneCall(broker, reply, (version, correlation_id, acks), result))
+        part = append(broker, topic, index, frame[start:end] if start >= 0 else None, arrival,
+                      checked=None if checked is None else checked.get(0))
+        if isinstance(part, PendingPart):
+            part.append.when_done(PendingSingleProduce(
+                broker, reply, (version, correlation_id, acks), topic, part))
             return
-        if result.part.error_code != NOT_LEADER:
-            reply.send([encode_one_part(correlation_id, version, topic, result.part)])
+        if part.error_code != NOT_LEADER:
+            reply.send([encode_one_part(correlation_id, version, topic, part)])
             return
-        results = [result]
+        batches = [ProducedBatch(topic, part)]
     else:
-        results = [
-            append(broker, topic, index, frame[start:end] if start >= 0 else None, stamps,
-                   seen=None if seen is None else seen.get(number))
+        batches = [
+            ProducedBatch(topic, append(
+                broker, topic, index, frame[start:end] if start >= 0 else None, arrival,
+                checked=None if checked is None else checked.get(number)))
             for number, (topic, index, start, end) in enumerate(parts)
         ]
-    Call(broker, reply, (version, correlation_id, acks), results).start()
+    PendingProduce(broker, reply, (version, correlation_id, acks), batches).start()
 
 
 def _refuse_version(reply: Reply, frame: memoryview, version: int, correlation_id: int) -> None:
-    """Answer versions 0-2, whose bodies are those of v3 but for the transactional id."""
+    """Respond to versions 0-2, whose bodies are those of v3 without the transactional id."""
     if not 0 <= version < VERSION_MIN:
         raise MalformedBytes(f"Produce v{version} is not served; v{VERSION_MIN} to "
                              f"v{VERSION_MAX} are")
@@ -150,6 +180,6 @@ def _refuse_version(reply: Reply, frame: memoryview, version: int, correlation_i
     if acks == 0:
         reply.close(f"Produce v{version} is not served")
         return
-    topics = by_topic([
-        Result(part[0], ProducedPart(part[1], Code.UNSUPPORTED_VERSION)) for part in parts])
+    topics = by_topic([part[0] for part in parts], [
+        ProducedPart(part[1], Code.UNSUPPORTED_VERSION) for part in parts])
     reply.send([encode_produce_response(correlation_id, version, topics)])

@@ -1,39 +1,48 @@
 """ListOffsets — API key 2, versions 1-11.
 
 Behaviour
-    * a timestamp finds the first record that is not older; nothing found is offset -1
+    * a timestamp finds the first record that is not older; offset -1 if there is none
     * -1 latest: the high watermark; -2 earliest: the log start; -3 the first record with the
-      largest timestamp; -4 earliest kept here: the log start; -5 and -6 ask about copies in
-      remote storage, of which there are none: offset -1
-    * answers per partition: one bad partition does not fail the others
-    * only the node that leads answers, and only for what is committed; never less than anyone was
-      given or told before: it waits for the other nodes, and if that takes too long the answer is
-      OFFSET_NOT_AVAILABLE (settling.py); the log start is told at once
-    * to replica id -2, a dirty reader, any node answers, and its latest is the end of the log
-    * a look for a time may have to decompress a batch: large ones are, in a thread; what is not
-      found within request.max.wait.ms is REQUEST_TIMED_OUT, and nothing is looked for that nobody
-      waits for any more
-    * internal batches are not found, whatever their timestamps: offsets and times are those of
-      records that a fetch returns
+      largest timestamp
+    * of a topic with a remote tier, -4 is the first offset that this node has, -5 the last that the
+      tier has, -6 the first that is to be copied; without a tier, -4 is the log start, and -5 and
+      -6 are -1, as they are while nothing has been copied (but -6 is the log start, if this node
+      has all records)
+    * a timestamp is looked for in the remote tier first; that ends with REQUEST_TIMED_OUT after
+      remote.list.offsets.request.timeout.ms, or the request's own timeout
+    * responds per partition: an error of one partition does not fail the others
+    * only the leader responds, and only with committed offsets, never below what any client has
+      read or was given before: it waits for the other nodes, and if that takes too long the
+      partition gets OFFSET_NOT_AVAILABLE (partitions/end_offset_barrier.py); the log start needs no
+      wait
+    * to replica id -2, a dirty reader, any node responds; its latest offset is the end of the log
+    * a search by timestamp may have to decompress a batch; large batches are decompressed in a
+      thread; a search that takes longer than request.max.wait.ms gets REQUEST_TIMED_OUT, and
+      searches end when the client disconnects
+    * internal batches are not found, whatever their timestamps: only records that a fetch returns
 
 Versions
-    each special timestamp is served from the version on that brought it; before, and for others
-    below zero, the answer is UNSUPPORTED_VERSION
+    each special timestamp is served from the version on that introduced it; in earlier versions it
+    gets UNSUPPORTED_VERSION, as any other negative timestamp does
     v5  OFFSET_NOT_AVAILABLE; before, LEADER_NOT_AVAILABLE in its place
 """
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from quipu.broker.context import Broker, Context
-from quipu.broker.fetching import DIRTY_READER, check_epoch
-from quipu.broker.partition import Partition
-from quipu.broker.record_checks import find_record
-from quipu.broker.routing import why_absent
-from quipu.broker.settling import Marks, check_settled, code_for, settle
-from quipu.model.errors import Code, Kind, QuipuError, RequestError
-from quipu.model.ids import Offset, TimestampMs
-from quipu.storage.log import TimestampAndOffset
+from quipu.broker.partitions.end_offset_barrier import (
+    LogEnds,
+    check_committed,
+    code_for,
+    wait_until_committed,
+)
+from quipu.broker.serving.context import Broker, Context
+from quipu.broker.serving.fetching import DIRTY_READER, check_epoch
+from quipu.broker.serving.routing import why_absent
+from quipu.broker.serving.timestamp_searches import TimestampSearch, search
+from quipu.model.errors import Code, QuipuError
+from quipu.model.ids import Offset
+from quipu.model.partition_log import NO_OFFSET, PartitionLog
 from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -60,122 +69,110 @@ async def handle(
     broker: Broker, request: ListOffsetsRequest, context: Context
 ) -> ListOffsetsResponse:
     dirty = request.replica_id == DIRTY_READER
-    marks = {} if dirty else await settle(_asked_for_ends(broker, request))
-    asker = _Asker(context.api_version, dirty, marks, [])
+    log_ends = await wait_until_committed(
+        partition for partition in _end_partitions(broker, request)
+        if partition.is_diskless or not dirty)
+    lookup = _Lookup(context.api_version, dirty, log_ends, [])
     found = []
     for topic in request.topics:
-        answers = []
+        results = []
         for wanted in topic.partitions:
             await context.pause()
-            answers.append(_find(broker, topic.name, wanted, asker))
-        found.append((topic.name, answers))
-    await _look_up(broker, asker.searches, context)
+            results.append(_find(broker, topic.name, wanted, lookup))
+        found.append((topic.name, results))
+    await search(broker, lookup.searches, context, timeout_ms=request.timeout)
     response = ListOffsetsResponse(topics=context.array(ListOffsetsTopicResponse))
-    for name, answers in found:
+    for name, results in found:
         partitions = context.array(ListOffsetsPartitionResponse)
-        for answer in answers:
+        for result in results:
             await context.pause()
-            partitions.append(answer)
+            partitions.append(result)
         response.topics.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
     return response
 
 
-class _Search(NamedTuple):
-    """An answer that waits for a record to be found by its time."""
+def _end_partitions(broker: Broker, request: ListOffsetsRequest) -> Iterator[PartitionLog]:
+    """The partitions led here for which more than a start offset is requested, or any of diskless
+    ones, whose start is not known here either.
 
-    answer: ListOffsetsPartitionResponse
-    partition: Partition
-    timestamp: int
-    end: Offset  # clients see no record from here on
-
-
-def _asked_for_ends(broker: Broker, request: ListOffsetsRequest) -> Iterator[Partition]:
-    """The partitions led here of which more is asked than where they start (E2)."""
+    Keeps broker.partitions.E2.
+    """
     for topic in request.topics:
         for wanted in topic.partitions:
             partition = broker.partitions.find(topic.name, wanted.partition_index)
-            if partition is not None and wanted.timestamp not in _STARTS and partition.may_lead:
+            if partition is not None and partition.is_active_leader and (
+                    partition.is_diskless or wanted.timestamp not in _STARTS):
                 yield partition
 
 
-class _Asker(NamedTuple):
+class _Lookup(NamedTuple):
+    """What the lookups of one request share."""
+
     version: int
     dirty: bool
-    marks: Marks
-    searches: list[_Search]
-
-
-async def _look_up(broker: Broker, searches: list[_Search], context: Context) -> None:
-    """Fill in what is found by time, one search after the other, each but once."""
-    known: dict[tuple[str, int], TimestampAndOffset | None] = {}
-    monotonic = broker.clock.monotonic
-    deadline = monotonic() + broker.settings.request_max_wait_ms / 1000
-    for answer, partition, timestamp, end in searches:
-        if context.answer is not None:
-            await context.answer.pause()  # raises if the client is gone
-        log = partition.log
-        try:
-            if monotonic() > deadline:
-                raise RequestError("searches by time take too long: ask for fewer at a time",
-                                   code=Code.REQUEST_TIMED_OUT, kind=Kind.RETRY)
-            if (log.name, timestamp) not in known:
-                known[log.name, timestamp] = await find_record(
-                    broker, log.search_newest() if timestamp == MAX_TIMESTAMP
-                    else log.search_timestamp(TimestampMs(timestamp)),
-                    partition.rules.decompressed_size_max)
-            _fill_found(answer, end, known[log.name, timestamp])
-        except QuipuError as error:
-            answer.error_code = error.code
+    log_ends: LogEnds
+    searches: list[TimestampSearch]
 
 
 def _find(
-    broker: Broker, topic: str, wanted: ListOffsetsPartition, asker: _Asker
+    broker: Broker, topic: str, wanted: ListOffsetsPartition, lookup: _Lookup
 ) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+    result = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     partition = broker.partitions.find(topic, wanted.partition_index)
     if partition is None:
-        answer.error_code = why_absent(broker, topic, wanted.partition_index)
-        return answer
-    version = asker.version
+        result.error_code = why_absent(broker, topic, wanted.partition_index)
+        return result
+    version = lookup.version
     if wanted.timestamp < 0 and version < _VERSION_MIN.get(wanted.timestamp, version + 1):
-        answer.error_code = Code.UNSUPPORTED_VERSION
-        return answer
-    answer.error_code = check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
-    if answer.error_code:
-        return answer
+        result.error_code = Code.UNSUPPORTED_VERSION
+        return result
+    result.error_code = check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
+    if result.error_code:
+        return result
     try:
-        _fill(answer, partition, wanted.timestamp, asker)
+        _fill(result, partition, wanted.timestamp, lookup)
     except QuipuError as error:
-        answer.error_code = code_for(error, version)
-    return answer
+        result.error_code = code_for(error, version)
+    return result
 
 
 def _fill(
-    answer: ListOffsetsPartitionResponse, partition: Partition, timestamp: int, asker: _Asker
+    result: ListOffsetsPartitionResponse, partition: PartitionLog, timestamp: int,
+    lookup: _Lookup,
 ) -> None:
-    dirty = asker.dirty
+    dirty = lookup.dirty
     if not dirty:
-        partition.must_lead()
-        if timestamp not in _STARTS:
-            check_settled(partition, asker.marks)
-    elif partition.failed is not None:
-        raise partition.failed
-    log = partition.log
-    end = log.end_offset if dirty else partition.high_watermark
+        partition.check_leader()
+        if timestamp not in _STARTS or partition.is_diskless:
+            check_committed(partition, lookup.log_ends)
+    elif partition.failure is not None:
+        raise partition.failure
+    end = partition.log_end_offset if dirty else partition.high_watermark
     match timestamp:
         case -1:  # LATEST
-            answer.offset, answer.leader_epoch = end, partition.leader_epoch
-        case -2 | -4:  # EARLIEST, EARLIEST_LOCAL
-            answer.offset, answer.leader_epoch = log.log_start_offset, partition.leader_epoch
-        case -5 | -6:  # LATEST_REMOTE, EARLIEST_NOT_COPIED
-            pass
+            result.offset = end
+        case -2:  # EARLIEST
+            result.offset = partition.log_start_offset
+        case -4:  # EARLIEST_LOCAL
+            result.offset = partition.local_start_offset
+        case -5:  # LATEST_REMOTE
+            result.offset = partition.highest_tiered_offset
+        case -6:  # EARLIEST_NOT_COPIED
+            result.offset = _earliest_not_copied(partition)
         case _:  # MAX_TIMESTAMP, or a time
-            asker.searches.append(_Search(answer, partition, timestamp, end))
+            lookup.searches.append(TimestampSearch(result, partition, timestamp, end))
+            return
+    if result.offset >= 0:
+        result.leader_epoch = partition.leader_epoch
+        if timestamp in _STARTS and partition.tier.is_enabled and result.offset < end:
+            result.leader_epoch = partition.tier.epoch_for_offset(Offset(result.offset))
 
 
-def _fill_found(
-    answer: ListOffsetsPartitionResponse, end: Offset, found: TimestampAndOffset | None
-) -> None:
-    """Take over what was found, if a client can see it already."""
-    if found is not None and found.offset < end:
-        answer.timestamp, answer.offset, answer.leader_epoch = found
+def _earliest_not_copied(partition: PartitionLog) -> Offset:
+    """The first offset that is still to be copied to the remote tier; -1 if it is not known."""
+    if not partition.tier.is_enabled:
+        return NO_OFFSET
+    start, tiered = partition.log_start_offset, partition.highest_tiered_offset
+    if tiered >= 0:
+        return Offset(max(tiered + 1, start))
+    return start if partition.local_start_offset == start else NO_OFFSET

@@ -1,30 +1,35 @@
 """Metadata — API key 3, versions 0-13.
 
 Behaviour
-    * tells the brokers that are up or just were (cluster/listing), the controller, and per topic
-      its partitions, leaders and replicas
-    * a topic that is not there is created if the request and auto.create.topics.enable allow it;
-      it is ready when the answer leaves, so clients need not ask again; without a controller it
-      is LEADER_NOT_AVAILABLE, and they do
+    * responds with the brokers that are up, or were until a moment ago (cluster/listing.py), the
+      controller, and the partitions, leaders and replicas of each topic
+    * a topic that does not exist is created if the request and auto.create.topics.enable allow it;
+      it is ready when the response is sent, so clients need not ask again; without a controller it
+      gets LEADER_NOT_AVAILABLE, and clients ask again
     * a partition whose log has failed is shown without a leader
+    * addresses are those of the listener that the client connected to.  A broker without this
+      listener is left out, and partitions that it leads have LISTENER_NOT_FOUND (before v6:
+      LEADER_NOT_AVAILABLE)
 Versions
     v0   an empty list of topics asks for all
     v1   null asks for all, an empty list for none; rack, controller, is_internal
     v2   cluster id                        v3   throttle time
     v4   allow_auto_topic_creation         v5   offline replicas
     v7   leader epoch                      v8   authorized operations
-    v9   flexible                          v10  topic ids in the answer
-    v11  the cluster's authorized operations are asked by DescribeCluster instead
-    v12  topics can be asked for by id     v13  an error code for the whole answer
+    v9   flexible                          v10  topic ids in the response
+    v11  no authorized operations of the cluster: DescribeCluster has them
+    v12  topics can be requested by id     v13  an error code for the whole response
 """
 
 from typing import Final
 from uuid import UUID
 
-from quipu.broker.context import Broker, Context
-from quipu.broker.topic_views import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from quipu.controller.state import Topic
-from quipu.controller.topics import NewTopic
+from quipu.broker.error_codes import code_of
+from quipu.broker.serving.context import Broker, Context
+from quipu.broker.serving.forwarding import request_controller
+from quipu.broker.serving.routing import controller_for
+from quipu.broker.serving.topic_views import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import ZERO_UUID
 from quipu.model.topics import check_topic_name, is_internal
@@ -35,8 +40,14 @@ from quipu.wire.messages.k03_metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
+from quipu.wire.messages.k19_create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
-CREATE_SECONDS_MAX: Final = 3.0  # others want to know the brokers
+CREATE_SECONDS_MAX: Final = 3.0  # the rest of the response waits meanwhile
+CREATE_VERSION: Final = 4  # of CreateTopics: the last without settings in the response
 
 
 async def handle(broker: Broker, request: MetadataRequest, context: Context) -> MetadataResponse:
@@ -48,39 +59,41 @@ async def handle(broker: Broker, request: MetadataRequest, context: Context) -> 
             await context.pause()
             topics.append(await _topic(broker, known, operations, context))
     else:
-        refused = await _create_missing(broker, request, wanted)
-        for asked in wanted:
+        refused = await _create_missing(broker, request, wanted, context)
+        for requested in wanted:
             await context.pause()
-            topic = broker.cluster.state.find_topic(asked.name, asked.topic_id)
-            topics.append(_missing(asked, refused) if topic is None
+            topic = broker.cluster.state.find_topic(requested.name, requested.topic_id)
+            topics.append(_missing(requested, refused) if topic is None
                           else await _topic(broker, topic, operations, context))
     cluster_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=known.node_id, host=known.host, port=known.port,
+            MetadataResponseBroker(node_id=known.node_id, host=there.host, port=there.port,
                                    rack=known.rack)
             for known in broker.cluster.listed_brokers(for_topics=bool(wanted))
+            if (there := known.endpoint(context.listener.name)) is not None
         ],
         cluster_id=broker.cluster.state.cluster_id,
-        controller_id=broker.cluster.controller_id,
+        controller_id=controller_for(broker, context.listener),
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_operations else NOT_ASKED,
     )
 
 
 def refuse(request: MetadataRequest, error: QuipuError) -> MetadataResponse:
-    """Tell every topic that all failed; nobody can be told who asked for all topics.
+    """Respond to a failed request with an error for each topic that it names.
 
-    A request of v10 may leave out a name, its answer may not: it is empty then, as Kafka's is.
+    The response to a request for all topics has no field for an error.  A request of v10 may omit a
+    name, its response may not: the name is empty then, as Kafka's is.
     """
     return MetadataResponse(topics=[
         MetadataResponseTopic(
-            error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
+            error_code=code_of(error), name=topic.name or "", topic_id=topic.topic_id)
         for topic in request.topics or ()])
 
 
 def _wanted(request: MetadataRequest, version: int) -> list[MetadataRequestTopic] | None:
-    """The topics asked for, each once; None for all."""
+    """The requested topics without duplicates; None for all."""
     if request.topics is None or (version == 0 and not request.topics):
         return None
     for topic in request.topics:
@@ -92,27 +105,32 @@ def _wanted(request: MetadataRequest, version: int) -> list[MetadataRequestTopic
 
 
 async def _create_missing(
-    broker: Broker, request: MetadataRequest, wanted: list[MetadataRequestTopic]
+    broker: Broker, request: MetadataRequest, wanted: list[MetadataRequestTopic], context: Context
 ) -> dict[str, Code]:
-    """Create what is missing and may be created; gives the errors of what could not be."""
+    """Create the missing topics, if that is allowed; returns the errors of those that failed."""
     if not (request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable):
         return {}
     known = broker.cluster.state.topics
     missing = [
-        NewTopic(topic.name) for topic in wanted
+        topic.name for topic in wanted
         if topic.name is not None and topic.topic_id == ZERO_UUID
         and topic.name not in known and not is_internal(topic.name)
     ]
     if not missing:
         return {}
     try:
-        answers = await broker.cluster.create_topics(missing, timeout_seconds=CREATE_SECONDS_MAX)
-    except QuipuError as error:  # of the new topics alone: the others are there, and told
-        timed_out = error.code is Code.REQUEST_TIMED_OUT
-        code = Code.LEADER_NOT_AVAILABLE if timed_out else error.code
-        return {topic.name: code for topic in missing}
-    return {answer.name: answer.code for answer in answers
-            if answer.name is not None and answer.code is not Code.NONE}
+        response = await request_controller(
+            broker, CreateTopicsRequest(topics=[
+                CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+                for name in missing]),
+            context._replace(api_version=CREATE_VERSION), timeout_seconds=CREATE_SECONDS_MAX)
+    except QuipuError as error:  # the error of the new topics alone
+        timed_out = code_of(error) is Code.REQUEST_TIMED_OUT
+        code = Code.LEADER_NOT_AVAILABLE if timed_out else code_of(error)
+        return dict.fromkeys(missing, code)
+    assert isinstance(response, CreateTopicsResponse)
+    return {topic.name: Code(topic.error_code) for topic in response.topics
+            if topic.error_code != Code.NONE}
 
 
 def _missing(wanted: MetadataRequestTopic, refused: dict[str, Code]) -> MetadataResponseTopic:
@@ -130,7 +148,7 @@ def _why_missing(name: str | None, topic_id: UUID, refused: dict[str, Code]) -> 
     try:
         check_topic_name(name)
     except QuipuError as error:
-        return error.code
+        return code_of(error)
     return refused.get(name, Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 

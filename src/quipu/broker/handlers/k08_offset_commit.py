@@ -1,10 +1,10 @@
 """OffsetCommit — API key 8, versions 2-10.
 
 Behaviour
-    * keeps how far a group has read; answered when that is durable
-    * members commit with their generation; -1 is for tools, and for consumers that assign by
-      themselves, while the group has no members
-    * a wrong partition or too much metadata fails that partition alone
+    * keeps the offsets of a group; responds when they are durable
+    * members commit with their generation; -1 is for tools, and for consumers that assign
+      partitions themselves, while the group has no members
+    * an unknown partition or too much metadata fails that partition alone
 Versions
     v2-4  a retention time of the commit's own, which is honoured
     v6    leader epochs
@@ -15,10 +15,10 @@ Versions
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
 from quipu.broker.groups import offsets
-from quipu.broker.groups.registry import Committed, OffsetKey
-from quipu.controller.state import Topic
+from quipu.broker.groups.registry import CommittedOffset, OffsetKey
+from quipu.broker.serving.context import Broker, Context
+from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code
 from quipu.model.ids import NO_TIMESTAMP, TimestampMs
 from quipu.wire.messages.k08_offset_commit import (
@@ -37,28 +37,28 @@ TIMESTAMP_MAX: Final = (1 << 63) - 1
 async def handle(
     broker: Broker, request: OffsetCommitRequest, context: Context
 ) -> OffsetCommitResponse:
-    """Keep what fits; then tell of every partition how it went."""
+    """Keep the offsets that are valid, and respond with a code for each partition."""
     now_ms = broker.clock.now_ms()
     expires_ms = NO_TIMESTAMP
     if request.retention_time >= 0:
         expires_ms = TimestampMs(min(now_ms + request.retention_time, TIMESTAMP_MAX))
     by_id = context.api_version >= TOPIC_IDS_SINCE
     unknown = Code.UNKNOWN_TOPIC_ID if by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
-    wanted: dict[OffsetKey, Committed] = {}
+    wanted: dict[OffsetKey, CommittedOffset] = {}
     response = OffsetCommitResponse()
     for topic in request.topics:
         await context.pause()
         found = broker.cluster.state.find_topic(None if by_id else topic.name, topic.topic_id)
-        answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(answer)
+        topic_response = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(topic_response)
         for partition in topic.partitions:
             await context.pause()
             code = _check(broker, found, partition) if found is not None else unknown
             if found is not None and code is Code.NONE:
-                wanted[found.topic_id, partition.partition_index] = Committed(
+                wanted[found.topic_id, partition.partition_index] = CommittedOffset(
                     partition.committed_offset, partition.committed_leader_epoch,
                     partition.committed_metadata or "", now_ms, expires_ms)
-            answer.partitions.append(OffsetCommitResponsePartition(
+            topic_response.partitions.append(OffsetCommitResponsePartition(
                 partition_index=partition.partition_index, error_code=code))
     sender = offsets.Sender(
         request.group_id, request.member_id, request.group_instance_id,
@@ -82,7 +82,7 @@ def _check(broker: Broker, topic: Topic, partition: OffsetCommitRequestPartition
 
 
 def _fail(response: OffsetCommitResponse, code: Code) -> None:
-    """Nothing was kept: every partition that was fine has failed with the group."""
+    """Set `code` for every partition without an error: no offset was kept."""
     for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code == Code.NONE:

@@ -1,37 +1,45 @@
 """DescribeChains — API key 10000, version 0.  Quipu's own.
 
 Behaviour
-    * tells chains by name, with their members in the order in which records travel
-    * no list of names asks for all; a name that is not there is left out
-    * any node answers, from what it knows: also while there is no controller
+    * responds with chains by name, and their members in the order in which records travel
+    * no list of names asks for all; a name that does not exist is left out
+    * addresses are those of the listener that the request came by; a node that has no such
+      listener has none
+    * any node responds, from its own metadata, also while there is no controller
 """
 
-from quipu.broker.context import Broker, Context
-from quipu.controller.chains import ChainView, describe
+from quipu.broker.serving.context import Broker, Context
+from quipu.controller.chains import ChainView, MemberView, describe
+from quipu.model.listeners import ClientListener
 from quipu.wire.messages.k10000_describe_chains import (
-    ChainMember,
     DescribeChainsRequest,
     DescribeChainsResponse,
     DescribedChain,
+    DescribedChainMember,
 )
 
 
 def handle(
     broker: Broker, request: DescribeChainsRequest, context: Context
 ) -> DescribeChainsResponse:
-    del context
     views = describe(broker.cluster.state, request.names)
-    return DescribeChainsResponse(chains=list(map(described, views)))
+    return DescribeChainsResponse(
+        chains=[described(view, context.listener) for view in views])
 
 
-def described(view: ChainView) -> DescribedChain:
-    """A chain as it is told."""
+def described(view: ChainView, listener: ClientListener) -> DescribedChain:
+    """A chain as the response has it, with the addresses of `listener`."""
     chain = view.chain
     return DescribedChain(
         name=chain.name, epoch=chain.epoch, version=chain.version,
         topic_count=view.topic_count, partition_count=view.partition_count,
-        members=[
-            ChainMember(node_id=broker.node_id, name=broker.name, host=broker.host,
-                        port=broker.port, rack=broker.rack, state=state,
-                        is_fenced=broker.fenced)
-            for broker, state, _ in view.members])
+        members=[_member(member, listener) for member in view.members])
+
+
+def _member(member: MemberView, listener: ClientListener) -> DescribedChainMember:
+    broker = member.broker
+    endpoint = broker.endpoint(listener.name)
+    host, port = ("", 0) if endpoint is None else (endpoint.host, endpoint.port)
+    return DescribedChainMember(
+        node_id=broker.node_id, name=broker.name, host=host, port=port, rack=broker.rack,
+        state=member.state, is_fenced=broker.fenced)

@@ -2,14 +2,16 @@
 
 Behaviour
     * makes a chain of nodes that are up and belong to no other, in the order of their numbers
-    * no names of nodes stand for all that are called `<chain>-<number>`
-    * answered by the controller, whichever node is asked
+    * a chain of exactly these nodes that exists already is the response; another one of that name
+      is DUPLICATE_RESOURCE
+    * an empty list of nodes means all nodes that are named `<chain>-<number>`
+    * carried out by the controller; other nodes forward the request to it
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
 from quipu.broker.handlers.k10000_describe_chains import described
+from quipu.broker.serving.context import Broker, Context
 from quipu.controller.chains import view
 from quipu.wire.messages.k10001_create_chain import CreateChainRequest, CreateChainResponse
 
@@ -19,7 +21,6 @@ ON_CONTROLLER: Final = True
 async def handle(
     broker: Broker, request: CreateChainRequest, context: Context
 ) -> CreateChainResponse:
-    del context
-    chain = await broker.cluster.changes.create_chain(
+    chain = await broker.cluster.controller.create_chain(
         request.name, request.node_names, validate_only=request.validate_only)
-    return CreateChainResponse(chain=described(view(broker.cluster.state, chain)))
+    return CreateChainResponse(chain=described(view(broker.cluster.state, chain), context.listener))

@@ -1,21 +1,24 @@
 """FindCoordinator — API key 10, versions 0-6.
 
 Behaviour
-    * a group's coordinator leads the partition of `__consumer_offsets` that the group's name falls
-      on; the topic is created when it is first looked for
-    * while nobody leads that partition the answer is COORDINATOR_NOT_AVAILABLE
-    * transactions are not served: clients are refused in the way that makes them stop asking
+    * a group's coordinator is the leader of the partition of `__consumer_offsets` that the hash of
+      the group's name selects; the topic is created when a coordinator is first requested
+    * COORDINATOR_NOT_AVAILABLE while that partition has no leader, or if the leader does not have
+      the listener that the client connected to
+    * transactions are not served: clients get an error that they do not retry
     * any other key type is INVALID_REQUEST
 Versions
     v1  key type, error message
-    v4  several keys in one request, one answer for each
+    v4  several keys in one request, a coordinator for each
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
-from quipu.broker.groups.coordinator import LOAD_SECONDS_MAX
+from quipu.broker.coordinators.shards import LOAD_SECONDS_MAX
+from quipu.broker.error_codes import code_of
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code, QuipuError
+from quipu.model.listeners import ClientListener
 from quipu.wire.messages.k10_find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -31,8 +34,8 @@ MANY_KEYS_SINCE: Final = 4
 async def handle(
     broker: Broker, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
-    """Tell where groups are served."""
-    search = _Search(broker, request.key_type)
+    """Respond with the coordinators of groups."""
+    search = _CoordinatorSearch(broker, request.key_type, context.listener)
     if context.api_version >= MANY_KEYS_SINCE:
         response = FindCoordinatorResponse(coordinators=context.array(Coordinator))
         for key in request.coordinator_keys:
@@ -46,16 +49,17 @@ async def handle(
 
 
 def refuse(request: FindCoordinatorRequest, error: QuipuError) -> FindCoordinatorResponse:
-    """Tell every key that all failed."""
+    """Respond with the error for each key."""
     return FindCoordinatorResponse(coordinators=[
-        _nobody(key, error.code, str(error)) for key in request.coordinator_keys])
+        _nobody(key, code_of(error), str(error)) for key in request.coordinator_keys])
 
 
-class _Search:
-    """One request's search: whatever it has to wait for, it waits for once."""
+class _CoordinatorSearch:
+    """Finds the coordinators of one request; all of them share one limit on the wait."""
 
-    def __init__(self, broker: Broker, key_type: int) -> None:
+    def __init__(self, broker: Broker, key_type: int, listener: ClientListener) -> None:
         self._broker = broker
+        self._listener = listener
         self._key_type = key_type
         self._until = broker.clock.monotonic() + LOAD_SECONDS_MAX
         self._failure: QuipuError | None = None
@@ -71,15 +75,16 @@ class _Search:
         found = None
         if self._failure is None:
             try:
-                found = await broker.groups.find_coordinator(
-                    key, wait_seconds=max(0.0, self._until - broker.clock.monotonic()))
+                found = await broker.groups.shards.find_coordinator(
+                    key, self._listener.name,
+                    wait_seconds=max(0.0, self._until - broker.clock.monotonic()))
             except QuipuError as error:  # the topic cannot be created now
                 self._failure = error
         if self._failure is not None:
             return _nobody(key, Code.COORDINATOR_NOT_AVAILABLE, str(self._failure))
         if found is None:
             return _nobody(
-                key, Code.COORDINATOR_NOT_AVAILABLE, "nobody leads the group's partition")
+                key, Code.COORDINATOR_NOT_AVAILABLE, "the group's partition has no leader")
         return Coordinator(
             key=key, node_id=found.node_id, host=found.host, port=found.port, error_message=None)
 

@@ -1,23 +1,23 @@
 """JoinGroup — API key 11, versions 0-9.
 
 Behaviour
-    * asks to be a member of a group's next generation; answered when all members have asked, or
-      when their time is up
-    * the leader alone is told who the members are
-    * any protocol type will do; only members of one type and with a common protocol fit together
-    * a member has PROTOCOLS_MAX protocols at most: INVALID_REQUEST
+    * makes the sender a member of the group's next generation; responds when all members have
+      joined, or when the rebalance timeout is over
+    * only the leader gets the list of members
+    * a group may have any protocol type; its members must have the same type and a common protocol
+    * a member with more than PROTOCOLS_MAX protocols gets INVALID_REQUEST
 Versions
     v1  rebalance timeout, apart from that of the session
-    v4  a new member is given an id first, with MEMBER_ID_REQUIRED, and asks again with it
+    v4  a new member gets its id with MEMBER_ID_REQUIRED first, and joins again with it
     v5  static members
-    v7  answers name the protocol type; no protocol is null and no longer empty
-    v9  a static leader that comes back may be told that nothing is to be assigned
+    v7  responses name the protocol type; no protocol is null instead of empty
+    v9  the response may say that a static leader that comes back need not assign anything
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
-from quipu.broker.groups.events import Join, Joined, Protocol
+from quipu.broker.groups.events import GroupProtocol, Join, JoinResult
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.wire.messages.k11_join_group import (
     JoinGroupRequest,
@@ -46,7 +46,7 @@ async def handle(
     joined = await broker.groups.join(request.group_id, Join(
         ticket=broker.groups.ticket(),
         member_id=request.member_id,
-        new_member_id="",  # the driver makes one
+        new_member_id="",  # the group's shard sets it
         instance_id=request.group_instance_id,
         client_id=context.client_id or "",
         client_host=f"/{context.client_host}",  # as Kafka writes it, and tools expect it
@@ -54,14 +54,14 @@ async def handle(
         rebalance_timeout_ms=min(
             rebalance_timeout_ms, broker.settings.group_max_rebalance_timeout_ms),
         protocol_type=request.protocol_type,
-        protocols=tuple(Protocol(p.name, p.metadata) for p in request.protocols),
+        protocols=tuple(GroupProtocol(p.name, p.metadata) for p in request.protocols),
         needs_known_id=context.api_version >= KNOWN_ID_SINCE,
         may_skip_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
     ))
     return _response(joined, context.api_version)
 
 
-def _response(joined: Joined, version: int) -> JoinGroupResponse:
+def _response(joined: JoinResult, version: int) -> JoinGroupResponse:
     protocol = joined.protocol
     if protocol is None and version < NULL_PROTOCOL_SINCE:
         protocol = ""

@@ -2,21 +2,21 @@
 
 Behaviour
     * keeps a member's session alive
-    * REBALANCE_IN_PROGRESS tells a member to join anew, UNKNOWN_MEMBER_ID that it is no member
-      any more, FENCED_INSTANCE_ID that another took its place
+    * REBALANCE_IN_PROGRESS: the member must join again; UNKNOWN_MEMBER_ID: it is not a member any
+      more; FENCED_INSTANCE_ID: another member has its instance id now
 Versions
     v3  static members
 """
 
-from quipu.broker.context import Broker, Context
-from quipu.broker.groups.events import Heartbeat
+from quipu.broker.groups.events import MemberHeartbeat
+from quipu.broker.serving.context import Broker, Context
 from quipu.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(broker: Broker, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
-    """Hear a member."""
+    """Note that a member is alive."""
     del context
-    heartbeat = Heartbeat(
+    heartbeat = MemberHeartbeat(
         broker.groups.ticket(), request.member_id, request.group_instance_id,
         request.generation_id)
     return HeartbeatResponse(error_code=broker.groups.heartbeat(request.group_id, heartbeat))

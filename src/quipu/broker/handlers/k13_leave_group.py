@@ -1,18 +1,18 @@
 """LeaveGroup — API key 13, versions 0-5.
 
 Behaviour
-    * takes members out of a group at once, rather than when their sessions end
-    * a member that is named several times is told once; more than group.max.size are
+    * removes members from a group at once, rather than when their sessions end
+    * a member that is named several times has one result; more than group.max.size members are
       INVALID_REQUEST
-    * a static member may be taken out by its instance id alone, as operators do
+    * a static member may be removed by its instance id alone, as operators do
 Versions
     v3  several members in one request, one code for each; before, one code for the request
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
 from quipu.broker.groups.events import Leaver
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.wire.messages.k13_leave_group import (
     LeaveGroupRequest,
@@ -21,7 +21,7 @@ from quipu.wire.messages.k13_leave_group import (
 )
 
 MANY_MEMBERS_SINCE: Final = 3
-# What concerns the coordinator and not a member is the answer to the whole request.
+# Errors of the coordinator, not of a member: they are the error of the whole request.
 _WHOLE: Final = frozenset({
     Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR,
     Code.INVALID_GROUP_ID})
@@ -30,7 +30,7 @@ _WHOLE: Final = frozenset({
 async def handle(
     broker: Broker, request: LeaveGroupRequest, context: Context
 ) -> LeaveGroupResponse:
-    """Let members go."""
+    """Remove members."""
     if context.api_version < MANY_MEMBERS_SINCE:
         codes = await broker.groups.leave(request.group_id, (Leaver(request.member_id, None),))
         return LeaveGroupResponse(error_code=codes[0])

@@ -1,16 +1,17 @@
 """SyncGroup — API key 14, versions 0-5.
 
 Behaviour
-    * the leader brings everybody's assignment; all are answered with their own, once it is kept
-    * a member that asks later, in a stable group, gets its assignment at once
+    * the leader sends the assignments of all members; each member gets its own, once they are
+      durable
+    * a member that syncs later, in a stable group, gets its assignment at once
     * more assignments than group.max.size are INVALID_REQUEST
 Versions
     v3  static members
-    v5  protocol type and name: checked if they are given, and told in the answer
+    v5  protocol type and name: checked if the request has them, and in the response
 """
 
-from quipu.broker.context import Broker, Context
 from quipu.broker.groups.events import Sync
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -18,7 +19,7 @@ from quipu.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRespon
 async def handle(
     broker: Broker, request: SyncGroupRequest, context: Context
 ) -> SyncGroupResponse:
-    """Wait for the leader's decision."""
+    """Wait for the leader's assignment."""
     del context
     if len(request.assignments) > broker.settings.group_max_size:
         return SyncGroupResponse(error_code=Code.INVALID_REQUEST)

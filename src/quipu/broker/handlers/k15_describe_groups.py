@@ -1,18 +1,19 @@
 """DescribeGroups — API key 15, versions 0-6.
 
 Behaviour
-    * tells the state and the members of groups
-    * metadata and assignments are told of a stable group alone: in a rebalance they mean nothing
+    * responds with the state and the members of groups
+    * only stable groups have metadata and assignments: during a rebalance they mean nothing
 Versions
-    v3  operations that the asker may do
-    v6  a group that does not exist is GROUP_ID_NOT_FOUND; before, it is one that is Dead
+    v3  operations that the client may do
+    v6  a group that does not exist is GROUP_ID_NOT_FOUND; before, it has the state Dead
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
-from quipu.broker.groups.members import Member
+from quipu.broker.error_codes import code_of
+from quipu.broker.groups.members import GroupMember
 from quipu.broker.groups.states import State
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code, QuipuError
 from quipu.wire.messages.k15_describe_groups import (
     DescribedGroup,
@@ -24,13 +25,13 @@ from quipu.wire.messages.k15_describe_groups import (
 NOT_FOUND_SINCE: Final = 6
 NOT_ASKED: Final = -0x8000_0000
 READ, DELETE, DESCRIBE = 3, 6, 8  # Kafka's numbers of operations
-ALL_OPERATIONS: Final = 1 << READ | 1 << DELETE | 1 << DESCRIBE  # nobody is kept from anything
+ALL_OPERATIONS: Final = 1 << READ | 1 << DELETE | 1 << DESCRIBE  # there is no access control
 
 
 async def handle(
     broker: Broker, request: DescribeGroupsRequest, context: Context
 ) -> DescribeGroupsResponse:
-    """Tell about groups."""
+    """Respond with the state and members of groups."""
     response = DescribeGroupsResponse(groups=context.array(DescribedGroup))
     for group_id in request.groups:
         await context.pause()
@@ -42,14 +43,14 @@ async def handle(
 
 
 def refuse(request: DescribeGroupsRequest, error: QuipuError) -> DescribeGroupsResponse:
-    """Tell every group that all failed."""
+    """Respond with the error for each group."""
     return DescribeGroupsResponse(groups=[
-        DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
+        DescribedGroup(group_id=group_id, error_code=code_of(error), error_message=str(error))
         for group_id in request.groups])
 
 
 async def _describe(broker: Broker, group_id: str, context: Context) -> DescribedGroup:
-    shard, code = broker.groups.shard_of(group_id)
+    shard, code = broker.groups.shards.shard_of(group_id)
     if shard is None:
         return DescribedGroup(group_id=group_id, error_code=code)
     group = shard.find(group_id)
@@ -69,7 +70,7 @@ async def _describe(broker: Broker, group_id: str, context: Context) -> Describe
     return described
 
 
-def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
+def _member(member: GroupMember, protocol: str | None) -> DescribedGroupMember:
     described = DescribedGroupMember(
         member_id=member.member_id, group_instance_id=member.instance_id,
         client_id=member.client_id, client_host=member.client_host)

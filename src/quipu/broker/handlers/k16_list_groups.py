@@ -1,16 +1,16 @@
 """ListGroups — API key 16, versions 0-5.
 
 Behaviour
-    * tells the groups that this node coordinates, in the order of their names
+    * responds with the groups that this node coordinates, in the order of their names
     * filters are names of states and types in any case; an unknown one matches nothing
 Versions
-    v4  states: told, and to choose by
-    v5  types: told, and to choose by; all groups here are classic ones
+    v4  states: in the response, and to filter by
+    v5  types: in the response, and to filter by; all groups here are classic ones
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.wire.messages.k16_list_groups import (
     ListedGroup,
@@ -24,9 +24,9 @@ CLASSIC: Final = "classic"
 async def handle(
     broker: Broker, request: ListGroupsRequest, context: Context
 ) -> ListGroupsResponse:
-    """Tell which groups there are."""
-    if broker.groups.unavailable is not Code.NONE:
-        return ListGroupsResponse(error_code=broker.groups.unavailable)
+    """Respond with the groups that this node coordinates."""
+    if broker.groups.shards.unavailable is not Code.NONE:
+        return ListGroupsResponse(error_code=broker.groups.shards.unavailable)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     if types and CLASSIC not in types:

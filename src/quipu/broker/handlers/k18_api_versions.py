@@ -1,22 +1,22 @@
 """ApiVersions — API key 18, versions 0-4.
 
 Behaviour
-    * names every API that this broker serves, with the versions that it serves in full
-    * is the one request that may come in a version the broker does not know: the answer then is
-      of version 0, with UNSUPPORTED_VERSION and the list, so that the client can ask again
+    * responds with every API that this broker serves, and its versions
+    * is the one request that may come in a version the broker does not know: the response then has
+      version 0, with UNSUPPORTED_VERSION and the list, so that the client can ask again
     * refuses a client whose software name or version is not made of letters, digits, "-" and "."
-    * names no features: nothing here is switched on for the whole cluster
+    * has no features: there are no features that are finalized for the whole cluster
 Versions
     v1  throttle time
-    v3  flexible encoding (the header of the answer stays as it was); the client says what it is
+    v3  flexible encoding (the response header stays as it was); name and version of the client
     v4  features may have a lowest version of 0
 """
 
 import re
 from typing import Final
 
-from quipu.broker.context import Broker, Context
 from quipu.broker.handlers import SUPPORTED
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.wire.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
@@ -25,7 +25,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(broker: Broker, request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    """Answer with what is served; the broker's state has no part in it."""
+    """Respond with the served APIs; they do not depend on the broker's state."""
     del broker
     if context.api_version >= SOFTWARE_SINCE and not _is_named(request):
         return ApiVersionsResponse(error_code=Code.INVALID_REQUEST)
@@ -33,7 +33,7 @@ def handle(broker: Broker, request: ApiVersionsRequest, context: Context) -> Api
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """The answer to a version that is not known; to be encoded as version 0."""
+    """The response to an unknown version; to be encoded in version 0."""
     return ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=_served())
 
 

@@ -1,26 +1,28 @@
 """CreateTopics — API key 19, versions 2-7.
 
 Behaviour
-    * a topic is durable, and its partitions serve, before the answer leaves
-    * answers per topic: one bad topic does not fail the others
-    * validate_only answers as if, and creates nothing
+    * a topic is durable, and its partitions serve, before the response is sent
+    * responds per topic: an error of one topic does not fail the others
+    * with validate_only it responds as if topics were created, and creates none
     * -1 partitions or replicas take num.partitions and default.replication.factor
     * a name that comes twice is INVALID_REQUEST; more than max.partitions in all, or more than
-      10,000 in one request, POLICY_VIOLATION; the cluster's own names INVALID_TOPIC_EXCEPTION
-    * many topics are decided in several steps: if the controller goes in between, what is left is
-      told so, and what was created is there
-    * answered by the controller, whichever node is asked
+      10,000 in one request, POLICY_VIOLATION; names of internal topics INVALID_TOPIC_EXCEPTION
+    * many topics are created in several steps: if the controller changes in between, the remaining
+      topics get an error, and the others stay
+    * carried out by the controller; other nodes forward the request to it
 Versions
-    v4  -1 may be asked for         v5  flexible; the answer has partitions, replicas, settings
-    v6  quota errors (none here)    v7  topic ids in the answer
+    v4  -1 may be requested         v5  flexible; the response has partitions, replicas, settings
+    v6  quota errors (none here)    v7  topic ids in the response
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
-from quipu.controller.describe import Entry, describe_topic
-from quipu.controller.state import Topic
-from quipu.controller.topics import NewTopic, TopicAnswer
+from quipu.broker.error_codes import code_of
+from quipu.broker.serving.context import Broker, Context
+from quipu.controller.describe_configs import ConfigEntry, describe_topic
+from quipu.controller.topic_requests import NewTopic
+from quipu.controller.topic_state import Topic
+from quipu.controller.topics import TopicResult
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import ZERO_UUID
 from quipu.wire.messages.k19_create_topics import (
@@ -38,19 +40,24 @@ DESCRIBED_SINCE: Final = 5
 async def handle(
     broker: Broker, request: CreateTopicsRequest, context: Context
 ) -> CreateTopicsResponse:
-    answers = await broker.cluster.changes.create_topics(
-        [_wanted(topic) for topic in request.topics], validate_only=request.validate_only)
+    wanted = []
+    for topic in request.topics:
+        await context.pause()
+        wanted.append(_wanted(topic))
+    results = await broker.cluster.controller.create_topics(
+        wanted, validate_only=request.validate_only,
+        request_id=None if context.request_id == ZERO_UUID else context.request_id)
     response = CreateTopicsResponse(topics=context.array(CreatableTopicResult))
     described = _Described(broker, context)
-    for answer in answers:
+    for created in results:
         await context.pause()
-        response.topics.append(_result(answer, request, described))
+        response.topics.append(_result(created, request, described))
     return response
 
 
 def refuse(request: CreateTopicsRequest, error: QuipuError) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[
-        CreatableTopicResult(name=topic.name, error_code=error.code, error_message=str(error))
+        CreatableTopicResult(name=topic.name, error_code=code_of(error), error_message=str(error))
         for topic in request.topics])
 
 
@@ -65,10 +72,10 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
 
 
 class _Described:
-    """The settings of new topics, made once for all that have the same."""
+    """Describes the settings of new topics; once for all topics with the same settings."""
 
     def __init__(self, broker: Broker, context: Context) -> None:
-        self._ladder = broker.cluster.ladder()
+        self._layers = broker.cluster.layers()
         self._is_asked = context.api_version >= DESCRIBED_SINCE
         self._known: dict[tuple[int, frozenset[tuple[str, str]]], list[CreatableTopicConfigs]] = {}
 
@@ -77,18 +84,18 @@ class _Described:
             return []
         key = topic.replication_factor, frozenset(topic.configs.items())
         if key not in self._known:
-            self._known[key] = [_config(entry) for entry in describe_topic(topic, self._ladder)]
+            self._known[key] = [_config(entry) for entry in describe_topic(topic, self._layers)]
         return self._known[key]
 
 
 def _result(
-    answer: TopicAnswer, request: CreateTopicsRequest, described: _Described
+    created: TopicResult, request: CreateTopicsRequest, described: _Described
 ) -> CreatableTopicResult:
-    assert answer.name is not None
-    if answer.code is not Code.NONE:
+    assert created.name is not None
+    if created.code is not Code.NONE:
         return CreatableTopicResult(
-            name=answer.name, error_code=answer.code, error_message=answer.message)
-    topic = answer.topic
+            name=created.name, error_code=created.code, error_message=created.message)
+    topic = created.topic
     assert topic is not None
     return CreatableTopicResult(
         name=topic.name,
@@ -100,7 +107,7 @@ def _result(
     )
 
 
-def _config(entry: Entry) -> CreatableTopicConfigs:
+def _config(entry: ConfigEntry) -> CreatableTopicConfigs:
     return CreatableTopicConfigs(
         name=entry.row.name, value=entry.value, read_only=entry.read_only,
         config_source=entry.source)

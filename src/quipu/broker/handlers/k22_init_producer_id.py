@@ -1,19 +1,19 @@
 """InitProducerId — API key 22, versions 0-6.
 
 Behaviour
-    * an idempotent producer gets an id that no one else ever had, nor can guess, with epoch 0
+    * an idempotent producer gets a new id that no other client can guess, with epoch 0
     * a producer that has an id and asks for a newer epoch (v3+) gets a new id with epoch 0, which
-      serves the same end: nothing that it sent before can come after what it sends from now on
+      has the same effect: no batch that it sent before can be appended after one that it sends now
     * transactions are not served yet: a transactional id is refused with
-      TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that every client takes as final;
-      librdkafka tries again for ever on UNSUPPORTED_VERSION and INVALID_REQUEST
+      TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that no client retries; librdkafka retries
+      UNSUPPORTED_VERSION and INVALID_REQUEST for ever
 Versions
     v2  flexible      v3  the producer may name its id and epoch      v4  PRODUCER_FENCED
     v5  TRANSACTION_ABORTABLE      v6  two-phase commit
 """
 
 
-from quipu.broker.context import Broker, Context
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

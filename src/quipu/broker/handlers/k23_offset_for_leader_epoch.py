@@ -1,12 +1,12 @@
 """OffsetForLeaderEpoch — API key 23, versions 2-4.
 
 Behaviour
-    * tells the last epoch at or before the one asked for and where it ended, by which a consumer
-      finds out whether what it read is still there; -1 and -1 if no such epoch is known
-    * the end of the current epoch is the end of what is committed, once all that the log holds
-      is; OFFSET_NOT_AVAILABLE if that takes too long (settling.py)
-    * a current_leader_epoch that is not this leader's is refused
-    * any node that serves the partition answers
+    * responds with the last epoch at or before the requested one and its end offset, so that a
+      consumer can detect truncated records; -1 and -1 if no such epoch is known
+    * the end of the current epoch is the high watermark, once everything in the log is committed;
+      OFFSET_NOT_AVAILABLE if that takes too long (partitions/end_offset_barrier.py)
+    * a current_leader_epoch that is not the current one is refused
+    * any serving node of the partition responds
 
 Versions
     v3  replica id, which makes no difference here     v4  flexible encoding
@@ -14,13 +14,18 @@ Versions
 
 from collections.abc import Iterator
 
-from quipu.broker.context import Broker, Context
-from quipu.broker.fetching import check_epoch
-from quipu.broker.partition import Partition
-from quipu.broker.routing import why_absent
-from quipu.broker.settling import Marks, check_settled, settle
+from quipu.broker.error_codes import code_of
+from quipu.broker.partitions.end_offset_barrier import (
+    LogEnds,
+    check_committed,
+    wait_until_committed,
+)
+from quipu.broker.serving.context import Broker, Context
+from quipu.broker.serving.fetching import check_epoch
+from quipu.broker.serving.routing import why_absent
 from quipu.model.errors import QuipuError
 from quipu.model.ids import Epoch
+from quipu.model.partition_log import PartitionLog
 from quipu.wire.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -33,51 +38,52 @@ from quipu.wire.messages.k23_offset_for_leader_epoch import (
 async def handle(
     broker: Broker, request: OffsetForLeaderEpochRequest, context: Context
 ) -> OffsetForLeaderEpochResponse:
-    marks = await settle(_asked_for_ends(broker, request))
+    log_ends = await wait_until_committed(_end_partitions(broker, request))
     response = OffsetForLeaderEpochResponse(topics=context.array(OffsetForLeaderTopicResult))
     for topic in request.topics:
         partitions = context.array(EpochEndOffset)
         for wanted in topic.partitions:
             await context.pause()
-            partitions.append(_find(broker, topic.topic, wanted, marks))
+            partitions.append(_find(broker, topic.topic, wanted, log_ends))
         response.topics.append(
             OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return response
 
 
-def _asked_for_ends(
+def _end_partitions(
     broker: Broker, request: OffsetForLeaderEpochRequest
-) -> Iterator[Partition]:
-    """The partitions that can be read here and whose current epoch is asked for."""
+) -> Iterator[PartitionLog]:
+    """The partitions that can be read here and whose current epoch is requested."""
     for topic in request.topics:
         for wanted in topic.partitions:
             partition = broker.partitions.find(topic.topic, wanted.partition)
-            if (partition is not None and partition.readable() is None
+            if (partition is not None and partition.why_unreadable() is None
                     and wanted.leader_epoch == partition.leader_epoch):
                 yield partition
 
 
 def _find(
-    broker: Broker, topic: str, wanted: OffsetForLeaderPartition, marks: Marks
+    broker: Broker, topic: str, wanted: OffsetForLeaderPartition, log_ends: LogEnds
 ) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=wanted.partition)
+    result = EpochEndOffset(partition=wanted.partition)
     partition = broker.partitions.find(topic, wanted.partition)
     if partition is None:
-        answer.error_code = why_absent(broker, topic, wanted.partition)
-        return answer
-    answer.error_code = check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
-    if answer.error_code:
-        return answer
+        result.error_code = why_absent(broker, topic, wanted.partition)
+        return result
+    result.error_code = check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
+    if result.error_code:
+        return result
+    unreadable = partition.why_unreadable()
+    if unreadable is not None:
+        result.error_code = code_of(unreadable)
+        return result
     try:
-        error = partition.readable()
-        if error is not None:
-            raise error
         if wanted.leader_epoch == partition.leader_epoch:
-            check_settled(partition, marks)
+            check_committed(partition, log_ends)
             epoch, end = partition.leader_epoch, partition.high_watermark
         else:
-            epoch, end = partition.log.epoch_end(Epoch(wanted.leader_epoch))
-        answer.leader_epoch, answer.end_offset = epoch, end
+            epoch, end = partition.epoch_end(Epoch(wanted.leader_epoch))
+        result.leader_epoch, result.end_offset = epoch, end
     except QuipuError as error:
-        answer.error_code = error.code
-    return answer
+        result.error_code = code_of(error)
+    return result

@@ -1,21 +1,22 @@
 """DescribeConfigs — API key 32, versions 1-4.
 
 Behaviour
-    * tells the settings of topics (resource type 2) and brokers (4), with where each comes from
+    * responds with the settings of topics (resource type 2) and brokers (4), and their sources
     * broker "" is the cluster's default: only what was set dynamically for all brokers
     * no list of names, or an empty one, asks for all; names that are unknown are left out
     * a sensitive setting, such as peer.secret, is marked as one and has no value, as in Kafka
-    * `min.insync.replicas` of a topic is told as the number of nodes that it stands for
-    * answers per resource: one bad resource does not fail the others
+    * `min.insync.replicas` of a topic is shown as a number of nodes, also where it is 0 for all
+    * responds per resource: an error of one resource does not fail the others
 Versions
-    v1  the source of a value, and the values that it covers (synonyms)
+    v1  the source of a value, and the values that it overrides (synonyms)
     v3  types and documentation      v4  flexible
 """
 
-from quipu.broker.context import Broker, Context
-from quipu.controller.configs import Resource, check_resource
-from quipu.controller.describe import (
-    Entry,
+from quipu.broker.error_codes import code_of
+from quipu.broker.serving.context import Broker, Context
+from quipu.controller.configs import ConfigResource, check_resource
+from quipu.controller.describe_configs import (
+    ConfigEntry,
     describe_broker,
     describe_cluster_default,
     describe_topic,
@@ -43,10 +44,10 @@ async def handle(
 
 
 def refuse(request: DescribeConfigsRequest, error: QuipuError) -> DescribeConfigsResponse:
-    """Tell every resource that all failed."""
+    """Respond with the error for each resource."""
     return DescribeConfigsResponse(results=[
         DescribeConfigsResult(
-            error_code=error.code, error_message=str(error),
+            error_code=code_of(error), error_message=str(error),
             resource_type=resource.resource_type, resource_name=resource.resource_name)
         for resource in request.resources])
 
@@ -60,9 +61,9 @@ def _result(
         resource_name=resource.resource_name,
     )
     try:
-        entries = _entries(broker, Resource(resource.resource_type, resource.resource_name))
+        entries = _entries(broker, ConfigResource(resource.resource_type, resource.resource_name))
     except QuipuError as error:
-        result.error_code, result.error_message = error.code, str(error)
+        result.error_code, result.error_message = code_of(error), str(error)
         return result
     names = set(resource.configuration_keys or ())
     result.configs = [
@@ -70,16 +71,16 @@ def _result(
     return result
 
 
-def _entries(broker: Broker, resource: Resource) -> list[Entry]:
+def _entries(broker: Broker, resource: ConfigResource) -> list[ConfigEntry]:
     cluster = broker.cluster
     if check_resource(cluster.state, resource) is ResourceType.TOPIC:
-        return describe_topic(cluster.state.topics[resource.name], cluster.ladder())
+        return describe_topic(cluster.state.topics[resource.name], cluster.layers())
     if resource.name == CLUSTER_DEFAULT:
-        return describe_cluster_default(cluster.ladder())
-    return describe_broker(cluster.ladder(int(resource.name)))
+        return describe_cluster_default(cluster.layers())
+    return describe_broker(cluster.layers(int(resource.name)))
 
 
-def _config(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.row.name,

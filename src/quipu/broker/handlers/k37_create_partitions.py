@@ -1,17 +1,18 @@
 """CreatePartitions — API key 37, versions 0-3.
 
 Behaviour
-    * a topic gets partitions after those it has, never fewer; they serve when the answer leaves
-    * answers per topic: one bad topic does not fail the others
-    * answered by the controller, whichever node is asked
+    * adds partitions to a topic, and never removes any; they serve when the response is sent
+    * responds per topic: an error of one topic does not fail the others
+    * carried out by the controller; other nodes forward the request to it
 Versions
     v2  flexible      v3  quota errors (none here)
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
-from quipu.controller.topics import NewPartitions
+from quipu.broker.error_codes import code_of
+from quipu.broker.serving.context import Broker, Context
+from quipu.controller.topic_requests import NewPartitions
 from quipu.model.errors import QuipuError
 from quipu.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
@@ -26,20 +27,20 @@ ON_CONTROLLER: Final = True
 async def handle(
     broker: Broker, request: CreatePartitionsRequest, context: Context
 ) -> CreatePartitionsResponse:
-    answers = await broker.cluster.create_partitions(
+    results = await broker.cluster.controller.create_partitions(
         [_wanted(topic) for topic in request.topics], validate_only=request.validate_only)
     response = CreatePartitionsResponse(results=context.array(CreatePartitionsTopicResult))
-    for answer in answers:
+    for result in results:
         await context.pause()
         response.results.append(CreatePartitionsTopicResult(
-            name=answer.name or "", error_code=answer.code, error_message=answer.message))
+            name=result.name or "", error_code=result.code, error_message=result.message))
     return response
 
 
 def refuse(request: CreatePartitionsRequest, error: QuipuError) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(results=[
         CreatePartitionsTopicResult(
-            name=topic.name, error_code=error.code, error_message=str(error))
+            name=topic.name, error_code=code_of(error), error_message=str(error))
         for topic in request.topics])
 
 

@@ -1,11 +1,11 @@
 """DeleteGroups — API key 42, versions 0-2.
 
 Behaviour
-    * forgets groups without members, and the offsets that they committed
-    * answers per group: one that has members does not keep the others
+    * deletes groups without members, and the offsets that they committed
+    * responds per group: an error of one group does not fail the others
 """
 
-from quipu.broker.context import Broker, Context
+from quipu.broker.serving.context import Broker, Context
 from quipu.wire.messages.k42_delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -16,7 +16,7 @@ from quipu.wire.messages.k42_delete_groups import (
 async def handle(
     broker: Broker, request: DeleteGroupsRequest, context: Context
 ) -> DeleteGroupsResponse:
-    """Forget groups."""
+    """Delete groups."""
     response = DeleteGroupsResponse(results=context.array(DeletableGroupResult))
     for group_id in request.groups_names:
         await context.pause()

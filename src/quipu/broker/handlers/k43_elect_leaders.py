@@ -1,20 +1,22 @@
 """ElectLeaders — API key 43, versions 0-2.
 
 Behaviour
-    * an election is one of a chain: all partitions on it get the same leader
+    * elects the leader of a whole chain: all partitions of the chain get the same leader
     * preferred (0): the chain's first node by number leads again, if it serves
-    * unclean (1): where no serving member is up, the first member that is serves alone; records
-      that it has not got are lost, which is why nothing but this request does it
-    * no list of partitions asks for all; of those, only the ones with an election are told
-    * answered by the controller, whichever node is asked
+    * unclean (1): if no serving member is up, the first member that is up serves alone; records
+      that it does not have are lost, so only this request does it
+    * no list of partitions asks for all; of those, only the ones with an election are in the
+      response
+    * carried out by the controller; other nodes forward the request to it
 Versions
     v1  the type of the election, and an error of the whole request      v2  flexible
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
-from quipu.controller.elections import ElectAnswer, ElectionType
+from quipu.broker.error_codes import code_of
+from quipu.broker.serving.context import Broker, Context
+from quipu.controller.elections import ElectionResult, ElectionType
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import TopicPartition
 from quipu.wire.messages.k43_elect_leaders import (
@@ -37,25 +39,29 @@ async def handle(
     if request.topic_partitions is not None:
         wanted = [TopicPartition(each.topic, partition) for each in request.topic_partitions
                   for partition in each.partitions]
-    answers = await broker.cluster.changes.elect_leaders(
+    elections = await broker.cluster.controller.elect_leaders(
         ElectionType(request.election_type), wanted)
-    return ElectLeadersResponse(replica_election_results=await _by_topic(answers, context))
+    return ElectLeadersResponse(replica_election_results=await _by_topic(elections, context))
 
 
 def refuse(request: ElectLeadersRequest, error: QuipuError) -> ElectLeadersResponse:
-    """Tell every partition that all failed: v0 has no other place for it."""
-    return ElectLeadersResponse(error_code=error.code, replica_election_results=[
+    """Respond with the error for each partition: v0 has no other place for it."""
+    return ElectLeadersResponse(error_code=code_of(error), replica_election_results=[
         ReplicaElectionResult(topic=each.topic, partition_result=[
-            PartitionResult(partition_id=partition, error_code=error.code, error_message=str(error))
+            PartitionResult(partition_id=partition, error_code=code_of(error),
+                            error_message=str(error))
             for partition in each.partitions])
         for each in request.topic_partitions or ()])
 
 
-async def _by_topic(answers: list[ElectAnswer], context: Context) -> list[ReplicaElectionResult]:
+async def _by_topic(
+    elections: list[ElectionResult], context: Context
+) -> list[ReplicaElectionResult]:
     results: dict[str, ReplicaElectionResult] = {}
-    for answer in answers:
+    for election in elections:
         await context.pause()
-        result = results.setdefault(answer.topic, ReplicaElectionResult(topic=answer.topic))
+        result = results.setdefault(election.topic, ReplicaElectionResult(topic=election.topic))
         result.partition_result.append(PartitionResult(
-            partition_id=answer.partition, error_code=answer.code, error_message=answer.message))
+            partition_id=election.partition, error_code=election.code,
+            error_message=election.message))
     return list(results.values())

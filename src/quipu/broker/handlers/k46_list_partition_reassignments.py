@@ -1,14 +1,14 @@
 """ListPartitionReassignments — API key 46, version 0.
 
 Behaviour
-    * tells which partitions are on their way from one chain to another
-    * no list of topics asks for all; what does not exist, or does not move, is left out
-    * answered by the controller, whichever node is asked
+    * responds with the partitions that are moving from one chain to another
+    * no list of topics asks for all; partitions that do not exist, or do not move, are left out
+    * carried out by the controller; other nodes forward the request to it
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.ids import TopicPartition
 from quipu.wire.messages.k46_list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -28,7 +28,7 @@ async def handle(
         wanted = [TopicPartition(topic.name, partition) for topic in request.topics
                   for partition in topic.partition_indexes]
     topics: dict[str, OngoingTopicReassignment] = {}
-    for moving in await broker.cluster.changes.list_reassignments(wanted):
+    for moving in await broker.cluster.controller.list_reassignments(wanted):
         await context.pause()
         topic = topics.setdefault(moving.topic, OngoingTopicReassignment(name=moving.topic))
         topic.partitions.append(OngoingPartitionReassignment(

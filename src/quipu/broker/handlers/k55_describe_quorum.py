@@ -1,19 +1,20 @@
 """DescribeQuorum — API key 55, versions 0-2.
 
 Behaviour
-    * tells who leads the metadata quorum, and how far its voters and observers are
+    * responds with the leader of the metadata quorum, and the log end of each voter and observer
     * the one quorum is partition 0 of `__cluster_metadata`, as Kafka calls it
-    * answered by the controller, whichever node is asked: nobody else knows how far the others are
+    * carried out by the controller, which alone knows the progress of the other nodes; other nodes
+      forward the request to it
 Versions
-    v1  when a replica was last heard of, and last had everything
-    v2  error messages, directories (none here), and how to reach the nodes
+    v1  when a replica last fetched, and when it last had every entry
+    v2  error messages, directories (none here), and the addresses of the nodes
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-from quipu.broker.context import Broker, Context
 from quipu.broker.quorum import QuorumView, ReplicaView
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.model.ids import NO_NODE
 from quipu.wire.messages.k55_describe_quorum import (
@@ -56,7 +57,7 @@ def _partition(topic: str, index: int, view: QuorumView) -> QuorumPartitionData:
         partition_index=index,
         leader_id=NO_NODE if view.leader is None else view.leader,
         leader_epoch=view.term,
-        high_watermark=view.committed + 1,  # the offset after the last one, as Kafka counts
+        high_watermark=view.commit_index + 1,  # the offset after the last one, as Kafka counts
         current_voters=_replicas(view.voters),
         observers=_replicas(view.observers))
 

@@ -1,13 +1,13 @@
 """UnregisterBroker — API key 64, version 0.
 
 Behaviour
-    * forgets a broker that will not come back; it must be down, and a member of no chain
-    * answered by the controller, whichever node is asked
+    * removes a broker that will not come back; it must be down, and a member of no chain
+    * carried out by the controller; other nodes forward the request to it
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.ids import NodeId
 from quipu.wire.messages.k64_unregister_broker import (
     UnregisterBrokerRequest,
@@ -21,5 +21,5 @@ async def handle(
     broker: Broker, request: UnregisterBrokerRequest, context: Context
 ) -> UnregisterBrokerResponse:
     del context
-    await broker.cluster.changes.unregister_broker(NodeId(request.broker_id))
+    await broker.cluster.controller.unregister_broker(NodeId(request.broker_id))
     return UnregisterBrokerResponse()

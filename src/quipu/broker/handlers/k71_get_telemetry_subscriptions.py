@@ -1,14 +1,14 @@
 """GetTelemetrySubscriptions — API key 71, version 0.
 
 Behaviour
-    * subscribes to nothing: no metrics are asked of clients, so they push none
-    * gives a client without an instance id a new one; a client keeps it for its life
-    * the subscription is the same for all, and its id never changes
+    * the subscription is empty: clients push no metrics
+    * gives a client without an instance id a new one, which the client keeps until it ends
+    * the subscription is the same for all clients, and its id never changes
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.ids import ZERO_UUID
 from quipu.wire.messages.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -16,7 +16,7 @@ from quipu.wire.messages.k71_get_telemetry_subscriptions import (
 )
 
 SUBSCRIPTION_ID: Final = 0
-PUSH_INTERVAL_MS: Final = 300_000  # how often clients look whether the subscription has changed
+PUSH_INTERVAL_MS: Final = 300_000  # how often clients ask whether the subscription has changed
 TELEMETRY_BYTES_MAX: Final = 1 << 20
 COMPRESSIONS: Final = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy: the best first
 
@@ -24,7 +24,7 @@ COMPRESSIONS: Final = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy: the best first
 def handle(
     broker: Broker, request: GetTelemetrySubscriptionsRequest, context: Context
 ) -> GetTelemetrySubscriptionsResponse:
-    """Answer with the empty subscription."""
+    """Respond with the empty subscription."""
     del context
     is_new = request.client_instance_id == ZERO_UUID
     return GetTelemetrySubscriptionsResponse(

@@ -1,12 +1,12 @@
 """DescribeTopicPartitions — API key 75, version 0.
 
 Behaviour
-    * tells partitions page by page, topics by name; no topics named asks for all
+    * responds with partitions page by page, topics by name; no topics named asks for all
     * a page holds response_partition_limit partitions, and max.request.partition.size.limit at
       most; `next_cursor` says where the next page begins, null when there is none
-    * a topic that is not there is told so, and takes up no room on the page
-    * a limit or a cursor that makes no sense is told to every topic that is named, or to one
-      without a name: INVALID_REQUEST
+    * a topic that does not exist gets an error, and does not count on the page
+    * an invalid limit or cursor is INVALID_REQUEST for every named topic, or for a topic without a
+      name if none is named
     * arrays that may be null are empty instead: Java's tools fail on null
 """
 
@@ -14,9 +14,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import islice
 
-from quipu.broker.context import Broker, Context
-from quipu.broker.topic_views import TOPIC_OPERATIONS, show_some
-from quipu.controller.state import Topic
+from quipu.broker.error_codes import code_of
+from quipu.broker.serving.context import Broker, Context
+from quipu.broker.serving.topic_views import (
+    TOPIC_OPERATIONS,
+    VERSION_LISTENER_NOT_FOUND,
+    show_some,
+)
+from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.topics import check_topic_name
 from quipu.wire.messages.k75_describe_topic_partitions import (
@@ -55,10 +60,10 @@ async def handle(
 def refuse(
     request: DescribeTopicPartitionsRequest, error: QuipuError
 ) -> DescribeTopicPartitionsResponse:
-    """Tell every topic that all failed; one without a name, if the request named none."""
+    """Respond with the error for each topic, or for a nameless one if none is named."""
     names: list[str | None] = [topic.name for topic in request.topics]
     return DescribeTopicPartitionsResponse(topics=[
-        DescribeTopicPartitionsResponseTopic(error_code=error.code, name=name)
+        DescribeTopicPartitionsResponseTopic(error_code=code_of(error), name=name)
         for name in names or [None]])
 
 
@@ -90,7 +95,7 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     try:
         check_topic_name(name)
     except QuipuError as error:
-        code = error.code
+        code = code_of(error)
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
 
 
@@ -104,7 +109,8 @@ async def _topic(
         partitions=context.array(DescribeTopicPartitionsResponsePartition),
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
-    for partition in show_some(broker, topic, partitions):
+    for partition in show_some(
+            broker, topic, partitions, context, version=VERSION_LISTENER_NOT_FOUND):
         await context.pause()
         described.partitions.append(DescribeTopicPartitionsResponsePartition(
             error_code=partition.error_code,

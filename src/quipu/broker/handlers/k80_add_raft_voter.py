@@ -1,17 +1,19 @@
 """AddRaftVoter — API key 80, versions 0-1.
 
 Behaviour
-    * makes a node that runs, and so has the metadata already, a voter of the quorum
-    * waits until it has everything, within the request's timeout; answers when it is decided
-    * directories and listeners are not looked at: a node has one of each, and they are known
-    * answered by the controller, whichever node is asked
+    * makes a running node, which observes the metadata already, a voter of the quorum
+    * waits until it has every entry, within the request's timeout; responds when the change is
+      committed
+    * directories and listeners are ignored: a node has one of each, and they are known
+    * carried out by the controller; other nodes forward the request to it
 Versions
-    v1  ack_when_committed; an answer always waits until it is
+    v1  ack_when_committed; the response always waits for the commit
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
+from quipu.broker.error_codes import code_of
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code, RequestError
 from quipu.model.ids import NodeId
 from quipu.wire.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -38,5 +40,5 @@ async def handle(
             {*voters, voter}, timeout_seconds=min(
                 max(request.timeout, 0), broker.settings.request_max_wait_ms) / 1000)
     except RequestError as error:
-        return AddRaftVoterResponse(error_code=error.code, error_message=str(error))
+        return AddRaftVoterResponse(error_code=code_of(error), error_message=str(error))
     return AddRaftVoterResponse(error_code=Code.NONE)

@@ -1,16 +1,17 @@
 """RemoveRaftVoter — API key 81, version 0.
 
 Behaviour
-    * takes its vote in the quorum from a node, which goes on as an observer
-    * the controller hands over before its own vote is taken: NOT_CONTROLLER, ask again
-    * the last voter stays; directories are not looked at
-    * answered by the controller, whichever node is asked
+    * removes a node from the voters of the quorum; it continues as an observer
+    * before the controller is removed, it transfers leadership: NOT_CONTROLLER, ask again
+    * the last voter cannot be removed; directories are ignored
+    * carried out by the controller; other nodes forward the request to it
 """
 
 from typing import Final
 
-from quipu.broker.context import Broker, Context
+from quipu.broker.error_codes import code_of
 from quipu.broker.handlers.k80_add_raft_voter import INCONSISTENT_CLUSTER_ID
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code, RequestError
 from quipu.model.ids import NodeId
 from quipu.wire.messages.k81_remove_raft_voter import (
@@ -40,5 +41,5 @@ async def handle(
     try:
         await broker.cluster.change_voters(set(voters) - {voter})
     except RequestError as error:
-        return RemoveRaftVoterResponse(error_code=error.code, error_message=str(error))
+        return RemoveRaftVoterResponse(error_code=code_of(error), error_message=str(error))
     return RemoveRaftVoterResponse(error_code=Code.NONE)

@@ -1,8 +1,9 @@
-"""The quorum: this node's part in keeping the cluster's metadata, as a replicated log.
+"""The quorum: this node's part in replicating the cluster's metadata by Raft.
 
-    contract.py   what the quorum and the state that it replicates promise each other; its views
-    driver.py     `Quorum`: the loop around the core, the only one who touches disk and peers
-    waiting.py    who waits for what; view.py: what can be seen
+    contract.py   the protocols that the quorum uses: state machine, peers; its settings and views
+    driver.py     `Quorum`: drives the Raft core; does all of its disk and network I/O
+    pending.py    the futures of proposals, reads and waits, and what resolves them
+    view.py       builds the view of the quorum that DescribeQuorum responds with
     wal.py        the log `__cluster-0`: entries, votes and snapshots as typed batches
 
 Start with driver.py.  Not here: the rules of consensus (raft/), what commands mean (controller/).

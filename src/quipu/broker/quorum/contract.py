@@ -1,72 +1,73 @@
-"""What the quorum and those around it promise each other: the seams, and what can be seen.
+"""The protocols that the quorum uses, its settings, and the views that it returns.
 
-    StateMachine   what is replicated; the quorum calls it, in order, on the loop
-    Peers          how nodes reach each other: what the quorum needs of a `PeerNet`
-    QuorumConfig   who this node is, and how patient
-    QuorumView     what DescribeQuorum tells
+    StateMachine     the replicated state; the quorum calls it, in order, on the event loop
+    QuorumPeers      the part of `PeerNet` that the quorum uses
+    QuorumConfig     this node's id, the first voters, timeouts
+    QuorumView       voters and observers, for DescribeQuorum
+    PreviousLeader   what a new leader knows of the previous one
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from quipu.model.errors import Code, Kind, RequestError
+from quipu.model.errors import Code, ErrorKind, RequestError
 from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.model.settings import BrokerSettings
 from quipu.raft.admission import Checks
-from quipu.runtime.connection import Buffer
-from quipu.runtime.peer_net import Handler, PeerListener
+from quipu.runtime.net.connection import Buffer
+from quipu.runtime.peers.peer_net import MessageHandler, PeerListener
 
 
 class NotController(RequestError):
-    """This node does not lead the quorum, or stopped to before the outcome was known."""
+    """This node does not lead the quorum, or stepped down before the outcome was known."""
 
     code = Code.NOT_CONTROLLER
-    kind = Kind.REFRESH
+    kind = ErrorKind.REFRESH
 
 
 class StateMachine(Checks, Protocol):
-    """The state that the quorum replicates.  Nothing here may wait."""
+    """The state that the quorum replicates.  No method may block."""
 
     def apply(self, index: RaftIndex, commands: Sequence[bytes]) -> None:
-        """Take in one decision.  Called once for each, in order, on every node alike."""
+        """Apply one committed entry.  Called once for each, in order, on every node alike."""
         ...
 
     def snapshot(self) -> Iterable[bytes]:
-        """Commands that build the state as it is now from nothing."""
+        """Return commands that build the present state from an empty one."""
         ...
 
     def restore(self, items: Iterable[bytes]) -> None:
-        """Replace the state by the one that `items`, which some `snapshot` gave, build."""
+        """Replace the state by the one that `items`, which a `snapshot` returned, build."""
         ...
 
-    def leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a fact that is told, not a flag
-        """This node began to lead, the state holding all that was ever decided; or it stopped."""
+    def leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a fact, not a flag
+        """Note that this node leads, with every committed entry applied; or that it stopped."""
         ...
 
 
-class Peers(Protocol):
-    """The part of `PeerNet` that the quorum needs."""
+class QuorumPeers(Protocol):
+    """The part of `PeerNet` that the quorum uses."""
 
-    def on(self, kind: int, handler: Handler) -> None: ...
+    def on(self, kind: int, handler: MessageHandler) -> None: ...
     def send(self, to: NodeId, kind: int, buffers: list[Buffer]) -> bool: ...
     def watch(self, listener: PeerListener) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumConfig:
-    """Who this node is, and how patient."""
+    """This node's id, the first voters, timeouts and sizes."""
 
     node_id: NodeId
-    voters: tuple[NodeId, ...]  # where the log does not say yet
+    voters: tuple[NodeId, ...]  # if the log has no configuration
     election_timeout_ms: int = 1000
     heartbeat_interval_ms: int = 200
-    image_due_size: int = 4 << 20  # bytes of commands after which an image is worth its while
-    entries_kept: int = 1000  # that an image holds too: for followers who are not far behind
+    snapshot_due_size: int = 4 << 20  # bytes of commands after which a snapshot is written
+    entries_kept: int = 1000  # below a snapshot: for followers that are not far behind
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> "QuorumConfig":
-        """As the settings have it; a node without voters is a quorum of its own."""
+        """Read the settings; without voters, this node is a quorum of its own."""
         voters = tuple(NodeId(voter.node_id) for voter in settings.controller_quorum_voters)
         return cls(
             node_id=settings.own_id, voters=voters or (settings.own_id,),
@@ -74,27 +75,27 @@ class QuorumConfig:
             heartbeat_interval_ms=settings.controller_quorum_heartbeat_interval_ms)
 
 
-class Predecessor(NamedTuple):
-    """Who led before, and since when no majority can have confirmed anybody but this node."""
+class PreviousLeader(NamedTuple):
+    """The previous leader, and until when a majority can have confirmed it as leader."""
 
     node_id: NodeId
     led_until: float  # in the clock's monotonic seconds, at the latest
 
 
 class ReplicaView(NamedTuple):
-    """One node that holds the log, as far as the one who tells knows; -1 where it does not."""
+    """One node that has the log; -1 where the responding node does not know."""
 
     node_id: NodeId
     log_end: int  # the index after its last entry
-    last_fetch_ms: int  # when it was last heard of
+    last_fetch_ms: int  # when its last message came
     last_caught_up_ms: int  # when it last had every entry
 
 
 class QuorumView(NamedTuple):
-    """The quorum as one of its nodes sees it; only its leader knows how far the others are."""
+    """The quorum as one node sees it; only the leader knows the progress of the others."""
 
     leader: NodeId | None
     term: Term
-    committed: RaftIndex
+    commit_index: RaftIndex
     voters: tuple[ReplicaView, ...]
     observers: tuple[ReplicaView, ...]

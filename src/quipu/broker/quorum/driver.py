@@ -1,19 +1,21 @@
-"""The quorum's driver: durable first, then visible; then applied, told, answered.
+"""Drives the Raft core: makes entries durable, sends messages, applies committed entries.
 
-Messages, the clock and callers give the core something to think about; at the end of the loop's
-turn `_turn` asks it what is to be done, and does it.  So all that was proposed in one turn shares
-one write, one sync and one message per node.
+The core gets messages, clock ticks and proposals as they come; at the end of the event loop's turn
+`_turn` takes the core's output and carries it out.  So all proposals of one turn share one write,
+one sync and one message per node.
 
 Invariants
-    Q1  promises leave after what they promise is durable (R2): they wait in `_promises` for the
-        number of their `ready`; numbers become durable in order (W2)
-    Q2  the state machine gets every decision once and in order; whoever proposed it is answered
-        after it was applied here
-    Q3  `is_leader` holds only while the core leads and the state holds everything that was
-        decided before its term (A1)
-    Q4  after damage, or a bug, nothing is sent or answered any more: `failure` says why
+    broker.quorum.Q1  what a message promises is durable before it is sent (raft.R2): it waits in
+                      `_unsent` for the number of its `ready`; numbers become durable in order
+                      (broker.quorum.W2)
+    broker.quorum.Q2  the state machine applies every committed entry once and in order; `propose`
+                      returns after the entry was applied here
+    broker.quorum.Q3  `is_leader` is True only while the core leads and every entry of earlier terms
+                      is applied (raft.A1)
+    broker.quorum.Q4  after damage, or a bug, nothing is sent and no call succeeds any more:
+                      `failure` says why
 
-Not here: the rules (raft/), the log (wal.py), who waits for what (waiting.py).
+Not here: the rules (raft/), the log (wal.py), the futures of callers (pending.py).
 """
 
 import asyncio
@@ -25,28 +27,29 @@ from typing import Final
 
 from quipu.broker.quorum.contract import (
     NotController,
-    Peers,
-    Predecessor,
+    PreviousLeader,
     QuorumConfig,
+    QuorumPeers,
     QuorumView,
     StateMachine,
 )
+from quipu.broker.quorum.pending import PendingRequests
 from quipu.broker.quorum.view import describe
-from quipu.broker.quorum.waiting import Waiting
 from quipu.broker.quorum.wal import Wal
 from quipu.model.batch_types import CONTROLLER
-from quipu.model.errors import Code, Kind, MalformedBytes, QuipuError, RequestError
+from quipu.model.errors import Code, ErrorKind, MalformedBytes, QuipuError, RequestError
 from quipu.model.ids import NodeId, RaftIndex, Term
 from quipu.raft.codec import decode, encode
-from quipu.raft.core import Raft, Ready
-from quipu.raft.leader import Leader
-from quipu.raft.membership import Configuration, steps
-from quipu.raft.messages import Image, Send
+from quipu.raft.core import Raft
+from quipu.raft.leader import LeaderState
+from quipu.raft.membership import Configuration, configuration_steps
+from quipu.raft.messages import OutgoingMessage, Snapshot
+from quipu.raft.ready import Ready
 from quipu.raft.settings import COMMANDS_MAX, ENTRY_SIZE_MAX, Timing
 from quipu.runtime.clock import Clock
-from quipu.runtime.disk import TransientDiskError
+from quipu.runtime.disks.disk import TransientDiskError
 from quipu.runtime.log_limits import LimitedLog
-from quipu.runtime.peer_net import PeerKind
+from quipu.runtime.peers.peer_net import PeerKind
 from quipu.runtime.rng import Rng
 from quipu.runtime.spawn import spawn
 from quipu.storage.log import Log
@@ -67,14 +70,15 @@ class Quorum:
         log: Log,
         clock: Clock,
         rng: Rng,
-        peers: Peers | None = None,
+        peers: QuorumPeers | None = None,
         lend: Callable[[Callable[[], None]], None] = lambda write: write(),
     ) -> None:
-        """`peers` may be missing where this node is the only one.
+        """`peers` is None in a quorum of one node.
 
-        `lend` does a write, on a full disk with room that is kept for it (storage/reserve.py).
+        `lend` performs a write; on a full disk, with space that is reserved for it
+        (storage/directory/reserve.py).
         """
-        self.applied = RaftIndex(0)
+        self.last_applied = RaftIndex(0)
         self.failure: QuipuError | None = None
         self._machine = machine
         self._config = config
@@ -82,66 +86,66 @@ class Quorum:
         self._peers = peers
         self._lend = lend
         self._log = log
-        self._waiting = Waiting()
+        self._pending = PendingRequests()
         self._wal = Wal(log, config.node_id, clock)
         loaded = self._wal.load()
         if loaded.items is not None:
             machine.restore(loaded.items)
-            self.applied = loaded.stored.image_index
+            self.last_applied = loaded.stored.snapshot_index
         self._raft = Raft(
             config.node_id, config.voters, loaded.stored, chance=rng.random, now_ms=self._now_ms(),
             timing=Timing(election_timeout_ms=config.election_timeout_ms,
                           heartbeat_interval_ms=config.heartbeat_interval_ms),
             checks=machine)
-        self.refused_count = 0  # messages of other nodes that were not taken (R6)
-        self._refusals = LimitedLog(_log, clock.monotonic)
-        self._image_size = 0  # bytes of the last image
+        self.refused_count = 0  # messages of other nodes that were rejected (raft.R6)
+        self._rejections = LimitedLog(_log, clock.monotonic)
+        self._snapshot_size = 0  # bytes of the last snapshot
         self._is_rewrite_due = False
-        self._promises: deque[tuple[int, list[Send]]] = deque()  # Q1
-        self._pushed_number = 0  # of the last `ready` that is written
+        self._unsent: deque[tuple[int, list[OutgoingMessage]]] = deque()  # broker.quorum.Q1
+        self._written_number = 0  # of the last `ready` that is written
         self._durable_number = 0  # of the last `ready` that is durable
-        self._reign: Term | None = None  # the term in which Q3 holds
-        self._reign_ended = asyncio.Event()
+        self._leading_term: Term | None = None  # the term in which broker.quorum.Q3 holds
+        self._leading_ended = asyncio.Event()
         self._is_scheduled = False
         self._is_running = False
         self._timer: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Take part.  A quorum of one leads, all of it applied, when this returns."""
+        """Join the quorum.  A quorum of one leads, with every entry applied, when this returns."""
         self._is_running = True
         if self._peers is not None:
             self._peers.on(PeerKind.RAFT, self._received)
             self._peers.watch(self)
         self._timer = spawn(self._run_clock(), "quorum clock")
-        if self._raft.is_alone:
+        if self._raft.is_alone and self._raft.can_campaign:
             self._raft.campaign()
             self._turn()
-            while self._reign is None:
+            while self._leading_term is None:
                 self._check_running()
-                await self._waiting.applied(RaftIndex(self.applied + 1))
+                await self._pending.applied(RaftIndex(self.last_applied + 1))
 
     async def stop(self, *, transfer: bool = False) -> None:
-        """Take no further part; with `transfer`, let another voter lead first, if one can."""
+        """Leave the quorum; with `transfer`, transfer leadership to another voter first."""
         if not self._is_running:
             return
-        if transfer and self._raft.transfer() is not None:
+        if transfer and self._raft.transfer_leadership() is not None:
             self._schedule()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.election_timeout_ms / 1000):
-                    await self._reign_ended.wait()
+                    await self._leading_ended.wait()
         self._is_running = False
         if self._timer is not None:
             self._timer.cancel()
-        self._end_reign()
-        self._waiting.fail_all(lambda: NotController("this node is stopping"))
+        self._stop_leading()
+        self._pending.fail_all(lambda: NotController("this node is stopping"))
         if self.failure is None:
-            await self._log.flush()
+            await self._log.flusher.flush()
 
-    # --- what holds -------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads, as far as this node knows."""
+        """The leader, as far as this node knows."""
         return self._raft.leader if self.failure is None else None
 
     @property
@@ -150,98 +154,100 @@ class Quorum:
 
     @property
     def is_leader(self) -> bool:
-        """Does this node lead, with everything applied that was decided before its term (Q3)?"""
-        return self._reign is not None
+        """Whether this node leads, with every entry of earlier terms applied."""
+        return self._leading_term is not None  # broker.quorum.Q3
 
     @property
-    def predecessor(self) -> Predecessor | None:
-        """Who led before this node; None if it does not lead, or does not know."""
+    def previous_leader(self) -> PreviousLeader | None:
+        """The leader before this node; None if it does not lead, or does not know."""
         role = self._raft.role
-        if not isinstance(role, Leader) or role.predecessor in (None, self._config.node_id):
+        if not isinstance(role, LeaderState) or (
+                role.previous_leader in (None, self._config.node_id)):
             return None
-        return Predecessor(role.predecessor, (role.others_led_ms + 1) / 1000)  # rounded down there
+        led_until_ms = role.voters_had_leader_ms + 1  # the core's milliseconds are rounded down
+        return PreviousLeader(role.previous_leader, led_until_ms / 1000)
 
     @property
     def voters(self) -> tuple[NodeId, ...]:
         return self._raft.configuration.voters
 
     def describe(self) -> QuorumView:
-        """Who takes part, and how far each is."""
+        """Return voters and observers, and the log end of each."""
         return describe(self._raft, self._clock)
 
-    # --- what can be asked ------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------
 
     async def propose(self, commands: Sequence[bytes]) -> RaftIndex:
-        """Have `commands` decided, all or none; returns its index when applied on this node.
+        """Commit `commands`, all or none; return their index when they are applied on this node.
 
-        Raises `NotController` if this node does not lead, or stopped to before it was decided:
-        then the outcome is not known.
+        Raises `NotController` if this node does not lead, or stepped down before they were
+        committed: then the outcome is not known.
         """
         self._check_leader()
         if len(commands) > COMMANDS_MAX or sum(map(len, commands)) > ENTRY_SIZE_MAX:
             raise RequestError(
                 f"{len(commands)} changes of {sum(map(len, commands))} bytes are too many to be "
-                "decided together: ask for fewer at a time", code=Code.RECORD_LIST_TOO_LARGE)
+                "committed together: ask for fewer at a time", code=Code.RECORD_LIST_TOO_LARGE)
         if not self._wal.is_written:
             raise RequestError(f"{self._log.name}: cannot be written, the disk is full",
-                               code=Code.KAFKA_STORAGE_ERROR, kind=Kind.RETRY)
-        index = None if self._waiting.is_full else self._raft.propose(commands)
+                               code=Code.KAFKA_STORAGE_ERROR, kind=ErrorKind.RETRY)
+        index = None if self._pending.is_full else self._raft.propose(commands)
         if index is None:
-            raise RequestError("too much waits to be decided, or another node is about to lead: "
-                               "try again", code=Code.NOT_CONTROLLER, kind=Kind.RETRY)
+            raise RequestError("too much is uncommitted, or leadership is being transferred: "
+                               "try again", code=Code.NOT_CONTROLLER, kind=ErrorKind.RETRY)
         self._schedule()
-        return await self._waiting.proposed(index, self._raft.term)
+        return await self._pending.proposed(index, self._raft.term)
 
     async def barrier(self) -> None:
-        """Return when this node's state holds all that was decided before the call.
+        """Return when all entries that were committed before the call are applied here.
 
-        Raises `NotController` if this node does not lead, or cannot tell that it still does.
+        Raises `NotController` if this node does not lead, or cannot confirm that it still does.
         """
         self._check_leader()
-        number = self._raft.read()
+        number = self._raft.read_index()
         if number is None:
             raise RequestError("too many reads wait: try again", code=Code.REQUEST_TIMED_OUT,
-                               kind=Kind.RETRY)
+                               kind=ErrorKind.RETRY)
         self._schedule()
-        index = await self._waiting.read(number)
-        if self.applied < index:
-            await self._waiting.applied(index)
+        index = await self._pending.read(number)
+        if self.last_applied < index:
+            await self._pending.applied(index)
 
     async def wait_applied(self, index: RaftIndex, timeout_seconds: float) -> None:
         """Return when the entry at `index` is applied here; raises `TimeoutError`."""
         self._check_running()
-        if self.applied < index:
+        if self.last_applied < index:
             async with asyncio.timeout(timeout_seconds):
-                await self._waiting.applied(index)
+                await self._pending.applied(index)
 
     async def wait_leader(self, timeout_seconds: float) -> NodeId:
-        """Return whom this node knows as leader, once it knows one; raises `TimeoutError`."""
+        """Return the leader, once this node knows one; raises `TimeoutError`."""
         self._check_running()
         if self.leader is not None:
             return self.leader
         async with asyncio.timeout(timeout_seconds):
-            return await self._waiting.leader()
+            return await self._pending.leader()
 
     async def change_voters(
         self, voters: Iterable[NodeId], *, timeout_seconds: float = CHANGE_TIMEOUT_SECONDS
     ) -> None:
-        """Make `voters` the quorum, one change at a time; waits until new ones have everything.
+        """Make `voters` the quorum, one change at a time; wait until new ones have caught up.
 
-        On the leader only.  If it is to go itself, all other changes are made, another node is
-        let lead, and `NotController` tells to ask there for the rest.
+        On the leader only.  If it is removed itself, it makes all other changes, transfers
+        leadership, and raises `NotController`: the next leader must be asked for the rest.
         """
         target = Configuration.of(voters)
         end = self._clock.monotonic() + timeout_seconds
-        while way := steps(self._raft.configuration, target, self._config.node_id):
+        while steps := configuration_steps(self._raft.configuration, target, self._config.node_id):
             self._check_leader()
-            if self._config.node_id not in way[0].voters:
-                self._raft.transfer()
+            if self._config.node_id not in steps[0].voters:
+                self._raft.transfer_leadership()
                 self._schedule()
-                raise NotController("the leader is to leave: ask again where leadership goes")
-            index = self._raft.change(way[0])
+                raise NotController("this leader is removed itself: ask the next one for the rest")
+            index = self._raft.change_configuration(steps[0])
             self._schedule()
             if index is not None:
-                await self._waiting.proposed(index, self._raft.term)
+                await self._pending.proposed(index, self._raft.term)
             elif self._clock.monotonic() > end:
                 raise RequestError(
                     f"voters {list(target.voters)}: not all of them have caught up in time; are "
@@ -251,7 +257,7 @@ class Quorum:
 
     def _check_leader(self) -> None:
         self._check_running()
-        if self._reign is None:
+        if self._leading_term is None:
             raise NotController(f"node {self._config.node_id} is not the controller; "
                                 f"as far as it knows, {self._raft.leader} is")
 
@@ -261,7 +267,7 @@ class Quorum:
         if not self._is_running:
             raise NotController("this node is not running")
 
-    # --- what comes in ----------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------
 
     def _received(self, sender: NodeId, body: memoryview) -> None:
         if not self._is_running or self.failure is not None:
@@ -271,29 +277,29 @@ class Quorum:
             refused = self._raft.step(sender, decode(body))
             if refused is not None:
                 self.refused_count += 1
-                self._refusals.warning(
-                    "refused", "a message of node %d is not taken: %s", sender, refused)
+                self._rejections.warning(
+                    "rejected", "a message of node %d is rejected: %s", sender, refused)
         except MalformedBytes as error:
             self.refused_count += 1
-            self._refusals.warning(
-                "malformed", "node %d sent a message that is none: %s", sender, error)
-        except Exception as error:  # noqa: BLE001 whatever it is (Q4)
+            self._rejections.warning(
+                "malformed", "node %d sent a message that cannot be decoded: %s", sender, error)
+        except Exception as error:  # noqa: BLE001 any error ends it (broker.quorum.Q4)
             self._fail(error)
         self._schedule()
 
     def up(self, node_id: NodeId) -> None:
-        """A peer can be reached, perhaps again."""
+        """Note that a peer can be reached, perhaps again."""
         if self._is_running and self.failure is None:
             self._raft.peer_up(node_id)
             self._schedule()
 
     def down(self, node_id: NodeId) -> None:
-        """A peer cannot be reached any more."""
+        """Note that a peer cannot be reached any more."""
         if self._is_running and self.failure is None:
             self._raft.peer_down(node_id)
 
     def drained(self, node_id: NodeId) -> None:
-        """Messages were refused: as if they were lost."""
+        """Note that messages to a peer were refused: as if they were lost."""
         self.up(node_id)
 
     async def _run_clock(self) -> None:
@@ -314,68 +320,68 @@ class Quorum:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Do what the core wants done, until it wants nothing more that can be done now."""
+        """Carry out the core's output, until it has no more that can be done now."""
         self._is_scheduled = False
         if not self._is_running or self.failure is not None:
             return
         try:
             self._carry_out(self._raft.ready())
-            while self._keep_promises():
+            while self._send_durable():
                 self._carry_out(self._raft.ready())
-            if self._raft.log.applied < self._raft.log.committed:
+            if self._raft.log.last_applied < self._raft.log.commit_index:
                 self._schedule()  # there is more than fits in one turn
-        except Exception as error:  # noqa: BLE001 whatever it is (Q4)
+        except Exception as error:  # noqa: BLE001 any error ends it (broker.quorum.Q4)
             self._fail(error)
 
     def _carry_out(self, ready: Ready) -> None:
-        self._send(ready.now)
+        self._send(ready.messages)
         self._write(ready)
-        if ready.image is not None:
-            self._machine.restore(ready.image.items)
-            self.applied = ready.image.index
-            self._waiting.tell_applied(self.applied)
+        if ready.snapshot is not None:
+            self._machine.restore(ready.snapshot.items)
+            self.last_applied = ready.snapshot.index
+            self._pending.applied_up_to(self.last_applied)
         self._apply(ready)
-        for read in ready.reads:
-            self._waiting.tell_read(read.number, read.index)
-        self._notice_reign()
-        if ready.wants_image:
-            self._raft.image_made(self._image())
+        for read in ready.read_states:
+            self._pending.read_confirmed(read.number, read.index)
+        self._update_leadership()
+        if ready.wants_snapshot:
+            self._raft.snapshot_made(self._snapshot())
         self._compact_if_due()
 
-    def _send(self, sends: Iterable[Send]) -> None:
+    def _send(self, sends: Iterable[OutgoingMessage]) -> None:
         if self._peers is not None:
             for to, message in sends:
                 self._peers.send(to, PeerKind.RAFT, [encode(message)])
 
     def _write(self, ready: Ready) -> None:
-        """Have everything written; its promises wait until it is durable (Q1)."""
+        """Write what has to be durable; messages that promise it wait (broker.quorum.Q1)."""
         if ready.hard_state is not None:
             self._wal.add([ready.hard_state])
-        if ready.image is not None:
-            self._wal.add([ready.image])
+        if ready.snapshot is not None:
+            self._wal.add([ready.snapshot])
         self._wal.add(ready.entries)
-        if ready.is_to_be_written or ready.after:
-            self._promises.append((ready.number, ready.after))
-        self._push()
+        if ready.is_to_be_written or ready.messages_when_durable:
+            self._unsent.append((ready.number, ready.messages_when_durable))
+        self._write_queued()
 
-    def _push(self) -> None:
-        """Write what waits to be written, and have it flushed; if it is not under way already."""
-        if not self._promises or self._promises[-1][0] == self._pushed_number:
+    def _write_queued(self) -> None:
+        """Write and flush what is queued, unless that is under way already."""
+        if not self._unsent or self._unsent[-1][0] == self._written_number:
             return
-        number = self._promises[-1][0]
+        number = self._unsent[-1][0]
         try:
             self._lend(self._wal.push)
-        except TransientDiskError as error:  # it passes: the next turn tries again
+        except TransientDiskError as error:  # the next turn tries again
             failure = error
-            self._refusals.warning(
+            self._rejections.warning(
                 "not written", "the metadata cannot be written, and is tried again: %s", error)
-            self._waiting.fail_decisions(lambda: failure)
+            self._pending.fail_proposals_and_reads(lambda: failure)
             return
-        self._pushed_number = number
+        self._written_number = number
         if self._wal.is_durable:
             self._durable_number = number
         else:
-            self._log.when_log_flushed(
+            self._log.flusher.when_log_flushed(
                 self._wal.log_end, lambda error: self._flushed(number, error))
 
     def _flushed(self, number: int, error: Exception | None) -> None:
@@ -386,80 +392,82 @@ class Quorum:
         self._wal.flushed()
         self._schedule()
 
-    def _keep_promises(self) -> bool:
-        """Send what was promised and is durable now; was there anything?"""
-        if not self._promises or self._promises[0][0] > self._durable_number:
+    def _send_durable(self) -> bool:
+        """Send the messages whose promises are durable now; return whether there were any."""
+        if not self._unsent or self._unsent[0][0] > self._durable_number:
             return False
         self._raft.persisted(self._durable_number)
-        while self._promises and self._promises[0][0] <= self._durable_number:
-            self._send(self._promises.popleft()[1])
+        while self._unsent and self._unsent[0][0] <= self._durable_number:
+            self._send(self._unsent.popleft()[1])
         return True
 
     def _apply(self, ready: Ready) -> None:
-        for entry in ready.committed:
-            assert entry.index == self.applied + 1, (entry.index, self.applied)  # Q2
-            if entry.kind == CONTROLLER:
+        for entry in ready.committed_entries:
+            assert entry.index == self.last_applied + 1, (
+                entry.index, self.last_applied)  # broker.quorum.Q2
+            if entry.batch_type == CONTROLLER:
                 self._machine.apply(entry.index, entry.commands)
-            self.applied = entry.index
-            self._waiting.tell_decided(entry.index, entry.term, _lost)
-        if ready.committed:
-            self._waiting.tell_applied(self.applied)
+            self.last_applied = entry.index
+            self._pending.entry_applied(entry.index, entry.term, _outcome_unknown)
+        if ready.committed_entries:
+            self._pending.applied_up_to(self.last_applied)
 
-    def _notice_reign(self) -> None:
-        """Did this node begin to lead, or stop to (Q3)?"""
+    def _update_leadership(self) -> None:
+        """Note whether this node has begun to lead, or has stepped down (broker.quorum.Q3)."""
         raft, role = self._raft, self._raft.role
-        leads = isinstance(role, Leader) and self.applied >= role.term_start
-        if self._reign is not None and (not leads or self._reign != raft.term):
-            self._end_reign()
-        if leads and self._reign is None:
-            self._reign = raft.term
-            self._reign_ended.clear()
+        leads = isinstance(role, LeaderState) and self.last_applied >= role.term_start  # raft.A1
+        if self._leading_term is not None and (not leads or self._leading_term != raft.term):
+            self._stop_leading()
+        if leads and self._leading_term is None:
+            self._leading_term = raft.term
+            self._leading_ended.clear()
             self._machine.leadership(True)  # noqa: FBT003 a fact
         if raft.leader is not None:
-            self._waiting.tell_leader(raft.leader)
+            self._pending.leader_known(raft.leader)
 
-    def _end_reign(self) -> None:
-        if self._reign is not None:
-            self._reign = None
-            self._reign_ended.set()
-            self._waiting.fail_decisions(_lost)
+    def _stop_leading(self) -> None:
+        if self._leading_term is not None:
+            self._leading_term = None
+            self._leading_ended.set()
+            self._pending.fail_proposals_and_reads(_outcome_unknown)
             self._machine.leadership(False)  # noqa: FBT003 a fact
 
-    # --- images -----------------------------------------------------------------------------
+    # --- snapshots -----------------------------------------------------------------------------
 
-    def _image(self) -> Image:
-        """The state as it is now."""
+    def _snapshot(self) -> Snapshot:
+        """Return a snapshot of the present state."""
         log = self._raft.log
-        term = log.find_term(self.applied)
-        assert term is not None, self.applied
-        return Image(self.applied, term, log.configuration_at(self.applied),
+        term = log.find_term(self.last_applied)
+        assert term is not None, self.last_applied
+        return Snapshot(self.last_applied, term, log.configuration_at(self.last_applied),
                      tuple(self._machine.snapshot()))
 
     def rewrite(self) -> None:
-        """Write everything anew: the disk has changed what was written, and memory has it all."""
+        """Write everything again: the disk has changed what was written, and memory has it all."""
         self._is_rewrite_due = True
         self._compact_if_due()
 
     def _compact_if_due(self) -> None:
-        """Keep the log bounded: by the state's own size or `image_due_size`, whichever is more."""
+        """Write a snapshot when the log exceeds `snapshot_due_size` and the last snapshot."""
         log = self._raft.log
         is_due = self._is_rewrite_due or (
-            self.applied > log.image_index and self._wal.commands_size >= max(
-                self._config.image_due_size, self._image_size))
-        if not is_due or not self._wal.is_written or self.applied == 0 or self.failure is not None:
+            self.last_applied > log.snapshot_index and self._wal.commands_size >= max(
+                self._config.snapshot_due_size, self._snapshot_size))
+        if not is_due or not self._wal.is_written or self.last_applied == 0 or (
+                self.failure is not None):
             return
         self._is_rewrite_due = False
-        image = self._image()
+        snapshot = self._snapshot()
         try:
-            self._wal.compact(image, log.slice(self.applied + 1, log.written + 1))
+            self._wal.compact(snapshot, log.slice(self.last_applied + 1, log.written + 1))
         except TransientDiskError as error:  # nothing is lost: the entries are still there
             _log.warning("no snapshot of the metadata could be written: %s", error)
-            self._image_size = 2 * self._wal.commands_size  # and not again at once
+            self._snapshot_size = 2 * self._wal.commands_size  # and not again at once
             return
-        self._image_size = sum(map(len, image.items))
-        kept_from = self.applied - self._config.entries_kept
-        self._raft.compact(RaftIndex(max(log.image_index, kept_from)))
-        self._log.when_log_flushed(self._wal.log_end, self._compacted)
+        self._snapshot_size = sum(map(len, snapshot.items))
+        kept_from = self.last_applied - self._config.entries_kept
+        self._raft.compact(RaftIndex(max(log.snapshot_index, kept_from)))
+        self._log.flusher.when_log_flushed(self._wal.log_end, self._compacted)
 
     def _compacted(self, error: Exception | None) -> None:
         if error is not None:
@@ -467,10 +475,10 @@ class Quorum:
         elif self._is_running:
             self._wal.flushed()
 
-    # --- the end ----------------------------------------------------------------------------
+    # --- failure ----------------------------------------------------------------------------
 
     def _fail(self, error: Exception) -> None:
-        """Go silent (Q4): the others will do without this node."""
+        """Leave the quorum after an error; the others go on (broker.quorum.Q4)."""
         if self.failure is not None or not self._is_running:
             return
         if isinstance(error, QuipuError):
@@ -478,13 +486,13 @@ class Quorum:
             _log.error("this node no longer takes part in the quorum: %s", error)
         else:
             self.failure = QuipuError(f"this node no longer takes part in the quorum: {error!r}; "
-                                      "report this, and restart it", kind=Kind.BUG)
+                                      "report this, and restart it", kind=ErrorKind.BUG)
             _log.error("a bug in the quorum", exc_info=error)
         failure = self.failure
-        self._end_reign()
-        self._waiting.fail_all(lambda: failure)
+        self._stop_leading()
+        self._pending.fail_all(lambda: failure)
 
 
-def _lost() -> NotController:
-    return NotController("this node stopped to be the controller; whether the change was made is "
+def _outcome_unknown() -> NotController:
+    return NotController("this node stopped being the controller; whether the change was made is "
                          "not known: look, and try again")

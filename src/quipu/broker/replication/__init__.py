@@ -1,17 +1,19 @@
-"""The driver of chains: what the cores of `quipu.chain` want done, done on logs and peers.
+"""Drives chain replication: carries out effects of the cores of `quipu.chain` on logs and peers.
 
-    replication     start here: all partitions of a node; messages in and out, ticks, reports
-    partition_chain one partition: carries the effects of its core out, tells it what happened
-    repairs         logs that have failed, opened again in the background
-    fresh           what is still in memory, to be sent on
-    configuration   the batch that begins an epoch
-    log_view        a log as a core sees it
-    repairs         batches that a disk has changed, replaced by those of another replica
+    replication.py      `ChainReplication`: all partitions of a node: messages, ticks, reports
+    partition_chain.py  `PartitionChain`: one partition: events into its core, effects out
+    recent_entries.py   keeps just appended entries in memory, to send them without a read
+    configuration.py    encodes the configuration batch, which begins an epoch
+    log_view.py         a storage log as a replication core sees it
+    log_repairs.py      opens logs that have failed again, in the background
+    batch_repairs.py    replaces batches that a disk has changed by another replica's, or the tier's
 
-Not here: what a replica does and why (quipu.chain), who the replicas are (broker/cluster), what
-clients see of it (broker/partition.py).
+Start with partition_chain.py for one partition, with replication.py for what they share.
+
+Not here: the rules of replication (quipu.chain), which nodes are the replicas (broker/cluster), the
+partition that clients use (broker/partitions/replicated_partition.py).
 """
 
-from quipu.broker.replication.replication import LeadershipListener, Replication, Reporter
+from quipu.broker.replication.replication import ChainReplication, LeadershipListener, Reporter
 
-__all__ = ["LeadershipListener", "Replication", "Reporter"]
+__all__ = ["ChainReplication", "LeadershipListener", "Reporter"]

@@ -1,20 +1,24 @@
-"""One partition's part in its chain: carries out what the core wants, tells it what happened.
+"""Drives the replication core of one partition: gives it events, carries out its effects.
 
 Invariants
-    R1  the effects of one event are carried out, in order, before the next event is handled; if
-        one fails, the rest of them are dropped, and the core finds out and tries again
-    R2  entries are appended from the buffer that they came in, and sent from there, or read from
-        the log when they are sent: no record is decoded, and no batch copied.  Only the head
-        copies, what its clients sent, and no more than a turn's worth (fresh.py)
-    R3  the partition is told what it is (serving, leading, alone) after every event that can
-        change it, and of an advance of the commit point in the order in which the core saw it
-    R4  after its log was opened again, the core begins with a later version than it had before
+    broker.replication.R1  the effects of one event are carried out, in order, before the next event
+                           is handled; if one fails, the rest of them are dropped, and the core
+                           notices from the log's end and tries again
+    broker.replication.R2  entries are appended from the buffer that they came in, and sent from
+                           there, or read from the log when they are sent: no record is decoded, and
+                           no batch copied.  Only the head copies its clients' batches, and at most
+                           RECENT_SIZE_MAX bytes in a turn (recent_entries.py)
+    broker.replication.R3  the partition gets its role (serving, leading, sole replica) after every
+                           event that can change it, and the commit points in the order in which the
+                           core found them
+    broker.replication.R4  after its log was opened again, a core is created only for a later
+                           version of the replica set than the one before
 
-A partition without other nodes has no core until something is appended: to open ten thousand of
-them at a start costs nothing.  Nor is the core told of every append then; it looks at the log when
-others join.
+A partition without other replicas has no core until something is appended, so that a start with ten
+thousand of them is cheap.  Such a core does not get every append either; it reads the end of the
+log when other replicas join.
 
-Not here: which event is for which partition, and when there is time for it (replication.py).
+Not here: which event is for which partition, and when it is handled (replication.py).
 """
 
 import logging
@@ -22,166 +26,176 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, assert_never
 from uuid import UUID
 
-from quipu.broker.partition import Halted, NotLeader, Partition
+from quipu.broker.partitions.partition_errors import Halted, NotLeader
+from quipu.broker.partitions.replicated_partition import ReplicatedPartition
 from quipu.broker.replication.configuration import configuration_record
-from quipu.broker.replication.fresh import AT_ONCE_SIZE_MIN, Fresh
 from quipu.broker.replication.log_view import StoredLog
+from quipu.broker.replication.recent_entries import AT_ONCE_SIZE_MIN, RecentEntries
 from quipu.chain.codec import encode, encode_entries
 from quipu.chain.effects import (
-    Advance,
+    AdvanceCommitted,
     Append,
     AppendConfiguration,
-    AskEpoch,
-    CutTo,
-    Disbelieve,
+    ConfirmEpoch,
     Effect,
     Halt,
     ReportInSync,
     Restart,
-    Send,
     SendEntries,
-    Serve,
+    SendMessage,
+    SetServing,
+    TruncateTo,
+    WarnEpochIgnored,
 )
-from quipu.chain.events import APPENDED, FLUSHED, TICK, Configured, Event, Refused, Sent
+from quipu.chain.events import (
+    FLUSHED,
+    LOG_CHANGED,
+    TICK,
+    Configured,
+    EntriesSent,
+    Event,
+    SendRefused,
+)
 from quipu.chain.messages import BEGIN, ENTRIES_MAX, Ack, Mark, Message
 from quipu.chain.replica import Replica
 from quipu.model.batch_types import CONFIGURATION
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import QuipuError
 from quipu.model.ids import LogOffset, NodeId
-from quipu.runtime.disk import TransientDiskError
-from quipu.storage.log import Appended, Entry, Log
+from quipu.runtime.disks.disk import TransientDiskError
+from quipu.storage.log import AppendedBatch, Log, LogEntry
 
 if TYPE_CHECKING:
-    from quipu.broker.replication.replication import Replication
+    from quipu.broker.replication.replication import ChainReplication
 
-STEPS_MAX: Final = 100_000  # of one event; more can only be a loop
+STEPS_MAX: Final = 100_000  # steps of one event; more must be an endless loop
 
 _log = logging.getLogger(__name__)
 
 
 class PartitionChain:
-    """Drives the core of one partition."""
+    """Drives the core of one partition on one node."""
 
     __slots__ = (
-        "_failure", "_flush_awaited", "_fresh", "_is_running", "_node", "_queue", "_serving_told",
-        "_session", "_stands", "_told_failure", "_waits_after", "key", "partition", "replica",
-        "replica_set",
+        "_flush_awaited", "_is_role_current", "_is_running", "_logged_failure", "_node", "_queue",
+        "_recent", "_reopened_version", "_reported_failure", "_serving_reported", "_session",
+        "key", "partition", "replica", "replica_set",
     )
 
-    def __init__(self, node: "Replication", partition: Partition) -> None:
+    def __init__(self, node: "ChainReplication", partition: ReplicatedPartition) -> None:
         self._node = node
         self.partition = partition
         self.replica: Replica | None = None
         self.replica_set: ReplicaSet | None = None
         self.key = (partition.topic_id.bytes, partition.topic_partition.partition)
         self._queue: deque[Event] = deque()
-        self._fresh = Fresh()
+        self._recent = RecentEntries()
         self._is_running = False
         self._flush_awaited = False
-        self._stands = True  # has the partition been told what it is?
-        self._failure = ""  # the last that was logged
-        self._told_failure: QuipuError | None = None  # of the log, for which this node stood aside
-        self._serving_told = -1  # the version of which the controller knows that all serve
-        self._session = 0  # the last of the core before this one
-        self._waits_after = -1  # the version in which the log was opened again (R4)
+        self._is_role_current = True  # whether the partition has the role that the core has
+        self._logged_failure = ""  # the last failure of an effect
+        self._reported_failure: QuipuError | None = None  # of the log, reported last
+        self._serving_reported = -1  # the last version that was reported as serving
+        self._session = 0  # the last session of the core before this one
+        self._reopened_version = -1  # broker.replication.R4: when the log was opened again
 
-    # -- what happens
+    # -- configurations, appends, ticks
 
     def configure(self, replica_set: ReplicaSet) -> None:
-        """These are the members; a set that is older than the last is ignored."""
+        """Use `replica_set` from now on; one that is older than the current one is ignored."""
         known = self.replica_set
         if known is not None and (replica_set.epoch, replica_set.version) < (
                 known.epoch, known.version):
             return
         if self.partition.log.failure is not None:
             self.replica_set = replica_set
-            self._stand_aside(replica_set)
+            self._leave_service(replica_set)
             return
         self.replica_set = replica_set
-        if replica_set.version <= self._waits_after:
-            return  # R4
-        self.partition.foresee(replica_set)
+        if replica_set.version <= self._reopened_version:
+            return  # broker.replication.R4
+        self.partition.announce_replicas(replica_set)
         if self.replica is None and self._is_alone(replica_set):
-            self.partition.stand(
-                replica_set, serving=True, leading=True, alone=True, fresh=True)
-            self._node.stood(self)
+            self.partition.set_role(
+                replica_set, serving=True, leading=True, sole=True, epoch_start_due=True)
+            self._node.role_changed(self)
             return
-        self._go_on(replica_set)
+        self._configure_core(replica_set)
 
-    def _go_on(self, replica_set: ReplicaSet) -> None:
+    def _configure_core(self, replica_set: ReplicaSet) -> None:
+        """Give `replica_set` to the core, after the appends that it was not given."""
         if self.replica is not None:
-            self.tell(APPENDED)  # of what was appended while nobody had to know
-        elif not self._make_core():
+            self.handle(LOG_CHANGED)  # as the sole replica, it was not given every append
+        elif not self._create_core():
             return
-        self._stands = False
-        self.tell(Configured(replica_set))
+        self._is_role_current = False
+        self.handle(Configured(replica_set))
 
-    def begin(self) -> None:
-        """Something is about to be appended alone, for the first time in this epoch."""
+    def begin_epoch(self) -> None:
+        """Begin the epoch in the log, before the first append of the sole replica."""
         assert self.replica_set is not None
-        self._go_on(self.replica_set)
-        if not self.partition.is_leading:
-            raise self.partition.failed or NotLeader(
+        self._configure_core(self.replica_set)
+        if not self.partition.is_leader:
+            raise self.partition.failure or NotLeader(
                 f"{self.partition.topic_partition}: this node cannot lead it yet")
 
     def appended(self) -> None:
-        """The head has appended: the core hears of it at the end of this turn."""
-        self._node.touch(self)
+        """Give the core a `LogChanged` at the end of this turn: the head has appended."""
+        self._node.schedule_turn(self)
 
-    def appended_batch(self, appended: Appended, batch: memoryview) -> None:
-        """The same, of a batch that the next node may be sent from memory (M3)."""
+    def appended_batch(self, appended: AppendedBatch, batch: memoryview) -> None:
+        """As `appended`, for a batch that may be sent from memory (broker.replication.M3)."""
         node = self._node
         if not appended.duplicate:
-            prefix, copies = appended.prefix, node.copies
-            copied_end = copies.add(prefix, batch)
+            prefix, turn_buffer = appended.prefix, node.turn_buffer
+            copied_end = turn_buffer.add(prefix, batch)
             if copied_end:
-                self._fresh.copied(appended.log_offset, self.partition.log.log_end, copies,
+                self._recent.copied(appended.log_offset, self.partition.log.log_end, turn_buffer,
                                    copied_end, len(prefix) + len(batch))
-        node.touch(self)
+        node.schedule_turn(self)
 
     def tick(self) -> None:
-        self.tell(TICK)
+        """Let the core repeat messages that may be lost, and fail appends after their timeouts."""
+        self.handle(TICK)
         failure = self.partition.log.failure
-        if failure is not None and failure is not self._told_failure and (
+        if failure is not None and failure is not self._reported_failure and (
                 self.replica_set is not None):
-            self._stand_aside(self.replica_set)  # it failed in other hands, such as a flush
-        self.partition.expire_waits()
-        self.partition.check_lease()
+            self._leave_service(self.replica_set)  # it failed elsewhere, as in a flush
+        self.partition.check_waits()
 
     @property
     def is_head(self) -> bool:
-        """Does this node lead, or will it once it has what the others have?"""
+        """Whether this node leads, or will once it has recovered."""
         partition, replica_set = self.partition, self.replica_set
         return (replica_set is not None and replica_set.head == self._node.node_id
-                and partition.failed is None)
+                and partition.failure is None)
 
     @property
     def is_quiet(self) -> bool:
-        """May ticks be left out?"""
-        if self.replica is None or self.partition.is_alone:
+        """Whether ticks may be left out."""
+        if self.replica is None or self.partition.is_sole_replica:
             return True
-        return self.replica.is_quiet and not len(self.partition.commits)
+        return self.replica.is_quiet and not len(self.partition.commit_waiters)
 
     def _is_alone(self, replica_set: ReplicaSet) -> bool:
         return replica_set.path == (self._node.node_id,) and (
             replica_set.state_of(self._node.node_id) is MemberState.SERVING)
 
-    def _make_core(self) -> bool:
-        """Make the core, now that it is needed; false if the log cannot be used."""
+    def _create_core(self) -> bool:
+        """Create the core, now that it is needed; return False if the log cannot be used."""
         log = self.partition.log
         try:
             view = StoredLog(log)
-            log_offset = min(log.committed_mark, log.log_end)
+            log_offset = min(log.committed_log, log.log_end)
             offset = log.offset_at(log_offset)
         except QuipuError as error:
-            self._failed(error)
+            self._effect_failed(error)
             return False
         committed = Mark(log_offset, offset) if offset is not None else BEGIN
         self.replica = Replica(
-            self._node.node_id, view, committed=committed, life=self._node.life,
+            self._node.node_id, view, committed=committed, broker_epoch=self._node.broker_epoch,
             window_size=self._node.window_size, session=self._session)
-        self.partition.commit(*self.replica.committed)
+        self.partition.advance_committed(*self.replica.committed)
         return True
 
     # -- a log that has failed
@@ -190,32 +204,32 @@ class PartitionChain:
     def partition_key(self) -> tuple[UUID, int]:
         return self.partition.topic_id, self.key[1]
 
-    def tell_failure(self) -> None:
-        """Say that the log has failed; may be said again and again."""
+    def report_failure(self) -> None:
+        """Report to the controller that the log has failed; may be repeated."""
         why = self.partition.log.failure
         if why is not None:
             self._node.reporter.report_failure(*self.partition_key, str(why))
 
-    def opened_again(self, log: Log) -> None:
-        """`log` is in the place of the one that has failed, and may have failed as well."""
+    def log_reopened(self, log: Log) -> None:
+        """Use `log` instead of the one that has failed; it may have failed as well."""
         if self.replica is not None:
             self._session = self.replica.session
         self.partition.log = log
-        self.replica, self._flush_awaited, self._failure = None, False, ""
-        self._fresh.forget()
+        self.replica, self._flush_awaited, self._logged_failure = None, False, ""
+        self._recent.forget()
         if log.failure is None and self.replica_set is not None:
-            self._waits_after = self.replica_set.version
+            self._reopened_version = self.replica_set.version
             self._node.reporter.report_repair(*self.partition_key)
 
     # -- events and effects
 
-    def tell(self, event: Event) -> None:
-        """Have the core handle `event`, and carry out what it wants (R1)."""
+    def handle(self, event: Event) -> None:
+        """Have the core handle `event`, and carry out its effects (broker.replication.R1)."""
         replica = self.replica
         if replica is None or self.partition.log.failure is not None:
             return
         if self._is_running:
-            self._queue.append(event)  # an effect made something happen: its turn comes
+            self._queue.append(event)  # caused by an effect: handled next
             return
         self._is_running = True
         try:
@@ -226,11 +240,11 @@ class PartitionChain:
         finally:
             self._is_running = False
             self._queue.clear()
-            if self._fresh.is_lent:
-                self._fresh.forget()
-        if not self._stands:
-            self._stand()
-        self._node.restless(self)
+            if self._recent.is_lent:
+                self._recent.forget()
+        if not self._is_role_current:
+            self._update_role()
+        self._node.needs_ticks(self)
 
     def _run(self, replica: Replica, event: Event) -> None:
         queue, has_failed = self._queue, False
@@ -241,13 +255,13 @@ class PartitionChain:
                     if self._carry_out(effect):
                         log_changed = True
             except QuipuError as error:
-                self._failed(error)
-                # Some of it may be done, and what a message says besides its batches counts.
+                self._effect_failed(error)
+                # Some effects may be done, and the rest of the message still counts.
                 log_changed, has_failed = not has_failed, True
             if self.partition.log.failure is not None:
                 return
             if log_changed:
-                event = APPENDED
+                event = LOG_CHANGED
             elif queue:
                 event = queue.popleft()
             else:
@@ -255,35 +269,35 @@ class PartitionChain:
         raise AssertionError(f"{self.partition.topic_partition}: events without end")
 
     def _carry_out(self, effect: Effect) -> bool:
-        """Do it; true if the log is not what it was.  The usual ones first."""
+        """Carry out `effect`; return whether the log has changed.  The usual ones first."""
         if isinstance(effect, SendEntries):
             self._send_entries(effect)
             return False
         if isinstance(effect, Append):
             self._change_log(effect)
             return True
-        if isinstance(effect, Send):
+        if isinstance(effect, SendMessage):
             self._send(*effect)
             return False
-        if isinstance(effect, Advance):
+        if isinstance(effect, AdvanceCommitted):
             committed = effect.committed
             self.partition.log.note_committed(committed.log)
-            self.partition.commit(*committed)
+            self.partition.advance_committed(*committed)
             self._report_serving(committed)
             return False
         match effect:
-            case Serve():
-                self._stands = False
+            case SetServing():
+                self._is_role_current = False
             case ReportInSync(node, version):
                 self._node.reporter.report_in_sync(
                     self.partition.topic_id, self.key[1], node, version=version)
             case Halt(reason):
                 self._halt(reason)
-            case AskEpoch():
-                self._node.doubted(self)
-            case Disbelieve(sender, epoch):
-                self._node.disbelieved(self, sender, epoch)
-            case AppendConfiguration() | CutTo() | Restart():
+            case ConfirmEpoch():
+                self._node.chain_fenced(self)
+            case WarnEpochIgnored(sender, epoch):
+                self._node.epoch_ignored(self, sender, epoch)
+            case AppendConfiguration() | TruncateTo() | Restart():
                 self._change_log(effect)
                 return True
             case _:
@@ -295,19 +309,20 @@ class PartitionChain:
         is_ack = isinstance(message, Ack)
         self._node.post(to, encode(*key, message), replaces=key if is_ack else None)
 
-    def _change_log(self, effect: Append | AppendConfiguration | CutTo | Restart) -> None:
+    def _change_log(self, effect: Append | AppendConfiguration | TruncateTo | Restart) -> None:
         log, now_ms = self.partition.log, self._node.now_ms()
         if self.is_head and not isinstance(effect, AppendConfiguration):
-            self._node.lost(self.partition)  # another log than its own was chosen
+            self._node.leadership_lost(self.partition)  # another replica's log was chosen
         match effect:
             case Append(entries):
                 self._append(entries, now_ms)
-            case Restart(entries):
-                self._fresh.forget()  # M1
-                log.restart(memoryview(entries[0]), now_ms, epoch_max=self._epoch)
+            case Restart(log_start, entries):
+                self._recent.forget()  # broker.replication.M1
+                log.restart(memoryview(entries[0]), now_ms, log_start=log_start,
+                            epoch_max=self._epoch)
                 self._append(entries[1:], now_ms)
-            case CutTo(log_end):
-                self._fresh.forget()  # M1
+            case TruncateTo(log_end):
+                self._recent.forget()  # broker.replication.M1
                 log.truncate(log_end, now_ms)
             case AppendConfiguration(replica_set):
                 log.append_records(CONFIGURATION, [configuration_record(replica_set, now_ms)],
@@ -319,140 +334,140 @@ class PartitionChain:
         partition = self.partition
         log = partition.log
         start, epoch = log.log_end, self._epoch
-        if self._fresh.size:
-            self._fresh.forget()
+        if self._recent.size:
+            self._recent.forget()
         for entry in entries:
-            log.append_stored(
+            log.append_entry(
                 entry if isinstance(entry, memoryview) else memoryview(entry), now_ms,
-                epoch_max=epoch)  # R2
-            partition.received(len(entry))
-        self._fresh.lend(start, log.log_end, entries)
+                epoch_max=epoch)  # broker.replication.R2
+            partition.note_received(len(entry))
+        self._recent.lend(start, log.log_end, entries)
 
     @property
     def _epoch(self) -> int:
-        """Of the chain: nothing that it replicates is of a later one."""
+        """The epoch of the chain: no replicated batch has a later one."""
         assert self.replica is not None
         return self.replica.epoch
 
     def _send_entries(self, effect: SendEntries) -> None:
-        """Send entries on; the answer to the core is the next event."""
+        """Read and send entries; the core's next event says whether they were sent."""
         to, start_log, size_max, message = effect
-        node, fresh = self._node, self._fresh
+        node, recent = self._node, self._recent
         if not node.can_send(to, self):
-            self._queue.append(Refused(to))
+            self._queue.append(SendRefused(to))
             return
-        if start_log == fresh.start and fresh.size <= size_max and node.has_room(to, fresh.size):
-            next_log, size, sizes = fresh.end, fresh.size, fresh.sizes
+        if start_log == recent.start and recent.size <= size_max and node.has_room(to, recent.size):
+            next_log, size, sizes = recent.end, recent.size, recent.sizes
             at_once = size >= AT_ONCE_SIZE_MIN
-            data = fresh.buffers if at_once else fresh.own()  # R2, M4
-            fresh.forget()
+            data = recent.buffers if at_once else recent.copy()  # broker.replication.M4
+            recent.forget()
         else:
             entries = self._read_entries(start_log, size_max)
             if not entries:
-                self._queue.append(Refused(to))
+                self._queue.append(SendRefused(to))
                 return
             data, at_once = [entry.data for entry in entries], False
             sizes = list(map(len, data))
             next_log, size = entries[-1].next_log, sum(sizes)
         if node.send(to, encode_entries(*self.key, message, sizes, data), self, at_once=at_once):
-            self._queue.append(Sent(to, message.session, next_log, size))
+            self._queue.append(EntriesSent(to, message.session, next_log, size))
         else:
-            self._queue.append(Refused(to))
+            self._queue.append(SendRefused(to))
 
-    def _read_entries(self, start_log: LogOffset, size_max: int) -> list[Entry]:
+    def _read_entries(self, start_log: LogOffset, size_max: int) -> list[LogEntry]:
         try:
             entries = self.partition.log.read_entries(start_log, size_max)
         except QuipuError as error:
-            self._failed(error)
+            self._effect_failed(error)
             return []
         return entries[:ENTRIES_MAX]
 
     def _await_flush(self) -> None:
-        """Hear of the next flush, and of those after it while there is something to flush."""
+        """Notify the core of the next flush, and of more while there is something to flush."""
         log = self.partition.log
-        if self._flush_awaited or log.flushed_end >= log.log_end:
+        if self._flush_awaited or log.flusher.flushed_log >= log.log_end:
             return
         self._flush_awaited = True
-        log.when_log_flushed(log.log_end, self._flushed)
+        log.flusher.when_log_flushed(log.log_end, self._flushed)
 
     def _flushed(self, error: Exception | None) -> None:
         self._flush_awaited = False
         if error is None:
-            self.tell(FLUSHED)
-            if not self.partition.is_alone or len(self.partition.commits):
+            self.handle(FLUSHED)
+            if not self.partition.is_sole_replica or len(self.partition.commit_waiters):
                 self._await_flush()
         elif self.partition.log.failure is not None:
-            self._stand()
+            self._update_role()
 
-    def turn(self) -> None:
-        """The end of a turn in which the head has appended."""
-        self.tell(APPENDED)
-        self._fresh.forget()  # M2
+    def end_turn(self) -> None:
+        """Notify the core of the head's appends in this turn of the event loop."""
+        self.handle(LOG_CHANGED)
+        self._recent.forget()  # broker.replication.M2
         if self.partition.log.is_durable:
             self._await_flush()
 
     def _report_serving(self, committed: Mark) -> None:
-        """Tell, once per version, that the epoch's configuration is committed (by the head)."""
+        """Report, once per version and as head, that the epoch's configuration is committed."""
         partition, replica_set = self.partition, self.replica_set
-        if (replica_set is not None and replica_set.version != self._serving_told
-                and partition.is_leading and partition.leader_epoch == replica_set.epoch
-                and committed.log > partition.log.epochs_log()[-1][1]):
-            self._serving_told = replica_set.version
+        if (replica_set is not None and replica_set.version != self._serving_reported
+                and partition.is_leader and partition.leader_epoch == replica_set.epoch
+                and committed.log > partition.log.epochs.by_log_offset()[-1][1]):
+            self._serving_reported = replica_set.version
             self._node.reporter.report_serving(
                 partition.topic_id, self.key[1], version=replica_set.version)
 
-    # -- what the partition is told
+    # -- the partition's role
 
-    def _stand(self) -> None:
-        self._stands = True
+    def _update_role(self) -> None:
+        """Give the partition the role that the core has (broker.replication.R3)."""
+        self._is_role_current = True
         replica, replica_set = self.replica, self.replica_set
         if replica is None or replica_set is None:
             return
         if self.partition.log.failure is not None:
-            self._stand_aside(replica_set)
+            self._leave_service(replica_set)
             return
-        leading = replica.is_leading
+        leading = replica.is_leader
         partition = self.partition
         now = (replica_set, replica.is_serving, leading,
                leading and self._is_alone(replica_set), False)
-        before = (partition.replica_set, partition.is_serving, partition.is_leading,
-                  partition.is_alone, partition.is_fresh)
+        before = (partition.replica_set, partition.is_serving, partition.is_leader,
+                  partition.is_sole_replica, partition.is_epoch_start_due)
         if now != before:
             was_serving = partition.is_serving
-            partition.stand(replica_set, serving=now[1], leading=leading, alone=now[3],
-                            fresh=False)
+            partition.set_role(replica_set, serving=now[1], leading=leading, sole=now[3])
             if now[3] and partition.log.is_durable:
-                self._await_flush()  # for those who waited for other nodes until now
+                self._await_flush()  # for appends that have waited for other nodes
             if was_serving != partition.is_serving or leading != before[2]:
                 _log.info("chain", extra={
                     "partition": str(partition.topic_partition), "epoch": replica_set.epoch,
                     "serving": partition.is_serving, "leading": leading})
-        self._node.stood(self)
+        self._node.role_changed(self)
         self._report_serving(replica.committed)
 
-    def _stand_aside(self, replica_set: ReplicaSet) -> None:
-        """The log has failed: this node has no more part in it, and says so."""
+    def _leave_service(self, replica_set: ReplicaSet) -> None:
+        """Stop serving, because the log has failed, and report that."""
         partition = self.partition
-        self._told_failure = partition.log.failure
-        partition.stand(replica_set, serving=False, leading=False, alone=False, fresh=False)
-        self._node.stood(self)
-        if not isinstance(partition.log.failure, TransientDiskError):  # else it is opened anew soon
-            self.tell_failure()
-            self._node.failed(self)
+        self._reported_failure = partition.log.failure
+        partition.set_role(replica_set, serving=False, leading=False, sole=False)
+        self._node.role_changed(self)
+        if not isinstance(partition.log.failure, TransientDiskError):  # opened again soon
+            self.report_failure()
+            self._node.log_failed(self)
 
     def _halt(self, reason: str) -> None:
-        """Stop; as with a log that has failed, others are told, and it is tried again later."""
+        """Fail the log, because the core has halted; LogRepairs opens it again later."""
         partition = self.partition
-        _log.error("%s: replication has halted here, and others go on without this replica; "
-                   "someone should look: %s", partition.topic_partition, reason)
+        _log.error("%s: replication has halted here, and other nodes go on without this replica; "
+                   "an operator should look at it: %s", partition.topic_partition, reason)
         partition.log.fail(Halted(f"{partition.topic_partition}: halted: {reason}"))
         if self.replica_set is not None:
-            self._stand_aside(self.replica_set)
+            self._leave_service(self.replica_set)
 
-    def _failed(self, error: QuipuError) -> None:
-        """An effect could not be carried out; the core finds out and tries again."""
-        if str(error) != self._failure:
-            self._failure = str(error)
+    def _effect_failed(self, error: QuipuError) -> None:
+        """Log that an effect could not be carried out; the core will try it again."""
+        if str(error) != self._logged_failure:
+            self._logged_failure = str(error)
             _log.error("%s: replication: %s", self.partition.topic_partition, error)
         if self.partition.log.failure is not None and self.replica_set is not None:
-            self._stand_aside(self.replica_set)
+            self._leave_service(self.replica_set)

@@ -1,0 +1,81 @@
+"""Reads and searches of a diskless partition whose first records are only in the remote tier.
+
+The tier is asked for offsets from the log start up to the diskless start; objects for all others.
+Without access to the tier, clients get OFFSET_NOT_AVAILABLE, which they retry, and never
+OFFSET_OUT_OF_RANGE, after which they would skip the records.
+"""
+
+from typing import TYPE_CHECKING
+
+from quipu.broker.error_codes import code_of
+from quipu.broker.partitions.partition_errors import OffsetNotAvailable
+from quipu.model.errors import OffsetOutOfRange, QuipuError
+from quipu.model.ids import Offset
+from quipu.model.partition_log import PendingRead, ReadResult, RunLong, TimestampAndOffset
+from quipu.model.tiered_log import RemoteReads
+
+if TYPE_CHECKING:  # it calls this
+    from quipu.broker.diskless.partition import DisklessPartition
+
+
+def read(
+    partition: "DisklessPartition", offset: Offset, max_bytes: int, *, min_one: bool
+) -> ReadResult | PendingRead:
+    """Read batches from the one that holds `offset`, which only the tier has."""
+    end, start = partition.high_watermark, partition.log_start_offset
+    if max_bytes <= 0 and not min_one:
+        return ReadResult(0, end, end, start)
+    try:
+        found = _tier_of(partition).read(partition, offset, max_bytes, min_one=min_one, end=end)
+    except OffsetOutOfRange as error:
+        return ReadResult(code_of(error), end, end, partition.log_start_offset)
+    except QuipuError as error:
+        return ReadResult(code_of(error))
+    if not isinstance(found, list):
+        return found
+    return ReadResult(0, end, end, start, found, sum(map(len, found)))
+
+
+async def find_timestamp(
+    partition: "DisklessPartition", timestamp_ms: int, run_long: RunLong
+) -> TimestampAndOffset | None:
+    """The first record that is not before `timestamp_ms`: in the tier, else in objects."""
+    start = partition.log_start_offset
+    while start < (end := partition.local_start_offset):  # it may move meanwhile
+        found = await _tier_of(partition).find_timestamp(
+            partition, timestamp_ms, start=start, end=end)
+        if found is not None:
+            return found
+        start = end
+    return await partition.services.reader.find_timestamp(partition.key, timestamp_ms, run_long)
+
+
+async def find_max_timestamp(
+    partition: "DisklessPartition", run_long: RunLong
+) -> TimestampAndOffset | None:
+    """The first of the records with the largest timestamp, in the tier and in objects."""
+    start, newest = partition.log_start_offset, None
+    while start < (end := partition.local_start_offset):
+        found = await _tier_of(partition).find_max_timestamp(partition, start=start, end=end)
+        newest, start = _newer(newest, found), end
+    found = await partition.services.reader.find_max_timestamp(partition.key, run_long)
+    return _newer(newest, found)
+
+
+def _newer(
+    first: TimestampAndOffset | None, second: TimestampAndOffset | None
+) -> TimestampAndOffset | None:
+    """The one with the larger timestamp; if they are equal, the first."""
+    if first is None or second is None:
+        return first or second
+    return second if second.timestamp > first.timestamp else first
+
+
+def _tier_of(partition: "DisklessPartition") -> RemoteReads:
+    remote_reads = partition.services.remote_reads
+    if remote_reads is None:
+        raise OffsetNotAvailable(
+            f"{partition.topic_partition}: offsets below {partition.local_start_offset} are in "
+            "the remote tier, which this node has no access to: set "
+            "remote.log.storage.system.enable=true and remote.log.storage.url, and restart it")
+    return remote_reads

@@ -1,0 +1,16 @@
+"""What a node reports about itself: metrics, health and log lines.
+
+    stats.py          counters and gauges: plain numbers that the hot path increments
+    diskless_metrics.py  the metrics of diskless topics
+    metric_tables.py  the metrics of the whole node: name, type, meaning
+    metrics.py        all metrics as Prometheus text, in pieces
+    samples.py        reads chains, groups, offsets and tiers for a scrape
+    health.py         whether a node is alive, whether it is ready, and why not
+    chain_health.py   whether a node serves in its chain, as a condition of readiness
+    http.py           the HTTP port: /metrics, /health/live, /health/ready
+    logs.py           formats log lines for standard error, as text or JSON
+
+Start at `http.py`, the port on which metrics and health are served.
+Not here: counting (each room increments `Stats`), the docs page of the metrics
+(tools/metrics_table.py).
+"""
