@@ -1,9 +1,9 @@
-"""Files that are whole or not there, whenever the machine stops.
+"""Writes files so that after a crash they are complete or do not exist.
 
-    write_flushed(path, parts)     a new file; whoever gives it its final name flushes the directory
-    publish(path, text)            a text under a name that nobody has taken, with a checksum
-    published(path)                that text
-    replace_file(path, data)       other content under the same name
+    write_flushed(path, parts)     writes a new file; the caller flushes the directory
+    publish(path, text)            writes a text with a checksum to a file that must not exist
+    published(path)                reads that text
+    replace_file(path, data)       replaces the content of a file
 """
 
 import os
@@ -22,12 +22,12 @@ TEMPORARY = ".tmp"
 
 
 def temporary_for(path: Path) -> Path:
-    """Where to write what will have that name: two processes, on any machines, do not meet."""
+    """The temporary name of a file; it differs between processes and machines."""
     return path.with_name(f"{path.name}.{os.uname().nodename}.{os.getpid()}{TEMPORARY}")
 
 
 def write_flushed(path: Path, parts: "Sequence[bytes | pa.Buffer]", mode: int = 0o600) -> None:
-    """Write a new file and flush it to disk; what was written in part is taken away again."""
+    """Write a new file and flush it to disk; after an error the file is removed."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         try:
@@ -47,7 +47,7 @@ def _write_all(descriptor: int, data: memoryview) -> None:
 
 
 def flush_directory(directory: Path) -> None:
-    """Make sure that the names in a directory are on disk."""
+    """Flush the names in a directory to disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -56,19 +56,19 @@ def flush_directory(directory: Path) -> None:
 
 
 def publish(path: Path, text: str) -> None:
-    """Give a line of text its final name, unless the name is taken (FileExistsError)."""
+    """Write a line of text to a new file; raises FileExistsError if the file exists."""
     temporary = temporary_for(path)
     line = text.encode()
     write_flushed(temporary, [line, _checksum(line)])
     try:
-        os.link(temporary, path)  # a rename would replace what is there
+        os.link(temporary, path)  # a rename would replace an existing file
     finally:
         temporary.unlink()
     flush_directory(path.parent)
 
 
 def published(path: Path) -> str:
-    """What was published."""
+    """The text of a published file; raises CorruptFile if its checksum is wrong."""
     line, end, checksum = path.read_bytes().partition(b"\n")
     if end + checksum != _checksum(line):
         raise CorruptFile(f"{path}: the checksum is wrong")
@@ -80,9 +80,9 @@ def _checksum(line: bytes) -> bytes:
 
 
 def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Give a file other content, or leave it as it is."""
+    """Replace the content of a file; after an error or crash the old content is unchanged."""
     temporary = temporary_for(path)
-    temporary.unlink(missing_ok=True)  # of a process that had our number: it may be readable to all
+    temporary.unlink(missing_ok=True)  # left by a crashed process, perhaps with another mode
     write_flushed(temporary, [data], mode)
     temporary.rename(path)
     flush_directory(path.parent)

@@ -1,11 +1,11 @@
-"""A planned source: everything that reading, decoding and folding need, and nothing to decide.
+"""A planned source: what reading, decoding and merging need, with nothing left to decide.
 
-`plan` makes one from a statement; it is plain data, so it travels to executors and into the
-catalog.  Names of columns are final here, clashes are gone, the schema registry was asked.
+`plan` makes one from a statement.  It is plain data, so it can be sent to executors.  The names of
+its columns are final and unique, and schemas of a registry are resolved.
 
 `key_columns` and `value_columns` are the formats' columns in the formats' order under the names
-that the source shows.  Envelopes that wrap the row have a value of their own (`specs.Debezium`,
-`specs.Materialize`), whose `row` has the row's own names in the same order.
+of the source's columns.  For envelopes that wrap the row, the value's format is `specs.Debezium` or
+`specs.Materialize`, whose `row` has the names in the message, in the same order.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from quipu.pipeline.types import Column
 
 
 class EnvelopeKind(Enum):
-    """How messages become rows."""
+    """The ENVELOPE of a source: how messages become rows."""
 
     NONE = "none"
     UPSERT = "upsert"
@@ -28,22 +28,30 @@ class EnvelopeKind(Enum):
 
 
 class ErrorPolicy(Enum):
-    """What becomes of a record that cannot be decoded."""
+    """What is done with a record that cannot be decoded."""
 
-    DEAD_LETTER = "dead letter"  # the default: kept aside with its provenance; the rest goes on
+    DEAD_LETTER = "dead letter"  # the default: stored as a dead letter; other records go on
     INLINE = "inline"  # a row with the error in a column of its own
     STRICT = "strict"  # reading the source fails while the error is outstanding
 
 
 class OnRecreated(Enum):
-    """What becomes of a source whose topic was deleted and created anew."""
+    """What is done if the topic of a source was deleted and created again."""
 
-    FAIL = "fail"  # the default: it stops, with an error
+    FAIL = "fail"  # the default: the source stops with an error
     EARLIEST = "earliest"  # the new topic is read from its first record
 
 
-class ItemKind(Enum):
-    """What INCLUDE can ask for, besides KEY."""
+class DirectRead(Enum):
+    """Whether executors read old records from object storage themselves, past the brokers."""
+
+    AUTO = "auto"  # the default: if they can, else through brokers
+    NEVER = "never"
+    ALWAYS = "always"  # it is an error if they cannot
+
+
+class MetadataKind(Enum):
+    """The metadata that INCLUDE can name, besides KEY."""
 
     TIMESTAMP = "timestamp"
     TIMESTAMP_TYPE = "timestamp type"  # text: CreateTime or LogAppendTime
@@ -60,23 +68,23 @@ class ItemKind(Enum):
 class KeyShape(Enum):
     """How INCLUDE KEY shows the key."""
 
-    HIDDEN = "hidden"  # known to the envelope, no column
+    HIDDEN = "hidden"  # used by the envelope, but no column
     FLAT = "flat"  # a column per field
     RECORD = "record"  # one column that holds all fields: INCLUDE KEY AS name, several fields
 
 
 @dataclass(frozen=True)
-class Item:
+class MetadataItem:
     """One metadata column."""
 
-    kind: ItemKind
+    kind: MetadataKind
     column: Column
-    header: str = ""  # of HEADER: which one
+    header: str = ""  # the name of the header, for HEADER
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the topics are: a Kafka cluster and which of its topics."""
+class TopicLocation:
+    """A Kafka cluster, and the topics of a source in it."""
 
     bootstrap: str
     topics: tuple[str, ...] = ()
@@ -86,10 +94,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Start:
-    """Where reading begins, by partition number; partitions not named begin at the earliest.
+    """The offsets at which reading begins; partitions not named begin at the earliest.
 
-    Offsets are of the topics that there were when the source was created: `topic_ids` says which.
-    Ids are missing where brokers tell none, and in catalogs of Quipu 0.3.
+    The offsets belong to the topics that existed when the source was created, with the ids in
+    `topic_ids`.  An id is missing if the broker sends none, and in catalogs of Quipu 0.3.
     """
 
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # topic: {partition: o}
@@ -97,25 +105,26 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Source:
-    """See above.  `columns` is the order of I6: key, inline error, value, metadata."""
+class PlannedSource:
+    """A source with nothing left to decide; `columns` are key, inline error, value, metadata."""
 
     name: str
-    place: Place
+    location: TopicLocation
     start: Start
     value: FormatSpec
-    value_columns: tuple[Column, ...]  # as the source shows them
+    value_columns: tuple[Column, ...]  # under the names that the source shows
     key: FormatSpec | None = None
     key_columns: tuple[Column, ...] = ()  # as shown; with RECORD one struct, with HIDDEN none
     key_shape: KeyShape = KeyShape.HIDDEN
-    identity: tuple[str, ...] = ()  # PRIMARY KEY: value columns that tell rows apart, if no `key`
+    identity: tuple[str, ...] = ()  # PRIMARY KEY: value columns that identify a row without `key`
     envelope: EnvelopeKind = EnvelopeKind.NONE
-    order_by: ItemKind | None = None  # TIMESTAMP: by event time, the offset breaks ties
-    items: tuple[Item, ...] = ()
+    order_by: MetadataKind | None = None  # TIMESTAMP: by event time, the offset breaks ties
+    items: tuple[MetadataItem, ...] = ()
     errors: ErrorPolicy = ErrorPolicy.DEAD_LETTER
     error_column: Column | None = None  # with INLINE
     read_committed: bool = True
     on_recreated: OnRecreated = OnRecreated.FAIL
+    direct_read: DirectRead = DirectRead.AUTO
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -126,5 +135,5 @@ class Source:
 
     @property
     def is_keyed(self) -> bool:
-        """Does a later message take back an earlier one?"""
+        """Can a later message replace or delete the row of an earlier one?"""
         return self.envelope is not EnvelopeKind.NONE

@@ -1,4 +1,4 @@
-"""Columns and their types: the SQL name people write, and the Arrow type that carries the values.
+"""Columns and their types: the type names of SQL, and the Arrow types that hold the values.
 
     text     string                  date          date32
     bytes    binary                  timestamp     timestamp[us]         (without time zone)
@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-NUMERIC = (38, 9)  # precision and scale where none are given
+NUMERIC = (38, 9)  # precision and scale if none are given
 PRECISION_MAX = 38
 TIMESTAMPTZ = pa.timestamp("us", tz="UTC")
 TIMESTAMP = pa.timestamp("us")
 MILLIS_MIN = -62_135_596_800_000  # 0001-01-01, the first day that SQL can show
-MILLIS_MAX = 253_402_300_799_999  # 9999-12-31, the last one
+MILLIS_MAX = 253_402_300_799_999  # 9999-12-31, the last day that SQL can show
 
 _SIMPLE: dict[str, pa.DataType] = {
     "text": pa.string(), "string": pa.string(), "varchar": pa.string(),
@@ -48,12 +48,12 @@ class Column(NamedTuple):
 
     @property
     def field(self) -> pa.Field:
-        """The column as Arrow has it."""
+        """The column as an Arrow field."""
         return pa.field(self.name, self.type, self.nullable)
 
 
 class UnknownType(ValueError):
-    """No column can have this type; the message names it."""
+    """No column can have this type; the message is the type's name."""
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
@@ -67,7 +67,7 @@ def simple_names() -> list[str]:
 
 
 def arrow_type(name: str, arguments: Sequence[int] = ()) -> pa.DataType:
-    """The type that a name stands for; names are not case-sensitive."""
+    """The Arrow type of a SQL type name; names are not case-sensitive."""
     key = re.sub(r"\s+", " ", name.strip().lower())
     if key in ("numeric", "decimal"):
         precision, scale = _numeric(arguments)
@@ -90,7 +90,7 @@ def _numeric(arguments: Sequence[int]) -> tuple[int, int]:
 
 
 def sql_name(kind: pa.DataType) -> str:
-    """The name under which people know a type."""
+    """The SQL name of an Arrow type."""
     if pa.types.is_struct(kind):
         inner = ", ".join(f"{field.name} {sql_name(field.type)}" for field in kind)
         return f"record({inner})"

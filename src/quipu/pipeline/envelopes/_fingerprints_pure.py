@@ -1,7 +1,7 @@
 """SipHash-2-4 with 128 bits over a column of bytes, in numpy: the twin of `_fingerprints.pyx`.
 
-Rows go through the rounds together, a word of eight bytes at a time; rows that are shorter have
-left by then.  Blocks are small, so that what a round touches stays in the processor's cache.
+All rows of a block are hashed together, a word of eight bytes at a time; a shorter row drops out
+earlier.  Blocks are small, so that the state of a round stays in the processor's cache.
 """
 
 import numpy as np

@@ -1,18 +1,18 @@
-"""What every envelope does: messages of one partition in; rows or events, and dead letters, out.
+"""The protocol of envelopes: messages of one partition in; rows or events, and dead letters, out.
 
-    envelope = make_envelope(source)              # make.py
+    envelope = make_envelope(source)              # factory.py
     envelope.wanted                               # which columns of records it needs (records room)
     found = envelope.open(messages)
     found.batch                                   # NONE: rows; else events (`events.py`)
     found.letters                                 # dead letters (`dead_letters.py`)
 
-One bad record never stops a source.  What becomes of it, by the source's policy:
+One bad record never stops a source.  The source's error policy says what is done with it:
 
-    DEAD_LETTER   a dead letter; nothing else happens, so a key keeps the row that it had
-    INLINE        a row with the error in a column; where no key is known, a dead letter
-    STRICT        kept by key in the table until the next message for that key: whoever reads the
-                  table refuses while `Manifest.errors` is not 0; where there is no table, or no
-                  key, a dead letter, and whoever reads the source refuses (`refuse`)
+    DEAD_LETTER   it becomes a dead letter, and changes no row
+    INLINE        it becomes a row with the error in a column; without a key, a dead letter
+    STRICT        its error is stored in the table under its key until the next message of that key,
+                  and queries of the table fail while `Manifest.errors` is not 0; without a table
+                  or a key it becomes a dead letter, and queries of the source fail (`refuse`)
 """
 
 from collections.abc import Callable
@@ -22,54 +22,54 @@ import pyarrow as pa
 
 from quipu.model.errors import QuipuError
 from quipu.pipeline.formats.contract import Decoded
-from quipu.pipeline.records.columns import Wanted
-from quipu.pipeline.source import ErrorPolicy, Source
+from quipu.pipeline.records.columns import WantedColumns
+from quipu.pipeline.source import ErrorPolicy, PlannedSource
 
 
 class Messages(NamedTuple):
-    """Some messages of one partition, in order: their records and what keys and values decode to.
+    """Some messages of one partition, in order: their records, and their decoded keys and values.
 
-    `records` has at least the columns that the envelope wants.  `reread` gives the same records
-    with all columns; it is asked only if a record is bad and a column is missing, so that dead
-    letters cost nothing while there are none.  Without it dead letters have what there is.
+    `records` has at least the columns that the envelope wants.  `reread` returns the same records
+    with all columns; it is called only for a bad record with a missing column, so that dead
+    letters cost nothing while there are none.  Without it dead letters lack the missing columns.
     """
 
     topic: str
     partition: int
     records: pa.RecordBatch
     value: Decoded
-    key: Decoded | None = None  # None: the source knows no format of keys
+    key: Decoded | None = None  # None: the source has no KEY FORMAT
     reread: Callable[[], pa.RecordBatch] | None = None
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """The number of messages."""
         return len(self.value.errors)
 
 
 class Opened(NamedTuple):
-    """What messages hold."""
+    """The rows or events of messages, and the dead letters."""
 
     batch: pa.RecordBatch
     letters: pa.RecordBatch
 
 
 class Envelope(Protocol):
-    """A way to wrap rows in messages."""
+    """Turns messages into rows or events, by the ENVELOPE of a source."""
 
-    wanted: Wanted
+    wanted: WantedColumns
 
     def open(self, messages: Messages) -> Opened:
-        """See above; nothing in a message can make this fail."""
+        """The rows or events of messages, and the dead letters; no message can make this fail."""
         ...
 
 
 class OutstandingErrors(QuipuError):
-    """A source that must not be read, because records of it are bad; the message has the first."""
+    """A STRICT source cannot be read, because it has bad records; the message shows the first."""
 
 
-def refuse(source: Source, letters: pa.RecordBatch) -> None:
-    """With the strict policy, raise if there are dead letters."""
+def refuse(source: PlannedSource, letters: pa.RecordBatch) -> None:
+    """Raise OutstandingErrors if the source is STRICT and there are dead letters."""
     if source.errors is ErrorPolicy.STRICT and letters.num_rows:
         raise OutstandingErrors(
             f"source {source.name}: {letters.column('error')[0].as_py()} "

@@ -1,4 +1,4 @@
-"""Dead letters: records that could not be used, whole, with where they came from and why."""
+"""Dead letters: bad records with all their columns, topic, partition, offset and error."""
 
 from typing import Final
 
@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from quipu.pipeline.envelopes.contract import Messages
-from quipu.pipeline.envelopes.faults import Mask
-from quipu.pipeline.records.columns import Wanted
+from quipu.pipeline.envelopes.row_errors import Mask
+from quipu.pipeline.records.columns import WantedColumns
 
-EVERYTHING: Final = Wanted(timestamp_type=True, headers=True)
+EVERYTHING: Final = WantedColumns(timestamp_type=True, headers=True)
 _FIELDS: Final = ("offset", "timestamp", "headers", "key", "value")
 LETTERS: Final = pa.schema([
     pa.field("topic", pa.string(), nullable=False),
@@ -20,12 +20,12 @@ LETTERS: Final = pa.schema([
 
 
 def no_letters() -> pa.RecordBatch:
-    """A batch of none."""
+    """A batch without dead letters."""
     return pa.RecordBatch.from_pylist([], LETTERS)
 
 
 def letters(messages: Messages, bad: Mask, texts: pa.StringArray) -> pa.RecordBatch:
-    """The letters about bad messages."""
+    """The dead letters of the messages that are `bad`."""
     rows = pa.array(np.flatnonzero(bad))
     if len(rows) == 0:
         return no_letters()
@@ -39,7 +39,7 @@ def letters(messages: Messages, bad: Mask, texts: pa.StringArray) -> pa.RecordBa
 
 
 def all_columns(messages: Messages) -> pa.RecordBatch:
-    """The records with all columns, read again if that is what it takes."""
+    """The records with all columns; they are read again if a column is missing."""
     missing = set(_FIELDS) - set(messages.records.schema.names)
     if not missing or messages.reread is None:
         return messages.records

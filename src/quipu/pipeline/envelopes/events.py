@@ -1,24 +1,24 @@
-"""Events: what messages do to a table, a record batch at a time, with nothing to look up.
+"""Events: changes of the rows of a table, as Arrow batches.
 
-An event names an identity and says what becomes of it.  Its columns, in this order:
+An event has the identity of a row and what is done to that row.  Its columns, in this order:
 
     #identity  binary   canonical bytes of the key (`identity.py`)
     #kind      uint8    action + 16 * slot
     #order     int64    ordered tables: the event time, milliseconds
     #offset    int64    ordered tables: breaks ties of #order
-    #diff      int64    tables that count: how many copies of the row to add (or take away)
-    #time      int64    timed tables: the time at which the event holds
+    #diff      int64    tables that count: how many copies of the row to add (or remove)
+    #time      int64    timed tables: the time from which the event counts
     #error     string   tables that keep errors: why the row cannot be shown, action ERROR only
-    …                   the row: the source's columns, in order; null where there is no row
+    …                   the row: the source's columns, in order; null if there is no row
 
-Later events of one batch win over earlier ones, unless the table is ordered.
+A later event of a batch overrides an earlier one of the same identity, unless the table is ordered.
 
-    keeping   LATEST   an identity has one row; ROW replaces it, DELETE takes it away, ERROR
-                       replaces it by an error, which the next ROW or DELETE takes away
+    keeping   LATEST   an identity has one row; ROW replaces it, DELETE removes it, ERROR
+                       replaces it by an error, which the next ROW or DELETE removes
               COUNTS   an identity is a whole row and has a count; #diff is added to it
     ordered            LATEST only: an event takes effect only if its (#order, #offset) is not
-                       below that of the event which the identity has seen last
-    timed              events are kept back until PROGRESS events, whose identity is JSON
+                       below that of the last event of the identity
+    timed              events are held back until PROGRESS events, whose identity is JSON
                        (`materialize.py`), have closed their time
 """
 
@@ -28,14 +28,14 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, Source
+from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, PlannedSource
 from quipu.pipeline.types import Column, schema_of
 
-SLOT_UNIT = 16  # of #kind: what slots are multiplied with
+SLOT_UNIT = 16  # the factor of the slot in #kind
 
 
 class Action(IntEnum):
-    """What becomes of an identity."""
+    """What an event does to the row of its identity."""
 
     DELETE = 0
     ROW = 1
@@ -44,7 +44,7 @@ class Action(IntEnum):
 
 
 class Slot(IntEnum):
-    """Which kind of thing an identity's bytes are: equal bytes in two slots are two identities."""
+    """What the bytes of an identity encode: equal bytes in two slots are two identities."""
 
     KEY = 0  # a key that could be decoded, or a whole row
     NO_KEY = 1  # the message has no key; no bytes
@@ -53,7 +53,7 @@ class Slot(IntEnum):
 
 
 class Keeping(Enum):
-    """What a table keeps for an identity."""
+    """What a table stores for an identity: its latest row, or a count of equal rows."""
 
     LATEST = "latest"
     COUNTS = "counts"
@@ -70,7 +70,7 @@ ERROR = Column("#error", pa.string())
 
 @dataclass(frozen=True)
 class EventShape:
-    """Which events a source makes: the columns in front, and those of the row."""
+    """The columns of a source's events: those before the row, and those of the row."""
 
     keeping: Keeping
     row: pa.Schema
@@ -97,12 +97,12 @@ class EventShape:
         return tuple(columns)
 
     def place(self, column: Column) -> int:
-        """Where one of the columns before the row is; rows may have columns of any name."""
+        """The index of a column before the row; by name it could be a column of the row."""
         return self.front.index(column)
 
     @cached_property
     def stored_start(self) -> int:
-        """Where the columns begin that a table keeps: the error, if there is one, and the row."""
+        """The index of the first column that a table stores: the error, if any, then the row."""
         return len(self.front) - self.errors
 
     @cached_property
@@ -112,11 +112,11 @@ class EventShape:
                                                     for field in self.row)])
 
 
-def event_shape(source: Source) -> EventShape:
+def event_shape(source: PlannedSource) -> EventShape:
     """The events of a source whose envelope is not NONE."""
     assert source.is_keyed, source.name
     timed = source.envelope is EnvelopeKind.MATERIALIZE
-    # a message with updates of many rows has no key that tells them apart
+    # a message with updates of many rows has no key that could identify them
     keyed = bool(source.identity) or (source.key is not None and not timed)
     upsert = source.envelope in (EnvelopeKind.UPSERT, EnvelopeKind.DEBEZIUM_UPSERT)
     latest = upsert or keyed

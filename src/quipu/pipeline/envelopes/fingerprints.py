@@ -1,15 +1,16 @@
-"""Fingerprints: 128 bits that stand for an identity, and the bucket that it belongs to.
+"""Fingerprints: a 128-bit hash of an identity, and the bucket of an identity.
 
     fingerprint   SipHash-2-4-128 of the identity's bytes under the table's secret, the slot xored
-                  into the secret's second half.  Two identities of one table share a fingerprint
-                  with a chance of 2**-128 a pair, and nobody without the secret can look for such
-                  a pair; so a table keeps fingerprints and never compares the bytes.
+                  into the secret's second half.  Two identities of one table have the same
+                  fingerprint with a chance of 2**-128 a pair, and such a pair cannot be searched
+                  for without the secret; so a table stores fingerprints and compares only those.
     bucket        the first half of SipHash-2-4-128 under an all-zero secret, slot ignored, modulo
                   the number of buckets.  It is the same for every table and every version, so a
-                  reader can tell without any state where a key is.
+                  reader can compute it without any state.
 
-A slot keeps special identities apart from keys with the same bytes (`events.Slot`).
-Compiled where a compiler was found; QUIPU_PURE=1 makes numpy serve, `COMPILED` tells which does.
+A slot distinguishes special identities from keys with the same bytes (`events.Slot`).
+The hash is compiled if a compiler was found, else in numpy, as with QUIPU_PURE=1; `COMPILED` says
+which of the two is used.
 """
 
 from typing import Final
@@ -51,7 +52,7 @@ def buckets_of(identities: pa.BinaryArray, count: int) -> npt.NDArray[np.uint16]
 def bytes_and_offsets(
     array: pa.BinaryArray,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """What a binary array without nulls is made of; its offsets are those of its own rows."""
+    """The data and offsets of a binary array without nulls, or of a slice of one."""
     assert array.null_count == 0
     _, offset_buffer, data_buffer = array.buffers()
     if len(array) == 0 or offset_buffer is None:

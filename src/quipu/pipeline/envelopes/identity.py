@@ -1,11 +1,11 @@
 """Canonical bytes of rows: equal rows have equal bytes, different rows different ones.
 
-    key_identities(columns)   of keys, with their slots; short where a key is one column
-    encode_rows(columns)      of any rows
+    key_identities(columns)   the bytes of keys, and their slots; short for keys of one column
+    encode_rows(columns)      the bytes of any rows
 
-A key of one column is its own bytes: text and bytes as they are, whole numbers, booleans, dates
-and timestamps as eight bytes, little-endian; NULL is no bytes in a slot of its own.  Everything
-else is a row: its columns' encodings, back to back, each of which tells where it ends:
+A key of one column is encoded as its own bytes: text and bytes as they are, whole numbers,
+booleans, dates and timestamps as eight bytes, little-endian; NULL as no bytes, in a slot of its
+own.  Any other key or row is the encodings of its columns, back to back, each of known length:
 
     numbers     0 or 1 (NULL or not), then 8 bytes: an integer, or a float64 in which -0.0 is 0.0
                 and all NaN are one; decimals 16 or 32 bytes
@@ -13,8 +13,8 @@ else is a row: its columns' encodings, back to back, each of which tells where i
     list, map   0 or 1, then the count in 4 bytes, then the elements
     record      0 or 1, then the fields
 
-Integers of all sizes are encoded alike, as are floats, text and bytes of all kinds, so that a
-column can be widened and its rows stay who they are.
+Integers of all sizes are encoded alike, as are floats, text and bytes of all kinds, so that rows
+keep their identity if a column is widened.
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ def _whole(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _parts(column: pa.Array) -> list[pa.BinaryArray]:
-    """What has to be joined, row by row, to get the encodings of a column."""
+    """Arrays whose elements, joined row by row, are the encodings of a column."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _parts(column.dictionary_decode())
@@ -159,7 +159,7 @@ def _counted(valid: U8, counts: pa.Array) -> pa.BinaryArray:
 
 
 def _fixed(rows: U8) -> pa.BinaryArray:
-    """A row of bytes each, all of one width."""
+    """A binary array from a matrix with one row of bytes for each element."""
     count, width = rows.shape
     offsets = np.arange(count + 1, dtype=np.int64) * width
     return _binary(offsets, np.ascontiguousarray(rows))

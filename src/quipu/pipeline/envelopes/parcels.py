@@ -1,16 +1,17 @@
-"""Parcels: events of one bucket as bytes, for the way from the task that read them to the table.
+"""Parcels: the events of one bucket as bytes, sent from the task that read them to the table.
 
-A parcel is an Arrow IPC stream of events; each of its batches says where it was read (topic,
-partition, first offset), so that whoever folds several parcels can put them back in order.
+A parcel is an Arrow IPC stream of events; each of its batches has the topic, partition and first
+offset that it was read from, so that the batches of several parcels can be sorted.
 
     packer = Packer(shape, buckets=16)
-    packer.add(messages, envelope.open(messages).batch)     as often as there are messages
-    for bucket, data in packer.parcels(): …                  and again from the start
+    packer.add(messages, envelope.open(messages).batch)     for any number of messages
+    for bucket, data in packer.parcels(): …                  then it is empty again
 
     unpack(shape, [data, …]) -> pa.Table                     events, in order, of one bucket
 
 Order: topic, partition, offset.  Messages of one key are in one partition as long as the number
-of partitions stays, and batches of a stream follow each other, so a key's last event is last.
+of partitions does not change, and batches of a stream follow each other, so the last event of a key
+comes last.
 """
 
 import json
@@ -27,12 +28,12 @@ from quipu.pipeline.envelopes.events import SLOT_UNIT, EventShape, Keeping
 from quipu.pipeline.envelopes.fingerprints import buckets_of
 
 BUCKETS_MAX = 4096
-_SAMPLE = 1024  # events that tell whether it is worth looking for several of one key
+_SAMPLE = 1024  # events in which to look for repeated keys
 _DISTINCT_SHARE = 0.5
 
 
 class ForeignParcel(ValueError):
-    """Bytes that are no parcel of this source's events; the message says what differs."""
+    """Bytes that are no parcel of this source's events; the message says how they differ."""
 
 
 class Parcel(NamedTuple):
@@ -43,7 +44,7 @@ class Parcel(NamedTuple):
 
 
 class Packer:
-    """Sorts events into buckets, and gathers them until they are asked for."""
+    """Sorts events into buckets, and collects them until `parcels` is called."""
 
     def __init__(self, shape: EventShape, *, buckets: int) -> None:
         if not 1 <= buckets <= BUCKETS_MAX:
@@ -53,10 +54,10 @@ class Packer:
         self._later_wins = (shape.keeping is Keeping.LATEST
                             and not shape.ordered and not shape.timed)
         self._sinks: dict[int, tuple[pa.BufferOutputStream, ipc.RecordBatchStreamWriter]] = {}
-        self.size = 0  # bytes gathered, about; ask for parcels when it is much
+        self.size = 0  # approximate bytes collected; the caller takes the parcels when it is large
 
     def add(self, messages: Messages, events: pa.RecordBatch) -> None:
-        """Gather the events of messages; messages may come in any order."""
+        """Collect the events of messages; messages may come in any order."""
         if not events.schema.equals(self._shape.schema):
             raise ForeignParcel(f"events with columns {_names(events.schema)}, "
                                 f"wanted {_names(self._shape.schema)}")
@@ -70,14 +71,14 @@ class Packer:
         self.size += events.get_total_buffer_size()
 
     def parcels(self) -> Iterator[Parcel]:
-        """What was gathered, and forget it."""
+        """The parcels collected so far; the packer is empty afterwards."""
         sinks, self._sinks, self.size = self._sinks, {}, 0
         for bucket, (sink, writer) in sorted(sinks.items()):
             writer.close()
             yield Parcel(bucket, sink.getvalue().to_pybytes())
 
     def _last_of_each(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        """Where few keys have many events, only those that count: the rest need not travel."""
+        """Only the last event of each identity, if keys repeat: the others would have no effect."""
         if not self._later_wins:
             return events
         identities = events.column(0)

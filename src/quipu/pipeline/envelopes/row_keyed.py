@@ -1,17 +1,17 @@
-"""Envelopes of messages without a key: rows tell themselves apart, by some columns or by all.
+"""Envelopes of messages without a key: the identity of a row is some of its columns, or all.
 
-    DEBEZIUM UPSERT, DEBEZIUM with PRIMARY KEY (…)    by those columns
-    DEBEZIUM without                                  by all columns
+    DEBEZIUM UPSERT, DEBEZIUM with PRIMARY KEY (…)    those columns
+    DEBEZIUM without PRIMARY KEY                      all columns
 
-By some columns a row replaces the one that had the same values there.  A change event deletes the
-row `before` and inserts the row `after`; so a change of those columns moves the row.
+With some columns, a row replaces the row with the same values in these columns.  A change event
+deletes the row `before` and inserts the row `after`; so a change of these columns moves the row.
 
-By all columns rows are counted: `before` takes one away, `after` adds one.  Such a source has no
-metadata, because the row `before` does not tell the metadata that it was inserted with.  A change
-event that was sent twice counts twice.
+With all columns, rows are counted: `before` removes one, `after` adds one.  Such a source has no
+metadata, because the row `before` lacks the metadata that it was inserted with.  A change event
+that was sent twice counts twice.
 
-A message whose value is bad names no row: it becomes a dead letter, whatever the policy.  So does
-a change of which the row `before` is missing, where it is needed to know what to take away.
+A message whose value is bad has no identity: it becomes a dead letter, with any error policy.  So
+does a change without the row `before` where that is needed to know which row to remove.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 from quipu.pipeline.envelopes.contract import Messages, Opened
 from quipu.pipeline.envelopes.dead_letters import letters, no_letters
 from quipu.pipeline.envelopes.events import SLOT_UNIT, Action, Keeping, event_shape
-from quipu.pipeline.envelopes.faults import BEFORE_MISSING, Faults, Mask, flags
 from quipu.pipeline.envelopes.identity import encode_rows, key_identities
 from quipu.pipeline.envelopes.metadata import (
     AFTER,
@@ -33,20 +32,21 @@ from quipu.pipeline.envelopes.metadata import (
     item_columns,
     wanted_by,
 )
+from quipu.pipeline.envelopes.row_errors import BEFORE_MISSING, Mask, RowErrors, flags
 from quipu.pipeline.envelopes.rows import (
+    add_value_errors,
     error_shown,
     selected,
-    value_faults,
     with_bad_records,
 )
 from quipu.pipeline.envelopes.upsert import order_columns, row_and_absence
-from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, Source
+from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, PlannedSource
 
 
 class RowKeyedEnvelope:
-    """See above."""
+    """Opens change events whose messages have no key: a row's identity is some of its columns."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PlannedSource) -> None:
         assert source.key is None, source.name
         assert source.envelope is not EnvelopeKind.UPSERT, source.name
         self._source = source
@@ -59,28 +59,28 @@ class RowKeyedEnvelope:
         """Events, and dead letters."""
         source = self._source
         messages = with_bad_records(messages)
-        faults = Faults(messages.size)
-        value_faults(messages, faults)
-        self._need_before(messages, faults)
-        undecoded = faults.mask.copy()
+        row_errors = RowErrors(messages.size)
+        add_value_errors(messages, row_errors)
+        self._need_before(messages, row_errors)
+        undecoded = row_errors.mask.copy()
         columns, absent = row_and_absence(messages, AFTER)
-        items = item_columns(source.items, messages, faults, ~(absent | undecoded))
-        texts = faults.texts()
-        lost = undecoded if source.errors is ErrorPolicy.INLINE else faults.mask
+        items = item_columns(source.items, messages, row_errors, ~(absent | undecoded))
+        texts = row_errors.texts()
+        lost = undecoded if source.errors is ErrorPolicy.INLINE else row_errors.mask
         inserted = ~(absent | lost)
         shown = [*error_shown(source.error_column, texts), *columns, *items]
         after = [*self._front(messages, columns, Action.ROW, 1), *shown]
         before = self._before(messages, after[0], inserted, lost)
         return Opened(_interleaved((before, _Part(after, inserted)), self.shape.schema),
-                      letters(messages, lost, texts) if faults else no_letters())
+                      letters(messages, lost, texts) if row_errors else no_letters())
 
-    def _need_before(self, messages: Messages, faults: Faults) -> None:
-        """A delete says only by its row before what it deletes; without key, so does an update."""
+    def _need_before(self, messages: Messages, row_errors: RowErrors) -> None:
+        """Set an error for a delete without a row before; if rows are counted, also an update."""
         removing = ["d"] if self._places else ["d", "u"]
         value = messages.value
         if value.columns[BEFORE].null_count:
             operation = pc.is_in(value.columns[OPERATION], pa.array(removing))
-            faults.add_everywhere(
+            row_errors.add_where(
                 flags(operation) & flags(value.columns[BEFORE].is_null()), BEFORE_MISSING)
 
     def _before(
@@ -121,7 +121,7 @@ class _Part(NamedTuple):
 
 
 def _interleaved(parts: tuple[_Part, _Part], schema: pa.Schema) -> pa.RecordBatch:
-    """Events message by message; of one message in the order of the parts."""
+    """The events in the order of messages; those of one message in the order of the parts."""
     batches = [selected(pa.RecordBatch.from_arrays(part.columns, schema=schema), part.kept)
                for part in parts]
     if batches[0].num_rows == 0:

@@ -1,4 +1,4 @@
-"""Rows out of decoded messages, and what is wrong with messages: what envelopes have in common."""
+"""Parts of rows, and errors of messages, shared by the envelopes."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ import pyarrow as pa
 
 from quipu.pipeline.envelopes.contract import Messages
 from quipu.pipeline.envelopes.dead_letters import all_columns
-from quipu.pipeline.envelopes.faults import Faults, Mask, bad_rows, decode_errors
-from quipu.pipeline.source import KeyShape, Source
+from quipu.pipeline.envelopes.row_errors import Mask, RowErrors, bad_rows, decode_errors
+from quipu.pipeline.source import KeyShape, PlannedSource
 from quipu.pipeline.types import Column
 
 
-def key_shown(source: Source, columns: Sequence[pa.Array] | None) -> list[pa.Array]:
-    """The key as the source shows it; `columns` are those of its format."""
+def key_shown(source: PlannedSource, columns: Sequence[pa.Array] | None) -> list[pa.Array]:
+    """The key columns that the source shows; `columns` are those of the key's format."""
     if source.key_shape is KeyShape.HIDDEN or columns is None:
         return []
     if source.key_shape is KeyShape.FLAT:
@@ -29,7 +29,7 @@ def error_shown(column: Column | None, texts: pa.StringArray) -> list[pa.Array]:
 
 
 def with_bad_records(messages: Messages) -> Messages:
-    """The messages, with all columns of their records if one could not be decoded."""
+    """The messages; with all columns of their records if one could not be decoded."""
     if len(bad_rows(messages.value.errors)) or (
         messages.key is not None and len(bad_rows(messages.key.errors))
     ):
@@ -37,23 +37,23 @@ def with_bad_records(messages: Messages) -> Messages:
     return messages
 
 
-def value_faults(messages: Messages, faults: Faults) -> None:
-    """Complain about values that could not be decoded."""
+def add_value_errors(messages: Messages, row_errors: RowErrors) -> None:
+    """Set the errors of messages whose value could not be decoded."""
     errors = messages.value.errors
     rows = bad_rows(errors)
     if len(rows):
-        faults.add(rows, decode_errors(errors, rows, _column(messages.records, "value")))
+        row_errors.add(rows, decode_errors(errors, rows, _column(messages.records, "value")))
 
 
-def key_faults(messages: Messages, faults: Faults, matters: Mask) -> None:
-    """Complain about keys that could not be decoded, where it `matters`."""
+def add_key_errors(messages: Messages, row_errors: RowErrors, matters: Mask) -> None:
+    """Set the errors of messages in `matters` whose key could not be decoded."""
     assert messages.key is not None
     errors = messages.key.errors
     rows = bad_rows(errors)
     rows = rows[matters[rows]]
     if len(rows):
         data = _column(messages.records, "key")
-        faults.add(rows, decode_errors(errors, rows, data, "key: "))
+        row_errors.add(rows, decode_errors(errors, rows, data, "key: "))
 
 
 def _column(records: pa.RecordBatch, name: str) -> pa.Array | None:

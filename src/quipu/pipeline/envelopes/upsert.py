@@ -7,11 +7,11 @@
     none       any        ERROR of messages without key (STRICT), until one has no value either
     bad        any        ERROR of those bytes (STRICT), until a message has them and no value
 
-What ERROR becomes without STRICT is said in `contract.py`.  For DEBEZIUM UPSERT, and DEBEZIUM with
-a key, the value is the row `after` the change, and none if there is none: the table remembers for
+`contract.py` says what an ERROR becomes without STRICT.  For DEBEZIUM UPSERT, and DEBEZIUM with
+a key, the value is the row `after` the change, and none if there is none: the table stores for
 each key the row and the metadata that it was inserted with, so `before` is not needed.
 
-Not here: rows that tell themselves apart, without a key of messages (`row_keyed.py`).
+Not here: messages without a key, whose rows are identified by their columns (`row_keyed.py`).
 """
 
 from collections.abc import Sequence
@@ -25,26 +25,26 @@ import pyarrow.compute as pc
 from quipu.pipeline.envelopes.contract import Messages, Opened
 from quipu.pipeline.envelopes.dead_letters import letters, no_letters
 from quipu.pipeline.envelopes.events import SLOT_UNIT, Action, Slot, event_shape
-from quipu.pipeline.envelopes.faults import KEY_MISSING, Faults, Mask, bad_rows, flags
 from quipu.pipeline.envelopes.identity import key_identities
 from quipu.pipeline.envelopes.metadata import AFTER, item_columns, wanted_by
+from quipu.pipeline.envelopes.row_errors import KEY_MISSING, Mask, RowErrors, bad_rows, flags
 from quipu.pipeline.envelopes.rows import (
+    add_key_errors,
+    add_value_errors,
     error_shown,
-    key_faults,
     key_shown,
     selected,
-    value_faults,
     with_bad_records,
 )
-from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, Source
+from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, PlannedSource
 
 _NO_TIME = np.iinfo(np.int64).min + 1  # a message without timestamp is older than all others
 
 
 class UpsertEnvelope:
-    """Events by the key of messages.  See above."""
+    """Opens messages with a key: the latest message of a key counts."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PlannedSource) -> None:
         assert source.key is not None, source.name
         self._source = source
         self._wrapped = source.envelope is not EnvelopeKind.UPSERT
@@ -59,14 +59,14 @@ class UpsertEnvelope:
         key = messages.key
         assert key is not None, source.name
         columns, absent = row_and_absence(messages, AFTER if self._wrapped else None)
-        faults = Faults(messages.size)
+        row_errors = RowErrors(messages.size)
         keys = _Keys.of(messages)
-        faults.add_everywhere(keys.missing & ~absent, KEY_MISSING)
-        value_faults(messages, faults)
-        key_faults(messages, faults, ~absent)  # no value: that takes the error away
-        items = item_columns(source.items, messages, faults, ~absent)
-        texts = faults.texts()
-        outcome = _outcome(source, faults, keys, absent)
+        row_errors.add_where(keys.missing & ~absent, KEY_MISSING)
+        add_value_errors(messages, row_errors)
+        add_key_errors(messages, row_errors, ~absent)  # without a value it removes the error
+        items = item_columns(source.items, messages, row_errors, ~absent)
+        texts = row_errors.texts()
+        outcome = _outcome(source, row_errors, keys, absent)
         front = [keys.identities, pa.array(outcome.actions + keys.slots * np.uint8(SLOT_UNIT))]
         if self.shape.ordered:
             front += order_columns(messages.records)
@@ -76,11 +76,11 @@ class UpsertEnvelope:
             [*front, *key_shown(source, key.columns), *error_shown(source.error_column, texts),
              *columns, *items], schema=self.shape.schema)
         return Opened(selected(batch, outcome.kept),
-                      letters(messages, outcome.letters, texts) if faults else no_letters())
+                      letters(messages, outcome.letters, texts) if row_errors else no_letters())
 
 
 class _Keys(NamedTuple):
-    """Who messages are about."""
+    """The identities of messages, and which keys are missing or bad."""
 
     identities: pa.BinaryArray
     slots: npt.NDArray[np.uint8]
@@ -105,27 +105,27 @@ class _Keys(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What becomes of messages."""
+    """The action of each message, and which messages become events and dead letters."""
 
     actions: npt.NDArray[np.uint8]
     kept: Mask  # as events
     letters: Mask
 
 
-def _outcome(source: Source, faults: Faults, keys: _Keys, absent: Mask) -> _Outcome:
+def _outcome(source: PlannedSource, row_errors: RowErrors, keys: _Keys, absent: Mask) -> _Outcome:
     actions = np.where(absent, Action.DELETE, Action.ROW).astype(np.uint8)
     none = np.zeros(len(actions), np.bool_)
     if source.errors is ErrorPolicy.STRICT:
-        actions[faults.mask] = Action.ERROR
+        actions[row_errors.mask] = Action.ERROR
         return _Outcome(actions, ~none, none)
     no_identity = keys.missing | keys.bad
     if source.errors is ErrorPolicy.INLINE:
-        return _Outcome(actions, ~no_identity, faults.mask & no_identity)
-    return _Outcome(actions, ~(no_identity | faults.mask), faults.mask)
+        return _Outcome(actions, ~no_identity, row_errors.mask & no_identity)
+    return _Outcome(actions, ~(no_identity | row_errors.mask), row_errors.mask)
 
 
 def row_and_absence(messages: Messages, place: int | None) -> tuple[Sequence[pa.Array], Mask]:
-    """The value's row, or with `place` the record in that column; and where there is none."""
+    """The value's row, or with `place` the record in that column; and which messages have none."""
     value = messages.value
     absent = flags(value.absent)
     if place is None:

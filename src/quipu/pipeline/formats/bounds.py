@@ -1,11 +1,11 @@
-"""How much is decoded at once, and how much one message may hold.
+"""Bounds on the values of messages that are decoded together, and of one message.
 
-A few bytes can stand for many values: an empty record, of 3 bytes in JSON and 2 in Protocol
-Buffers, has a value for each field of its type, and a batch of 64 MiB may have come as a few
-kilobytes.  So messages are decoded in blocks (`blocks`), and whoever is about to make more than
-VALUES_MAX values at once raises TooManyValues: the block is then decoded in halves, and a message
-that is too much by itself is an error of its own (`decoded_by_halves`).  Protocol Buffers and Avro
-count before they read (`protobuf_size`, `avro_steps`).
+A few bytes can encode many values: an empty record, of 3 bytes in JSON and 2 in Protocol Buffers,
+has a value for each field of its type, and a batch of 64 MiB may be compressed to a few kilobytes.
+So messages are decoded in blocks (`blocks`), and a format that would make more than VALUES_MAX
+values at once raises TooManyValues: the block is then decoded in halves, and a message that has too
+many values by itself is an error of its row (`decoded_by_halves`).  Protocol Buffers and Avro count
+the values before they decode them (`protobuf/size.py`, `avro/steps.py`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ BLOCK_SIZE: Final = 16 << 20  # bytes of messages that are decoded together
 
 
 class TooManyValues(ValueError):
-    """More values than are made at once."""
+    """More values than may be decoded at once."""
 
     def __init__(self) -> None:
         super().__init__("its records and lists have too many values: send them in several "
@@ -31,14 +31,14 @@ class TooManyValues(ValueError):
 
 
 def width(kind: pa.DataType) -> int:
-    """How many values there are for each value of a type: those of its fields, not of its lists."""
+    """The number of values in a value of a type: itself and its fields, without items of lists."""
     if pa.types.is_struct(kind):
         return 1 + sum(width(field.type) for field in kind)
     return 1
 
 
 def blocks(columns: Sequence[Column], messages: Sequence[pa.BinaryArray]) -> Iterator[slice]:
-    """Rows of messages (of their keys and values, say) that are decoded together."""
+    """The ranges of rows that are decoded together; `messages` are for example keys and values."""
     count = len(messages[0])
     rows_max = max(1, VALUES_MAX // max(1, sum(width(column.type) for column in columns)))
     if count <= rows_max and sum(each.nbytes for each in messages) <= BLOCK_SIZE:
@@ -59,9 +59,9 @@ def decoded_by_halves(
     decode: Callable[[pa.BinaryArray], Decoded], data: pa.BinaryArray, columns: Sequence[Column],
     prefix: str,
 ) -> Decoded:
-    """What `decode`, which may raise TooManyValues, makes of messages.
+    """The result of `decode`, which may raise TooManyValues, for messages.
 
-    Errors begin with `prefix`.
+    The error of a message with too many values begins with `prefix`.
     """
     try:
         return decode(data)

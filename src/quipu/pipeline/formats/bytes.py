@@ -1,4 +1,4 @@
-"""BYTES: one column of bytes, as they came; the column is the fetched array itself."""
+"""BYTES: one column with the unchanged bytes; the column is the fetched array itself."""
 
 import pyarrow as pa
 
@@ -8,7 +8,7 @@ from quipu.pipeline.types import Column
 
 
 class BytesFormat:
-    """See `contract.Format`."""
+    """FORMAT BYTES: the message itself."""
 
     def __init__(self, spec: Bytes) -> None:
         self.columns: tuple[Column, ...] = (

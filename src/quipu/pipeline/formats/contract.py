@@ -1,4 +1,4 @@
-"""What every format does: an array of bytes in; columns, absences and complaints out."""
+"""The protocol of formats: an array of bytes in; columns, errors and absences out."""
 
 from typing import NamedTuple, Protocol
 
@@ -9,25 +9,25 @@ from quipu.pipeline.types import Column
 
 
 class Decoded(NamedTuple):
-    """Messages decoded, row for row.
+    """Decoded messages, one row each.
 
-    Invariant: where `errors` is not null, or `absent` is true, every column is null.
+    Invariant: if `errors` is not null, or `absent` is true, every column of the row is null.
     """
 
     columns: list[pa.Array]  # one for each of the format's columns
-    errors: pa.Array  # string: why a message could not be decoded; null where it could
+    errors: pa.Array  # string: why a message could not be decoded; null for a good message
     absent: pa.Array  # bool: there is no message (Kafka's null), or it decodes to nothing
 
 
 def null_where(bad: pa.BooleanArray, columns: list[pa.Array]) -> list[pa.Array]:
-    """The columns, null in every row that is bad."""
+    """The columns with null in every bad row."""
     return [pc.if_else(bad, pa.scalar(None, column.type), column) for column in columns]
 
 
 class Format(Protocol):
-    """A way to write values as bytes."""
+    """Decodes messages, by the FORMAT of a source."""
 
-    columns: tuple[Column, ...]  # not nullable: never null where a message could be decoded
+    columns: tuple[Column, ...]  # one that is not nullable is null only if a message is bad
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
         """Decode all messages; none of them can make this fail."""

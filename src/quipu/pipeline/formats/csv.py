@@ -1,8 +1,9 @@
 """CSV: one record of text columns per message, with or without an end of line.
 
-Rows without quotes are cut at their delimiters, all at once.  Rows with quotes are read by Arrow,
-a block at a time; a block with an end of line within a row, or with a quote that is not closed,
-by Python, row by row.  The two mean the same.  A quote counts at the start of a field only.
+Rows without quotes are split at their delimiters, all at once.  Rows with quotes are read by Arrow,
+a block at a time; a block with an end of line within a row, or with a quote that is not closed, is
+read by Python, row by row.  Both give the same result.  A quote counts only at the start of a
+field.
 """
 
 import csv
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
-from quipu.pipeline.formats.casting import Errors, error_array, shown
+from quipu.pipeline.formats.casts import Errors, error_array, shown
 from quipu.pipeline.formats.contract import Decoded
 from quipu.pipeline.formats.spans import Laid, Mask, Numbers, laid, mask_of, pieces
 from quipu.pipeline.formats.specs import Csv
@@ -24,13 +25,13 @@ from quipu.pipeline.types import Column
 _PREFIX: Final = "CSV error at record number 1: "
 _BLOCK: Final = 4096  # rows that Arrow reads at once
 _QUOTE, _LF, _CR = b'"\n\r'
-_FIELD_SIZE_MAX: Final = (1 << 31) - 1  # a message's: the reader's own limit of 128 KiB is none
+_FIELD_SIZE_MAX: Final = (1 << 31) - 1  # that of a message, instead of Python's default of 128 KiB
 
 csv.field_size_limit(_FIELD_SIZE_MAX)
 
 
 class CsvFormat:
-    """See `contract.Format`."""
+    """FORMAT CSV: the fields of a line."""
 
     def __init__(self, spec: Csv) -> None:
         self.columns: tuple[Column, ...] = tuple(
@@ -75,7 +76,7 @@ class CsvFormat:
     def _with_odd(
         self, lines: "_Lines", columns: list[pa.Array], errors: Errors
     ) -> list[pa.Array]:
-        """The columns, with the odd rows put in."""
+        """The columns with the values of odd rows put in."""
         rows = np.flatnonzero(lines.odd)
         texts = pieces(lines.data, lines.starts[rows], lines.ends[rows])
         blocks = []
@@ -92,13 +93,13 @@ class CsvFormat:
 
 
 class _Lines(NamedTuple):
-    """Rows, without the ends of their lines, and where delimiters are among them."""
+    """The rows without their line ends, and the positions of the delimiters."""
 
     data: pa.Buffer
     starts: Numbers
     ends: Numbers
-    cuts: npt.NDArray[np.int32]  # the place of every delimiter
-    cut_starts: npt.NDArray[np.int64]  # of each row: the first delimiter in it
+    cuts: npt.NDArray[np.int32]  # the position of every delimiter
+    cut_starts: npt.NDArray[np.int64]  # of each row: the index of its first delimiter in `cuts`
     cut_ends: npt.NDArray[np.int64]
     plain: Mask  # neither null nor odd
     odd: Mask  # with quotes, or ends of lines within
@@ -124,7 +125,7 @@ def _lines(texts: pa.StringArray, delimiter: str) -> _Lines:
 
 
 def _without_break(place: Laid, starts: Numbers, ends: Numbers) -> Numbers:
-    """The ends of rows, before a line feed and the carriage return in front of it."""
+    """The ends of rows without a final line feed and a carriage return before it."""
     view = np.frombuffer(place.data, np.uint8)
     for byte in (_LF, _CR):
         is_last = (ends > starts) & (view[np.maximum(ends - 1, 0)] == byte)
@@ -138,13 +139,13 @@ def _wrong_count(expected: int, found: int) -> str:
 
 # ---------------------------------------------------------------- rows with quotes
 
-class _Read(NamedTuple):
+class _ReadFields(NamedTuple):
     columns: list[pa.Array]  # null where there is an error
     errors: Errors
 
 
-def _read_by_arrow(texts: pa.StringArray, count: int, delimiter: str) -> _Read | None:
-    """The fields of a block; None if it is not plain that each row is a record of its own."""
+def _read_by_arrow(texts: pa.StringArray, count: int, delimiter: str) -> _ReadFields | None:
+    """The fields of a block; None if Arrow may not have read each row as one record."""
     joined = "\n".join(texts.to_pylist()).encode()
     if b"\r" in joined or joined.count(b"\n") != len(texts) - 1:
         return None
@@ -166,7 +167,7 @@ def _read_by_arrow(texts: pa.StringArray, count: int, delimiter: str) -> _Read |
                                        strings_can_be_null=False))
     except pa.ArrowInvalid:
         return None
-    # A record takes at least one row, so as many records as rows are one of each.
+    # A record has at least one row, so with as many records as rows each row is a record.
     if table.num_rows + len(errors) != len(texts):
         return None
     columns = [column.combine_chunks() for column in table.columns]
@@ -175,10 +176,10 @@ def _read_by_arrow(texts: pa.StringArray, count: int, delimiter: str) -> _Read |
         good[list(errors)] = False
         order = pa.array(np.cumsum(good) - 1, mask=~good)
         columns = [column.take(order) for column in columns]
-    return _Read(columns, errors)
+    return _ReadFields(columns, errors)
 
 
-def _read_by_python(texts: pa.StringArray, count: int, delimiter: str) -> _Read:
+def _read_by_python(texts: pa.StringArray, count: int, delimiter: str) -> _ReadFields:
     """The fields of a block, row by row."""
     errors: Errors = {}
     rows: list[list[str | None]] = []
@@ -189,12 +190,12 @@ def _read_by_python(texts: pa.StringArray, count: int, delimiter: str) -> _Read:
         elif len(fields) != count:
             errors[row] = _wrong_count(count, len(fields))
         rows.append([None] * count if row in errors else [*fields])
-    return _Read([pa.array(list(column), pa.string()) for column in zip(*rows, strict=True)],
+    return _ReadFields([pa.array(list(column), pa.string()) for column in zip(*rows, strict=True)],
                  errors)
 
 
 def _read_one(text: str, delimiter: str) -> list[str] | str:
-    """The fields of a row, or what is wrong with it."""
+    """The fields of a row, or its error."""
     lines = io.StringIO(text, newline="")
     reader = csv.reader(lines, delimiter=delimiter)
     try:

@@ -1,12 +1,12 @@
-"""Change events of Debezium, from JSON and Avro, to one shape.
+"""Decodes change events of Debezium, in JSON or Avro, to the same columns.
 
     {"before": row or null, "after": row or null, "op": "c" | "u" | "d" | "r" | "t",
      "ts_ms": …, "source": {"ts_ms": …, "table": …, …}, …}
 
-With JSON the event may lie in {"schema": …, "payload": event}, as Kafka Connect's converter writes
-it.  `decode` gives five columns: before and after (records of the row's columns), op, the time of
+With JSON the event may be in {"schema": …, "payload": event}, as Kafka Connect's converter writes
+it.  `decode` returns five columns: before and after (records of the row's columns), op, the time of
 the change in its database (or else of the event), and the table (with MongoDB the collection).
-Everything else of an event is not even decoded.
+Other fields of an event are not decoded.
 
 A message that is null (Debezium's tombstone, after a delete) is absent.
 """
@@ -17,16 +17,16 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from quipu.pipeline.formats.avro import AvroFormat
-from quipu.pipeline.formats.avro_schema import (
+from quipu.pipeline.formats.avro.format import AvroFormat
+from quipu.pipeline.formats.avro.schema import (
     AvroSchemaError,
-    Field,
-    Node,
+    SchemaField,
+    SchemaNode,
     columns_of,
     parse,
 )
 from quipu.pipeline.formats.contract import Decoded, null_where
-from quipu.pipeline.formats.json import JsonFormat
+from quipu.pipeline.formats.json.format import JsonFormat
 from quipu.pipeline.formats.specs import Avro, Debezium, Json
 from quipu.pipeline.registry.client import RegistryClient
 from quipu.pipeline.types import MILLIS_MAX, MILLIS_MIN, TIMESTAMPTZ, Column
@@ -39,7 +39,7 @@ _SOURCE: Final = pa.struct([("ts_ms", pa.int64()), ("table", pa.string()),
 
 
 def row_columns_of(schema: str) -> tuple[Column, ...]:
-    """The columns of the row in an Avro envelope; AvroSchemaError if it is none."""
+    """The columns of the row in an Avro schema of change events; raises AvroSchemaError."""
     after, before = _row_nodes(_envelope(schema))
     columns = columns_of(after)
     if before is not None and [column[:2] for column in columns_of(before)] != [
@@ -49,14 +49,14 @@ def row_columns_of(schema: str) -> tuple[Column, ...]:
 
 
 def decoded_columns(row: Sequence[Column]) -> tuple[Column, ...]:
-    """What DebeziumFormat decodes to, for a row of these columns."""
+    """The columns of DebeziumFormat, for a row of these columns."""
     record = _record(row)
     return (Column("before", record), Column("after", record), Column("op", pa.string()),
             Column("ts", TIMESTAMPTZ), Column("table", pa.string()))
 
 
 class DebeziumFormat:
-    """Decodes change events; see above."""
+    """Decodes change events to before, after, op, ts and table."""
 
     def __init__(self, spec: Debezium, registry_client: RegistryClient | None = None) -> None:
         self.columns = decoded_columns(spec.row)
@@ -69,9 +69,9 @@ class DebeziumFormat:
 
 
 class _JsonEvents:
-    """Both forms are asked for at once, with and without wrapper; each message has one.
+    """Decodes both forms at once, with and without `payload`; each message has one of them.
 
-    What must not be null is held to that in `after`; a row before may be told by its key alone.
+    NOT NULL columns are checked in `after` only; a row `before` may have only its key.
     """
 
     def __init__(self, row: Sequence[Column]) -> None:
@@ -102,14 +102,14 @@ class _JsonEvents:
 
 
 class _AvroEvents:
-    """Reads the fields that count, as far as the schema has them."""
+    """Decodes those of the needed fields that the schema has."""
 
     def __init__(self, spec: Avro, client: RegistryClient | None) -> None:
         envelope = _envelope(spec.schema)
         rows = [_optional(field) for field in envelope.fields if field.name in ("before", "after")]
-        sources = [Field(field.name, _part(field.type, _SOURCE)) for field in envelope.fields
+        sources = [SchemaField(field.name, _part(field.type, _SOURCE)) for field in envelope.fields
                    if field.name == "source"]
-        reader = Node("record", envelope.name, fields=[
+        reader = SchemaNode("record", envelope.name, fields=[
             *rows, *_part(envelope, _MARKS).fields,
             *(_optional(field) for field in sources if field.type.fields)])
         self._format = AvroFormat(spec, client, reader=reader)
@@ -126,7 +126,7 @@ class _AvroEvents:
 
 
 def _finished(event: dict[str, pa.Array]) -> list[pa.Array]:
-    """The five columns, from the fields of events."""
+    """The five columns of the result, from the fields of events."""
     source = event["source"]
     moments = [pc.struct_field(source, "ts_ms")] if _has(source, "ts_ms") else []
     names = [pc.struct_field(source, name) for name in ("table", "collection")
@@ -141,18 +141,18 @@ def _has(source: pa.StructArray, name: str) -> bool:
 
 
 def _moment(millis: pa.Array) -> pa.Array:
-    """Milliseconds as a timestamp; null if it is out of range."""
+    """Milliseconds as a timestamp; null if out of range."""
     inside = pc.and_(pc.less_equal(millis, MILLIS_MAX), pc.greater_equal(millis, MILLIS_MIN))
     kept = pc.if_else(inside, millis, pa.scalar(None, pa.int64()))
     return pc.multiply(kept, 1000).cast(TIMESTAMPTZ)
 
 
 def _record(row: Sequence[Column]) -> pa.DataType:
-    """A record of a row's columns; each may be null, as all are where there is no row."""
+    """The record type of a row's columns; all are nullable, as they are null without a row."""
     return pa.struct([pa.field(column.name, column.type) for column in row])
 
 
-def _envelope(schema: str) -> Node:
+def _envelope(schema: str) -> SchemaNode:
     node = parse(schema)
     branches = node.alternatives()
     if len(branches) != 1 or branches[0].kind != "record":
@@ -161,7 +161,7 @@ def _envelope(schema: str) -> Node:
     return branches[0]
 
 
-def _row_nodes(envelope: Node) -> tuple[Node, Node | None]:
+def _row_nodes(envelope: SchemaNode) -> tuple[SchemaNode, SchemaNode | None]:
     """The record of `after`, and of `before` if there is one."""
     found = {field.name: field.type.alternatives() for field in envelope.fields}
     if "after" not in found:
@@ -172,25 +172,25 @@ def _row_nodes(envelope: Node) -> tuple[Node, Node | None]:
     return found["after"][0], found["before"][0] if "before" in found else None
 
 
-def _optional(field: Field) -> Field:
-    """A field that may be null, and is where a writer does not have it."""
+def _optional(field: SchemaField) -> SchemaField:
+    """The same field, nullable, and null by default if a writer's schema lacks it."""
     node = field.type
     if not node.is_nullable:
-        node = Node("union", inner=(Node("null"), *node.alternatives()))
-    return Field(field.name, node, None, field.aliases)
+        node = SchemaNode("union", inner=(SchemaNode("null"), *node.alternatives()))
+    return SchemaField(field.name, node, None, field.aliases)
 
 
-def _part(node: Node, wanted: pa.DataType) -> Node:
-    """A record with only those fields of another that are wanted and of the wanted type."""
+def _part(node: SchemaNode, wanted: pa.DataType) -> SchemaNode:
+    """A record with those fields of another that have a wanted name and type."""
     kinds = {each.name: each.type for each in wanted}
     branches = node.alternatives()
     fields = branches[0].fields if len(branches) == 1 else []
-    return Node("record", "part", fields=[
+    return SchemaNode("record", "part", fields=[
         _optional(field) for field in fields if field.name in kinds
         and [column.type for column in _columns(field.type)] == [kinds[field.name]]])
 
 
-def _columns(node: Node) -> tuple[Column, ...]:
+def _columns(node: SchemaNode) -> tuple[Column, ...]:
     try:
         return columns_of(node)
     except AvroSchemaError:

@@ -1,7 +1,7 @@
-"""Headers of records as columns: one by its name, with a type.
+"""Headers of records as columns: a header is chosen by its name and cast to a type.
 
-The last header with a name counts.  A record without it, and one where it is null, give null.
-Types other than bytes are read from text, by the rules of `casting`.
+The last header of a name counts.  The value is null if the record lacks it, or if it is null.
+Types other than bytes are cast from text, by the rules of `casts`.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from quipu.pipeline.formats.casting import Errors, can_cast, cast_texts, error_array
+from quipu.pipeline.formats.casts import Errors, can_cast, cast_texts, error_array
 from quipu.pipeline.formats.spans import mask_of
 from quipu.pipeline.formats.utf8 import texts_of
 
@@ -18,10 +18,10 @@ _BYTES_SHOWN_MAX = 32
 
 
 class HeaderColumn(NamedTuple):
-    """One value for each record; null where there is none, or an error."""
+    """One value for each record; null if there is no header, or an error."""
 
     values: pa.Array
-    errors: pa.StringArray  # null where there is none
+    errors: pa.StringArray  # null for a record without an error
 
 
 def can_be_header(kind: pa.DataType) -> bool:
@@ -50,7 +50,7 @@ def _last_values(headers: pa.ListArray, name: str) -> pa.BinaryArray:
     entries = headers.values
     found = np.flatnonzero(mask_of(pc.equal(entries.field("key"), name)))
     ends = headers.offsets.to_numpy()
-    found = found[(found >= ends[0]) & (found < ends[-1])]  # of a slice, only its own
+    found = found[(found >= ends[0]) & (found < ends[-1])]  # only those of this slice
     last = np.full(len(headers), -1, np.int64)
     last[np.searchsorted(ends, found, side="right") - 1] = found  # the last one stays
     return entries.field("value").take(pa.array(last, mask=last < 0))

@@ -1,16 +1,16 @@
-"""Change messages of Materialize (its CDCv2), from Avro and JSON.
+"""Decodes change messages of Materialize (its CDCv2), in Avro or JSON.
 
-A topic of them is a table's history.  A message is one of
+A topic of such messages is the history of a table.  A message is one of
 
     updates     [{"data": row, "time": long, "diff": long}, …]
-                at that time, so many more (diff > 0) or fewer (diff < 0) of that row
+                at that time there are `diff` more (or, if negative, fewer) copies of that row
     progress    {"lower": [long], "upper": [long], "counts": [{"time": long, "count": long}, …]}
-                all updates with lower <= time < upper are told, and how many there are at each
+                all updates with lower <= time < upper were sent, and how many there are at each
                 time (times that are not named have none)
 
-Messages may come twice and in any order: an update counts once, whatever its number of copies,
-and may be used when progress has covered its time.  Doing that is not here: `decode` reads
-messages, and `changes_of` takes them apart.
+Messages may come twice and in any order: an update that comes twice counts once, and it counts only
+when progress has covered its time.  That is done in `tables/timing.py`; here `decode` decodes
+messages, and `changes_of` returns their updates and progress.
 
 As Avro, the schema is the union of both; as JSON, a message may also be Avro's JSON of it,
 {"array": [update, …]} or {"com.materialize.cdc.progress": {…}}.
@@ -23,16 +23,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from quipu.pipeline.formats.avro import AvroFormat
-from quipu.pipeline.formats.avro_schema import (
+from quipu.pipeline.formats.avro.format import AvroFormat
+from quipu.pipeline.formats.avro.schema import (
     AvroSchemaError,
-    Node,
+    SchemaNode,
     branch_names,
     columns_of,
     parse,
 )
 from quipu.pipeline.formats.contract import Decoded, null_where
-from quipu.pipeline.formats.json import JsonFormat
+from quipu.pipeline.formats.json.format import JsonFormat
 from quipu.pipeline.formats.spans import Mask, mask_of
 from quipu.pipeline.formats.specs import Avro, Json, Materialize
 from quipu.pipeline.registry.client import RegistryClient
@@ -49,8 +49,8 @@ _PROGRESS: Final = pa.struct([("lower", pa.list_(pa.int64())), ("upper", pa.list
 _IN_AVRO: Final = "com.materialize.cdc.progress"
 
 
-class Changes(NamedTuple):
-    """Messages taken apart."""
+class MaterializeChanges(NamedTuple):
+    """The updates and the progress of messages."""
 
     update_message: pa.Array  # int64: which message an update is from, counting from 0
     row: pa.StructArray
@@ -60,23 +60,23 @@ class Changes(NamedTuple):
 
 
 def row_columns_of(schema: str) -> tuple[Column, ...]:
-    """The columns of the row in an Avro schema of changes; AvroSchemaError if it is none."""
+    """The columns of the row in an Avro schema of change messages; raises AvroSchemaError."""
     updates, _ = _branches(parse(schema))
     fields = {field.name: field.type for field in updates.inner[0].fields}
     return columns_of(fields["data"])
 
 
-def changes_of(decoded: Decoded) -> Changes:
+def changes_of(decoded: Decoded) -> MaterializeChanges:
     """All updates and all progress of decoded messages."""
     updates, progress = decoded.columns
     items = updates.flatten()
     row, time, diff = (pc.struct_field(items, name) for name in ("data", "time", "diff"))
-    return Changes(pc.list_parent_indices(updates).cast(pa.int64()), row, time, diff,
+    return MaterializeChanges(pc.list_parent_indices(updates).cast(pa.int64()), row, time, diff,
                    progress.drop_null())
 
 
 def decoded_columns(row: Sequence[Column]) -> tuple[Column, ...]:
-    """What MaterializeFormat decodes to, for a row of these columns."""
+    """The columns of MaterializeFormat, for a row of these columns."""
     record = pa.struct([pa.field(each.name, each.type) for each in row])
     update = pa.struct([("data", record), ("time", pa.int64()), ("diff", pa.int64())])
     return Column("updates", pa.list_(update)), Column("progress", _PROGRESS)
@@ -96,7 +96,7 @@ class MaterializeFormat:
 
 
 class _JsonChanges:
-    """A list is put into an object, so that every message is an object."""
+    """Decodes JSON; a message that is a list is put into an object first."""
 
     def __init__(self, row: Sequence[Column]) -> None:
         self._updates = decoded_columns(row)[0].type
@@ -124,12 +124,12 @@ class _JsonChanges:
 
 
 def _checked(decoded: Decoded) -> Decoded:
-    """Messages that lack what they are about are errors: nobody could use the rest of them."""
+    """The messages, with errors for those that lack required fields."""
     (updates, progress), errors, absent = decoded
-    for wrong, words in ((_lacking(updates, "data", "time", "diff"), INCOMPLETE),
+    for wrong, text in ((_lacking(updates, "data", "time", "diff"), INCOMPLETE),
                          (_no_progress(progress), NO_PROGRESS)):
         if wrong.any():
-            errors = pc.coalesce(errors, pc.if_else(pa.array(wrong), words, pa.scalar(
+            errors = pc.coalesce(errors, pc.if_else(pa.array(wrong), text, pa.scalar(
                 None, pa.string())))
     if errors.null_count < len(errors):
         updates, progress = null_where(errors.is_valid(), [updates, progress])
@@ -137,18 +137,18 @@ def _checked(decoded: Decoded) -> Decoded:
 
 
 def _no_progress(progress: pa.StructArray) -> Mask:
-    """Where there is progress, and it does not say of which times."""
+    """The messages with progress that lacks its times or counts."""
     lower, upper, counts = (pc.struct_field(progress, field.name) for field in _PROGRESS)
     wrong = _lacking(counts, "time", "count")
     for times in (lower, upper):
-        is_one = mask_of(pc.less_equal(pc.list_value_length(times), 1))  # null: neither
+        is_one = mask_of(pc.less_equal(pc.list_value_length(times), 1))  # false for null
         wrong |= ~is_one | _lacking(times)
     found: Mask = wrong & mask_of(progress.is_valid())
     return found
 
 
 def _lacking(lists: pa.ListArray, *names: str) -> Mask:
-    """The lists with an item that is null, or lacks one of these fields."""
+    """The rows whose list has an item that is null or lacks one of these fields."""
     items = lists.flatten()
     is_null = items.is_null()
     for name in names:
@@ -159,7 +159,7 @@ def _lacking(lists: pa.ListArray, *names: str) -> Mask:
 
 
 class _AvroChanges:
-    """The schema's two branches are the two fields of its one column."""
+    """Decodes Avro, whose schema is a union: its branches become the fields of one column."""
 
     def __init__(self, spec: Avro, client: RegistryClient | None) -> None:
         node = parse(spec.schema)
@@ -178,7 +178,7 @@ class _AvroChanges:
                                  pc.struct_field(column, self._progress)], errors, absent))
 
 
-def _branches(node: Node) -> tuple[Node, Node | None]:
+def _branches(node: SchemaNode) -> tuple[SchemaNode, SchemaNode | None]:
     """The array of updates and the record of progress in a schema of changes."""
     updates = [each for each in node.alternatives()
                if each.kind == "array" and _has_longs(each.inner[0], "time", "diff")
@@ -195,6 +195,6 @@ def _branches(node: Node) -> tuple[Node, Node | None]:
     return updates[0], progress[0] if progress else None
 
 
-def _has_longs(record: Node, *names: str) -> bool:
+def _has_longs(record: SchemaNode, *names: str) -> bool:
     kinds = {field.name: field.type.kind for field in record.fields}
     return record.kind == "record" and all(kinds.get(name) == "long" for name in names)

@@ -1,12 +1,13 @@
 r"""REGEX: a column of text per group; a message that does not match is absent.
 
-The pattern is RE2's, looked for anywhere in the message; a group has a name, (?P<n>…) or (?<n>…),
-or is `columnN`, counted from 1.  One that takes no part in the match is null.
+The pattern is one of RE2, searched for anywhere in the message; the column of a group has the
+group's name, (?P<n>…) or (?<n>…), or is `columnN`, counted from 1.  It is null if the group is not
+part of the match.
 
-RE2 takes time that is linear in the message, whatever the pattern and whatever the message: no
-other engine is used, for no message.  What cannot be done in that time, looking around and
-back-references, is refused when the source is made.  \w, \d, \s and \b are about ASCII, \pL and
-\p{Nd} about all letters and digits; $ is the very end, (?m)$ also the end of a line.
+RE2 takes time that is linear in the size of the message, for any pattern and message, so no other
+engine is used.  Lookaround and back-references, which need more time, are refused when the source
+is created.  \w, \d, \s and \b match ASCII only, \pL and \p{Nd} all letters and digits; $ is the end
+of the message, (?m)$ also the end of a line.
 """
 
 import re
@@ -36,16 +37,16 @@ _PART: Final = re.compile(
 
 
 class InvalidPattern(ValueError):
-    """A regular expression that cannot serve; the message says why."""
+    """A regular expression that cannot be used; the message says why."""
 
 
 class _Pattern(NamedTuple):
-    text: str  # for Arrow, which wants all groups to have names: g1, g2, …
-    names: list[str]  # that the columns have
+    text: str  # for Arrow, which requires names for all groups: g1, g2, …
+    names: list[str]  # the names of the columns
 
 
 class RegexFormat:
-    """See `contract.Format`.  Raises `InvalidPattern`."""
+    """FORMAT REGEX: the groups of a match.  Raises `InvalidPattern`."""
 
     def __init__(self, spec: Regex) -> None:
         if len(spec.pattern) > PATTERN_SIZE_MAX:
@@ -61,7 +62,7 @@ class RegexFormat:
         return Decoded(columns, errors_where(texts.bad, BAD_UTF8, len(data)), absent)
 
     def _match(self, texts: pa.StringArray) -> tuple[list[pa.Array], Mask]:
-        """The groups of each row, and where there is a match; null rows have none."""
+        """The groups of each row, and which rows match; null rows do not."""
         found = pc.extract_regex(texts, self._pattern)
         columns: list[pa.Array] = found.flatten()
         is_empty = np.zeros(len(texts), np.bool_)
@@ -74,7 +75,10 @@ class RegexFormat:
     def _with_nulls(
         self, texts: pa.StringArray, columns: list[pa.Array], is_empty: Mask
     ) -> list[pa.Array]:
-        """Arrow has "" for groups without a part, too; where they lie tells which are there."""
+        """The columns with null for groups that are not part of the match; Arrow has "" there.
+
+        Their spans distinguish them from groups that match an empty text.
+        """
         rows = np.flatnonzero(is_empty)
         spans = pc.extract_regex_span(texts.take(pa.array(rows)), self._pattern).flatten()
         result = []
@@ -115,8 +119,8 @@ def _parsed(pattern: str) -> _Pattern:
         raise InvalidPattern("the pattern has no group, and each column is one: write (…) "
                              "or (?P<name>…) around what a column shall hold")
     if [field.name for field in found.type] != [f"g{index + 1}" for index in range(len(names))]:
-        raise InvalidPattern("the groups of the regular expression cannot be told apart: write "
-                             r"\( for a parenthesis that is none")
+        raise InvalidPattern("the groups of the regular expression cannot be found: write "
+                             r"\( for a parenthesis that begins no group")
     return _Pattern(text, names)
 
 

@@ -1,7 +1,7 @@
-"""Pieces of a buffer as an Arrow array, copied at the speed of memory and without a loop.
+"""Parts of a buffer as an Arrow array, copied without a loop in Python.
 
-The trick: an array over the whole buffer whose offsets are start and end of each piece in turn,
-so that its even elements are the pieces and its odd ones what lies between; then take the even.
+It uses an array over the whole buffer whose offsets are the start and end of each part in turn: its
+even elements are the parts, its odd ones the bytes between them; then it takes the even ones.
 """
 
 from typing import Final, NamedTuple
@@ -16,33 +16,32 @@ _EMPTY: Final = pa.py_buffer(b"")
 
 
 class Laid(NamedTuple):
-    """How an array of text or bytes lies in memory."""
+    """The data and offsets of an array of text or bytes."""
 
     data: pa.Buffer
     offsets: Numbers  # one more than there are rows; they need not begin with 0
 
 
 def laid(array: pa.BinaryArray | pa.StringArray) -> Laid:
-    """Where the rows of an array lie; slices of larger arrays too."""
+    """The data and offsets of an array, which may be a slice of a larger one."""
     _, offsets, data = array.buffers()
-    if offsets is None or len(array) == 0:  # Arrow leaves the offsets of no rows away
+    if offsets is None or len(array) == 0:  # an array without rows may lack offsets in Arrow
         return Laid(data or _EMPTY, np.zeros(1, np.int32))
     numbers = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
     return Laid(data or _EMPTY, numbers)
 
 
 def mask_of(flags: pa.BooleanArray, *, null: bool = False) -> Mask:
-    """Flags for numpy; `null` is what a null one counts as."""
+    """Flags as a numpy mask; `null` is the value for a null flag."""
     mask: Mask = flags.fill_null(null).to_numpy(zero_copy_only=False)
     return mask
 
 
 def pieces(data: pa.Buffer, starts: Numbers, ends: Numbers, *, missing: Mask | None = None,
            kind: pa.DataType | None = None) -> pa.Array:
-    """The bytes [start, end) of each row; null where `missing`.
+    """The bytes [start, end) of each row; null for rows in `missing`.
 
-    Pieces lie in the order of their rows and do not overlap; those of no bytes lie between their
-    neighbours too.
+    Parts must be in the order of their rows and must not overlap; that includes empty parts.
     """
     count = len(starts)
     offsets = np.empty(2 * count + 1, np.int32)

@@ -1,4 +1,4 @@
-"""What was asked for in a FORMAT clause, resolved: plain data that travels to executors."""
+"""Specs: a resolved FORMAT clause as plain data that is sent to executors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Bytes:
-    """One column of bytes, as they came."""
+    """One column with the unchanged bytes."""
 
     name: str = "data"
 
@@ -26,7 +26,7 @@ class Json:
 
     columns: tuple[Column, ...] = ()
     name: str = "data"
-    payload: bool = False  # of {"schema": …, "payload": …}, as Kafka Connect writes, the payload
+    payload: bool = False  # decode only the payload of Kafka Connect's {"schema": …, "payload": …}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Regex:
 
 @dataclass(frozen=True)
 class Registry:
-    """A schema registry: where, and how to log in."""
+    """A schema registry: its URL, and the settings to log in."""
 
     url: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -56,9 +56,9 @@ class Registry:
 class Avro:
     """Avro: the reader's schema, and how the writer's is found."""
 
-    schema: str  # JSON, as the reader wants it
-    framed: bool = True  # Confluent's five bytes are in front
-    registry: Registry | None = None  # asked for writers' schemas; without one they are `schema`
+    schema: str  # the reader's schema, in JSON
+    framed: bool = True  # messages begin with the five bytes of Confluent's frame
+    registry: Registry | None = None  # has the writers' schemas; without one they are `schema`
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class Protobuf:
 
 @dataclass(frozen=True)
 class Debezium:
-    """Change events of Debezium: a row before and after, and what happened to it.
+    """Change events of Debezium: the row before and after a change, and the kind of change.
 
-    `row` are its columns: with Avro those of the schema (debezium.row_columns_of);
-    with JSON they are those of the statement, and `inner` has no columns of its own.
+    `row` are the row's columns: with Avro those of the schema (debezium.row_columns_of), with JSON
+    those of the statement, and then `inner` has no columns.
     """
 
     inner: Json | Avro

@@ -10,7 +10,7 @@ from quipu.pipeline.types import Column
 
 
 class TextFormat:
-    """See `contract.Format`.  Good messages share the memory of what was fetched."""
+    """FORMAT TEXT: the message as text; the column shares the memory of the fetched bytes."""
 
     def __init__(self, spec: Text) -> None:
         self.columns: tuple[Column, ...] = (
@@ -23,7 +23,7 @@ class TextFormat:
 
 
 def errors_where(bad: Mask | None, text: str, count: int) -> pa.StringArray:
-    """The same complaint about all bad rows."""
+    """A column with the same error for all bad rows."""
     if bad is None:
         return pa.nulls(count, pa.string())
     return pa.DictionaryArray.from_arrays(

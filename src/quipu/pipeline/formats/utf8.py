@@ -1,4 +1,4 @@
-"""Bytes that must be text: all checked at once, and one by one only where that fails."""
+"""Checks that bytes are UTF-8: a whole array at once, and row by row only in a bad block."""
 
 from typing import Final, NamedTuple
 
@@ -8,20 +8,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 BAD_UTF8: Final = "Failed to decode UTF-8"
-_BLOCK: Final = 1024  # rows that are looked at one by one around a bad one
+_BLOCK: Final = 1024  # rows that are checked one by one if one of them is bad
 
 Mask = npt.NDArray[np.bool_]
 
 
 class Texts(NamedTuple):
-    """Bytes as text; the rows that are none are null."""
+    """Bytes as text; rows that are not UTF-8 are null."""
 
     values: pa.StringArray
-    bad: Mask | None  # the rows that are no UTF-8; None: all are
+    bad: Mask | None  # the rows that are not UTF-8; None if there are none
 
 
 def texts_of(data: pa.BinaryArray) -> Texts:
-    """The same bytes as text, sharing the memory where all of it is UTF-8."""
+    """The same bytes as text; it shares their memory if all of them are UTF-8."""
     try:
         return Texts(data.cast(pa.string()), None)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Types as people write them to types as Arrow has them."""
+"""Arrow types of the type names in a statement."""
 
 import pyarrow as pa
 
@@ -10,7 +10,7 @@ from quipu.pipeline.types import UnknownType, arrow_type, simple_names
 
 
 def resolve_type(kind: TypeName) -> pa.DataType:
-    """The Arrow type; an error with the nearest name if there is none."""
+    """The Arrow type of a type name; raises SqlError with the nearest name if there is none."""
     inner = [resolve_type(part) for _, part in kind.parts]
     if kind.name == "list" and kind.parts:
         return pa.list_(inner[0])

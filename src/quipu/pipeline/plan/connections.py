@@ -1,7 +1,8 @@
-"""Connections: how to reach a Kafka cluster or a schema registry, by name.
+"""Checks CREATE CONNECTION, and finds the client's settings for a Kafka cluster or a registry.
 
 Options are Kafka's client settings with blanks for dots (SASL MECHANISM, SSL CA LOCATION); a few
-have a second name.  Everything is checked when the connection is made, but for reaching it.
+have a second name.  All options are checked when the connection is created; whether the cluster
+responds is not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,9 +14,9 @@ from quipu.pipeline.formats.specs import Registry
 from quipu.pipeline.registry.client import OPTIONS as REGISTRY_SETTINGS
 from quipu.pipeline.registry.client import RegistryRefused, check_registry
 from quipu.pipeline.sql.errors import SqlError
-from quipu.pipeline.sql.secrecy import Secret
+from quipu.pipeline.sql.secrets import Secret
 from quipu.pipeline.sql.statements import CreateConnection, Name, Option, Value
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.text import TextSpan
 
 _BROKERS = ("broker", "brokers", "bootstrap servers", "metadata broker list")
 KAFKA_OPTIONS: Mapping[str, str] = {
@@ -29,7 +30,7 @@ REGISTRY_OPTIONS: Mapping[str, str] = {
 
 
 def check_connection(connection: CreateConnection) -> None:
-    """Raise what is wrong with a connection."""
+    """Raise SqlError if an option of a connection is wrong."""
     if connection.is_registry:
         registry_of(connection)
     else:
@@ -63,27 +64,27 @@ def registry_of(connection: CreateConnection) -> Registry:
 
 
 def registry_settings_of(options: Sequence[Option]) -> dict[str, str]:
-    """How to log in to a registry."""
+    """The settings of a registry's client, from options."""
     refuse_unknown(options, REGISTRY_OPTIONS, "a schema registry")
     return {REGISTRY_OPTIONS[option.name]: setting_text(option.value) for option in options}
 
 
 def registry_at(url: str, settings: Mapping[str, str], options: Iterable[Option],
-                span: Span) -> Registry:
-    """A registry that could be asked; of what is wrong the option is told, or else the span."""
+                span: TextSpan) -> Registry:
+    """The registry at a URL; SqlError at the option at fault, or at `span` if none is named."""
     registry = Registry(url, settings)
     try:
         check_registry(registry)
     except RegistryRefused as error:
-        told = _told(str(error), options, REGISTRY_OPTIONS) or span
-        raise SqlError(f"There can be no such schema registry: {error}", told,
+        at_fault = _named_option(str(error), options, REGISTRY_OPTIONS) or span
+        raise SqlError(f"There can be no such schema registry: {error}", at_fault,
                        hint="write 'http://host:8081', for example") from None
     return registry
 
 
 def find_connection(name: Name, connections: Mapping[str, CreateConnection], *,
                     registry: bool) -> CreateConnection:
-    """The connection of this name, if it leads where it should."""
+    """The connection of this name; raises SqlError if there is none, or it is of another kind."""
     found = connections.get(name.text)
     wanted = "CONFLUENT SCHEMA REGISTRY" if registry else "KAFKA"
     if found is None:
@@ -97,23 +98,25 @@ def find_connection(name: Name, connections: Mapping[str, CreateConnection], *,
 
 
 def settings_of(options: Iterable[Option]) -> dict[str, str]:
-    """Kafka's names and texts of options."""
+    """Options as Kafka's client settings."""
     return {KAFKA_OPTIONS[option.name]: setting_text(option.value) for option in options}
 
 
 def check_settings(bootstrap: str, settings: Mapping[str, str], options: Iterable[Option],
-                   span: Span) -> None:
-    """Would a client take these?  If not, the option that it names is told, or else the span."""
+                   span: TextSpan) -> None:
+    """Raise SqlError at the option that Kafka's client refuses, or at `span` if it names none."""
     try:
         client_settings({**settings, "bootstrap.servers": bootstrap})
     except SettingError as error:
-        told = _told(str(error), options, KAFKA_OPTIONS) or span
-        raise SqlError(f"Kafka's client says: {error}", told,
-                       hint="correct what is told to the client") from None
+        at_fault = _named_option(str(error), options, KAFKA_OPTIONS) or span
+        raise SqlError(f"Kafka's client refuses it: {error}", at_fault,
+                       hint="correct this setting of the client") from None
 
 
-def _told(message: str, options: Iterable[Option], names: Mapping[str, str]) -> Span | None:
-    """The first option that a message of a client names; BROKERS has a name of its own here."""
+def _named_option(
+    message: str, options: Iterable[Option], names: Mapping[str, str],
+) -> TextSpan | None:
+    """The span of the first option that an error names; BROKERS is bootstrap.servers."""
     return next((option.span.to(option.value_span) for option in options
                  if names.get(option.name, "bootstrap.servers") in message), None)
 
@@ -135,7 +138,7 @@ def refuse_unknown(options: Iterable[Option], known: Iterable[str], what: str) -
 
 
 def setting_text(value: Value) -> str:
-    """An option's value as Kafka's settings are written."""
+    """An option's value as the text of a Kafka setting."""
     match value:
         case Secret():
             return value.value

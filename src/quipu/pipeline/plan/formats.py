@@ -1,19 +1,19 @@
-"""FORMAT: what was asked for, resolved to a spec and its columns (I10).
+"""Pass: resolves FORMAT clauses to specs and their columns (I10).
 
-Files are read and registries asked here, and every format is made once, so that what is wrong
-with one is told by CREATE SOURCE and not by whoever reads first.  The columns of a key that is
-one value (TEXT, BYTES, JSON) are called `key`; those of a value `text` or `data`.
+Schemas are read from files and registries here, and every format is constructed once, so that an
+error of a format is an error of CREATE SOURCE, not of the first query.  The column of a key that
+is one value (TEXT, BYTES, JSON) is called `key`; that of a value `text` or `data`.
 """
 
 import re
 from dataclasses import replace
 from typing import assert_never
 
-from quipu.pipeline.formats.avro_schema import AvroSchemaError, parse
-from quipu.pipeline.formats.casting import CannotCast
+from quipu.pipeline.formats.avro.schema import AvroSchemaError, parse
+from quipu.pipeline.formats.casts import CannotCast
 from quipu.pipeline.formats.contract import Format
-from quipu.pipeline.formats.make import make_format
-from quipu.pipeline.formats.protobuf import ProtobufSchemaError
+from quipu.pipeline.formats.factory import make_format
+from quipu.pipeline.formats.protobuf.format import ProtobufSchemaError
 from quipu.pipeline.formats.regex import InvalidPattern
 from quipu.pipeline.formats.specs import (
     Avro,
@@ -27,38 +27,38 @@ from quipu.pipeline.formats.specs import (
 )
 from quipu.pipeline.plan import registries
 from quipu.pipeline.plan.draft import Draft
+from quipu.pipeline.plan.external_facts import Unreachable
 from quipu.pipeline.plan.options import boolean
-from quipu.pipeline.plan.world import Unreachable
 from quipu.pipeline.source import EnvelopeKind
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import (
-    AvroFormat,
-    BytesFormat,
-    CsvFormat,
-    JsonFormat,
-    ProtobufFormat,
-    RegexFormat,
+    AvroClause,
+    BytesClause,
+    CsvClause,
+    JsonClause,
+    ProtobufClause,
+    RegexClause,
     RegistryReference,
-    TextFormat,
+    TextClause,
 )
 from quipu.pipeline.sql.statements import Format as Written
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.text import TextSpan
 
 KEY = "key"
 _FORMATS_HINT = "add FORMAT TEXT, BYTES, JSON, CSV WITH n COLUMNS, REGEX, AVRO or PROTOBUF"
 
 
 def resolve_value(draft: Draft) -> Draft:
-    """The value's format; `rows` tells its columns."""
+    """Find the value's format; its columns are found in `rows`."""
     written = draft.statement.value_format
     if written is None:
-        raise SqlError("Source format must be specified", draft.statement.place.span,
+        raise SqlError("Source format must be specified", draft.statement.kafka.span,
                        hint=_FORMATS_HINT)
     return replace(draft, value=_spec(draft, written, is_key=False))
 
 
 def resolve_key(draft: Draft) -> Draft:
-    """The key's format and columns, where something looks at the key."""
+    """Find the key's format and columns, if the key is used."""
     if not needs_key(draft):
         return draft
     statement = draft.statement
@@ -66,7 +66,7 @@ def resolve_key(draft: Draft) -> Draft:
     spec: FormatSpec | None = None
     if written is not None:
         spec = _spec(draft, written, is_key=True)
-    elif statement.bare_format and isinstance(statement.value_format, AvroFormat | ProtobufFormat):
+    elif statement.bare_format and isinstance(statement.value_format, AvroClause | ProtobufClause):
         written = statement.value_format
         spec = _registered_key(draft, statement.value_format)
     if spec is None or written is None:
@@ -75,15 +75,15 @@ def resolve_key(draft: Draft) -> Draft:
 
 
 def needs_key(draft: Draft) -> bool:
-    """Does the envelope or INCLUDE look at keys?  If not, they cost nothing (I4)."""
+    """Does the envelope or INCLUDE use keys?  If not, they are not read (I4)."""
     if draft.envelope.kind is EnvelopeKind.MATERIALIZE:
-        return False  # a message holds many rows: its key is none of theirs
+        return False  # a message holds many rows: its key is not a key of rows
     return (draft.envelope.kind is not EnvelopeKind.NONE
             or any(item.kind is None for item in draft.statement.include))
 
 
-def made(spec: FormatSpec, span: Span) -> Format:
-    """The format of a spec; an error about the span if there is none."""
+def made(spec: FormatSpec, span: TextSpan) -> Format:
+    """The format of a spec; raises SqlError at the span if the spec is wrong."""
     try:
         return make_format(spec)
     except InvalidPattern as error:
@@ -102,39 +102,39 @@ def made(spec: FormatSpec, span: Span) -> Format:
 
 def _spec(draft: Draft, written: Written, *, is_key: bool) -> FormatSpec:
     match written:
-        case TextFormat():
+        case TextClause():
             return Text(KEY) if is_key else Text()
-        case BytesFormat():
+        case BytesClause():
             return Bytes(KEY) if is_key else Bytes()
-        case JsonFormat():
+        case JsonClause():
             return Json(name=KEY) if is_key else Json()
-        case CsvFormat():
+        case CsvClause():
             return _csv(written)
-        case RegexFormat():
+        case RegexClause():
             return Regex(written.pattern)
-        case AvroFormat(registry=RegistryReference() as reference):
+        case AvroClause(registry=RegistryReference() as reference):
             return registries.avro(draft, reference, is_key=is_key)
-        case AvroFormat():
+        case AvroClause():
             return Avro(_avro_schema(draft, written), framed=_framed(draft, written))
-        case ProtobufFormat(registry=RegistryReference() as reference):
+        case ProtobufClause(registry=RegistryReference() as reference):
             return registries.protobuf(draft, reference, is_key=is_key)
-        case ProtobufFormat():
+        case ProtobufClause():
             return Protobuf(_descriptors(draft, written), written.message or "",
                             framed=_wire_format(draft, default=False))
         case _:
             assert_never(written)
 
 
-def _registered_key(draft: Draft, written: AvroFormat | ProtobufFormat) -> FormatSpec | None:
-    """A bare format with a registry has a key if the registry knows one."""
+def _registered_key(draft: Draft, written: AvroClause | ProtobufClause) -> FormatSpec | None:
+    """The key's format of a bare FORMAT, if the registry has a schema for keys."""
     if written.registry is None or not registries.has_key(draft, written.registry):
         return None
-    if isinstance(written, AvroFormat):
+    if isinstance(written, AvroClause):
         return registries.avro(draft, written.registry, is_key=True)
     return registries.protobuf(draft, written.registry, is_key=True)
 
 
-def _csv(written: CsvFormat) -> Csv:
+def _csv(written: CsvClause) -> Csv:
     delimiter = written.delimiter
     if not delimiter.isascii():
         raise SqlError("CSV delimiter must be an ASCII character", written.delimiter_span,
@@ -147,7 +147,7 @@ def _csv(written: CsvFormat) -> Csv:
     return Csv(tuple(name.text for name in written.columns), delimiter)
 
 
-def _avro_schema(draft: Draft, written: AvroFormat) -> str:
+def _avro_schema(draft: Draft, written: AvroClause) -> str:
     if written.file is None:
         return written.schema or ""
     try:
@@ -156,14 +156,14 @@ def _avro_schema(draft: Draft, written: AvroFormat) -> str:
     except UnicodeDecodeError:
         raise SqlError("The schema's file is no UTF-8 text", written.span,
                        hint="name a file that holds an Avro schema in JSON") from None
-    except AvroSchemaError:  # whose words may be the file's: whoever names it need not know it
+    except AvroSchemaError:  # not shown: it may quote a file that the user may not read
         raise SqlError("The schema's file holds no Avro schema", written.span,
-                       hint="write the schema itself, USING SCHEMA '…', to be told what is wrong "
+                       hint="write the schema itself, USING SCHEMA '…', to see what is wrong "
                             "with it") from None
     return text
 
 
-def _descriptors(draft: Draft, written: ProtobufFormat) -> bytes:
+def _descriptors(draft: Draft, written: ProtobufClause) -> bytes:
     if written.file is not None:
         return _file(draft, written.file, written.span)
     text = written.schema or ""
@@ -175,15 +175,15 @@ def _descriptors(draft: Draft, written: ProtobufFormat) -> bytes:
     return bytes.fromhex(digits)
 
 
-def _file(draft: Draft, path: str, span: Span) -> bytes:
+def _file(draft: Draft, path: str, span: TextSpan) -> bytes:
     try:
-        return draft.world.file(path)
+        return draft.facts.file(path)
     except Unreachable as error:
         raise SqlError(f"The schema's file cannot be read: {error}", span,
-                       hint="check the path; it is one of the machine that plans") from error
+                       hint="check the path; it is read on the driver's machine") from error
 
 
-def _framed(draft: Draft, written: AvroFormat) -> bool:
+def _framed(draft: Draft, written: AvroClause) -> bool:
     for option in written.options:
         if option.name != "confluent wire format":
             raise SqlError(f"unexpected parameters for FORMAT AVRO: {option.name}", option.span,

@@ -1,4 +1,4 @@
-"""INCLUDE: which items go with which envelope, and the columns of metadata (I1, I2, I16)."""
+"""Pass: checks INCLUDE against the envelope, and adds metadata columns (I1, I2, I16)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pyarrow as pa
 from quipu.pipeline.formats.headers import can_be_header
 from quipu.pipeline.plan.column_types import resolve_type
 from quipu.pipeline.plan.draft import Draft
-from quipu.pipeline.source import EnvelopeKind, Item, ItemKind
+from quipu.pipeline.source import EnvelopeKind, MetadataItem, MetadataKind
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.printer import item_text
 from quipu.pipeline.sql.statements import Include
@@ -17,25 +17,26 @@ from quipu.pipeline.types import TIMESTAMPTZ, Column
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False),
                               pa.field("value", pa.binary())]))
 # The column of each item, if it is not renamed; HEADER has no name of its own.
-ITEM_COLUMNS: Mapping[ItemKind, Column] = {
-    ItemKind.TIMESTAMP: Column("timestamp", TIMESTAMPTZ),
-    ItemKind.TIMESTAMP_TYPE: Column("timestamp_type", pa.string()),
-    ItemKind.OFFSET: Column("offset", pa.int64()),
-    ItemKind.PARTITION: Column("partition", pa.int32(), nullable=False),
-    ItemKind.TOPIC: Column("topic", pa.string(), nullable=False),
-    ItemKind.HEADERS: Column("headers", HEADERS, nullable=False),
-    ItemKind.HEADER: Column("header", pa.string()),
-    ItemKind.DEBEZIUM_OP: Column("debezium_op", pa.string()),
-    ItemKind.DEBEZIUM_TIMESTAMP: Column("debezium_timestamp", TIMESTAMPTZ),
-    ItemKind.DEBEZIUM_TABLE: Column("debezium_table", pa.string()),
+ITEM_COLUMNS: Mapping[MetadataKind, Column] = {
+    MetadataKind.TIMESTAMP: Column("timestamp", TIMESTAMPTZ),
+    MetadataKind.TIMESTAMP_TYPE: Column("timestamp_type", pa.string()),
+    MetadataKind.OFFSET: Column("offset", pa.int64()),
+    MetadataKind.PARTITION: Column("partition", pa.int32(), nullable=False),
+    MetadataKind.TOPIC: Column("topic", pa.string(), nullable=False),
+    MetadataKind.HEADERS: Column("headers", HEADERS, nullable=False),
+    MetadataKind.HEADER: Column("header", pa.string()),
+    MetadataKind.DEBEZIUM_OP: Column("debezium_op", pa.string()),
+    MetadataKind.DEBEZIUM_TIMESTAMP: Column("debezium_timestamp", TIMESTAMPTZ),
+    MetadataKind.DEBEZIUM_TABLE: Column("debezium_table", pa.string()),
 }
-assert set(ITEM_COLUMNS) == set(ItemKind)  # an item without a row has no column
-DEBEZIUM_ITEMS = (ItemKind.DEBEZIUM_OP, ItemKind.DEBEZIUM_TIMESTAMP, ItemKind.DEBEZIUM_TABLE)
+assert set(ITEM_COLUMNS) == set(MetadataKind)  # an item without a row has no column
+DEBEZIUM_ITEMS = (
+    MetadataKind.DEBEZIUM_OP, MetadataKind.DEBEZIUM_TIMESTAMP, MetadataKind.DEBEZIUM_TABLE)
 DEBEZIUMS = (EnvelopeKind.DEBEZIUM, EnvelopeKind.DEBEZIUM_UPSERT)
 
 
 def check_include(draft: Draft) -> Draft:
-    """Items that do not go with the envelope, whatever the data."""
+    """Raise SqlError for items that cannot be used with the envelope."""
     kind = draft.envelope.kind
     keys = [item for item in draft.statement.include if item.kind is None]
     if keys and kind in DEBEZIUMS:
@@ -55,19 +56,19 @@ def check_include(draft: Draft) -> Draft:
 
 
 def add_metadata(draft: Draft) -> Draft:
-    """A column for every item, in the order written (I6)."""
+    """Add a column for every item, in the order of INCLUDE (I6)."""
     items = tuple(_item(item) for item in draft.statement.include if item.kind is not None)
     return replace(draft, items=items)
 
 
-def _item(written: Include) -> Item:
+def _item(written: Include) -> MetadataItem:
     assert written.kind is not None
     column = ITEM_COLUMNS[written.kind]
     if written.type is not None:
         column = column._replace(type=_header_type(written))
     if written.alias is not None:
         column = column._replace(name=written.alias.text)
-    return Item(written.kind, column, written.header)
+    return MetadataItem(written.kind, column, written.header)
 
 
 def _header_type(written: Include) -> pa.DataType:

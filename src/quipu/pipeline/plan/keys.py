@@ -1,12 +1,12 @@
-"""What tells rows apart: the message's key, or columns of the row (I7, I8).
+"""Pass: finds what identifies a row: the message's key, or columns of the row (I7, I8).
 
     NONE              the key is shown with INCLUDE KEY, and may be missing: its columns are
                       nullable
     UPSERT            needs a key, which is always shown; KEY AS renames it
-    DEBEZIUM UPSERT   needs a key or a PRIMARY KEY; the row holds it, so it is not shown again
-    DEBEZIUM          takes rows back by itself; with metadata it needs to know which row is
-                      meant, by a key or a PRIMARY KEY
-    MATERIALIZE       the same, by a PRIMARY KEY: a message holds many rows, its key is none
+    DEBEZIUM UPSERT   needs a key or a PRIMARY KEY; the row contains it, so it is not shown again
+    DEBEZIUM          messages contain the rows to remove; only with metadata it needs a key or a
+                      PRIMARY KEY, to know which of several equal rows is removed
+    MATERIALIZE       the same, by a PRIMARY KEY: a message has many rows, so its key is not used
 """
 
 from dataclasses import replace
@@ -20,15 +20,15 @@ from quipu.pipeline.plan.include import DEBEZIUMS
 from quipu.pipeline.source import EnvelopeKind, KeyShape
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.printer import item_text
-from quipu.pipeline.sql.statements import AvroFormat, Name
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.statements import AvroClause, Name
+from quipu.pipeline.sql.text import TextSpan
 from quipu.pipeline.types import Column, sql_name
 
 _KEY_FORMATS = "write KEY FORMAT … VALUE FORMAT … instead of FORMAT …"
 
 
 def require_key(draft: Draft) -> Draft:
-    """Complain if the envelope or INCLUDE needs a key and there is none."""
+    """Raise SqlError if the envelope or INCLUDE needs a key and there is none."""
     kind = draft.envelope.kind
     if draft.key is not None:
         return draft
@@ -43,7 +43,7 @@ def require_key(draft: Draft) -> Draft:
         return draft
     if kind is EnvelopeKind.DEBEZIUM_UPSERT:
         written = draft.statement.value_format
-        bare_registry = (draft.statement.bare_format and isinstance(written, AvroFormat)
+        bare_registry = (draft.statement.bare_format and isinstance(written, AvroClause)
                          and written.registry is not None)
         message = ("Key schema is required for ENVELOPE DEBEZIUM" if bare_registry
                    else "ENVELOPE [DEBEZIUM] UPSERT requires that KEY FORMAT be specified")
@@ -55,20 +55,20 @@ def require_key(draft: Draft) -> Draft:
 
 
 def _refuse_keyless_metadata(draft: Draft) -> None:
-    """Of the same row inserted three times at three offsets, which is taken back?"""
+    """Raise SqlError: of equal rows with different metadata, it is unknown which is removed."""
     item = draft.statement.include[0]
     name = draft.envelope.kind.value.upper()
     instead = ("write KEY FORMAT … and ENVELOPE DEBEZIUM UPSERT"
                if draft.envelope.kind is EnvelopeKind.DEBEZIUM else "use ENVELOPE UPSERT")
     raise SqlError(
-        f"INCLUDE {item_text(item)} with ENVELOPE {name} requires a key: without one nobody can "
-        "tell which row, with which metadata, a message takes back", item.span,
+        f"INCLUDE {item_text(item)} with ENVELOPE {name} requires a key: without one it is unknown "
+        "which row, with which metadata, a message removes", item.span,
         hint=f"name the key's columns with PRIMARY KEY (…) NOT ENFORCED, or {instead}; ENVELOPE "
              "NONE shows every message as a row")
 
 
 def shape_key(draft: Draft) -> Draft:
-    """How the key is shown, and with which columns."""
+    """Find how the key is shown, and its columns."""
     if draft.envelope.kind in (*DEBEZIUMS, EnvelopeKind.MATERIALIZE):
         return _hidden_key(draft)
     if draft.key is None:
@@ -88,10 +88,10 @@ def shape_key(draft: Draft) -> Draft:
 
 
 def _hidden_key(draft: Draft) -> Draft:
-    """The row holds the key: check that it does."""
+    """Check that the row contains the columns of the key, which is not shown."""
     key, row = draft.key, {column.name: column for column in draft.value_columns}
     names = draft.statement.primary_key
-    if isinstance(key, Json) and names:  # the statement tells what is in the key
+    if isinstance(key, Json) and names:  # PRIMARY KEY names the columns of the key
         columns = tuple(row[name.text] for name in names if name.text in row)
         key = Json(columns, key.name, payload=isinstance(draft.value, Debezium))
         made(key, names[0].span.to(names[-1].span))
@@ -113,7 +113,7 @@ def _hidden_key(draft: Draft) -> Draft:
 
 
 def identify_rows(draft: Draft) -> Draft:
-    """PRIMARY KEY: its columns exist, and are the identity where there is no other key."""
+    """Check the columns of PRIMARY KEY; they are the rows' identity if there is no other key."""
     names = draft.statement.primary_key
     shown = [column.name for column in draft.value_columns]
     everything = [*shown, *(column.name for column in draft.key_columns),
@@ -132,7 +132,7 @@ def identify_rows(draft: Draft) -> Draft:
     return replace(draft, identity=tuple(name.text for name in names))
 
 
-def _require_data(name: Name, shown: list[str], span: Span) -> None:
+def _require_data(name: Name, shown: list[str], span: TextSpan) -> None:
     if name.text not in shown:
         raise SqlError(f"Column {name.text} is not part of the row, so it cannot be its key", span,
                        hint=f"there are {', '.join(shown)}")

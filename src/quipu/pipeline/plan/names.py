@@ -1,7 +1,7 @@
-"""The names of the columns are final here: renamed, no two alike, none of ours (I5).
+"""Pass: renames columns, and checks that names are different and not reserved (I5).
 
 A rename list renames the first columns, in the order in which they are shown.  Names that differ
-only in case count as alike: Spark does not tell them apart.
+only in case count as equal, as in Spark.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from quipu.pipeline.plan.draft import Draft
 from quipu.pipeline.plan.include import ITEM_COLUMNS
-from quipu.pipeline.source import ItemKind
+from quipu.pipeline.source import MetadataKind
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.printer import item_text, quote_name
 from quipu.pipeline.sql.statements import Include
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.text import TextSpan
 
 RESERVED_PREFIX = "__quipu"
 
@@ -41,7 +41,7 @@ def rename_columns(draft: Draft) -> Draft:
 
 
 def check_names(draft: Draft) -> Draft:
-    """No clash, and no name that Quipu keeps for itself."""
+    """Raise SqlError for two columns of one name, and for a reserved name."""
     seen: dict[str, _Origin] = {}
     for origin in _origins(draft):
         if origin.name.lower().startswith(RESERVED_PREFIX):
@@ -50,30 +50,30 @@ def check_names(draft: Draft) -> Draft:
         earlier = seen.setdefault(origin.name.lower(), origin)
         if earlier is origin:
             continue
-        told = origin if origin.rank >= earlier.rank else earlier
+        at_fault = origin if origin.rank >= earlier.rank else earlier
         message = f'column "{origin.name}" specified more than once'
         if earlier.name != origin.name:
             message = (f'columns "{earlier.name}" and "{origin.name}" differ only in case, which '
                        "Spark does not see")
-        raise SqlError(message, told.span, hint=_hint(told, origin.name))
+        raise SqlError(message, at_fault.span, hint=_hint(at_fault, origin.name))
     return draft
 
 
 class _Origin(NamedTuple):
-    """A column and what it comes from; of two that clash, the one of higher rank is told."""
+    """A column and its clause; the error for two equal names is at the one of higher rank."""
 
     name: str
-    span: Span
+    span: TextSpan
     rank: int
     item: Include | None = None
-    asked: bool = True  # UPSERT shows the key unasked
+    asked: bool = True  # False for a key that UPSERT shows without INCLUDE KEY
 
 
 _VALUE, _DEFINED, _ERROR, _KEY, _ITEM, _RENAMED = range(6)
 
 
 def _origins(draft: Draft) -> Iterator[_Origin]:
-    """The columns in order, with what they come from."""
+    """The columns in order, with their clauses."""
     statement = draft.statement
     origins = [*_key_origins(draft)]
     if draft.error_column is not None:
@@ -113,7 +113,7 @@ def _hint(origin: _Origin, name: str) -> str:
     if origin.item.kind is None:
         other = f"message_{name.lstrip('_')}"
         bare = bare if origin.asked else f"INCLUDE {bare}"
-    elif origin.item.kind is ItemKind.HEADER:
+    elif origin.item.kind is MetadataKind.HEADER:
         other = f"header_{name.lstrip('_')}"
     else:
         other = f"kafka_{ITEM_COLUMNS[origin.item.kind].name}"

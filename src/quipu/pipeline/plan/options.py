@@ -1,4 +1,4 @@
-"""WITH: which options there are, and the plain ones of them."""
+"""Pass: checks the options of WITH, and reads those that depend on nothing else."""
 
 import re
 from collections.abc import Mapping
@@ -7,22 +7,23 @@ from dataclasses import replace
 from quipu.model.nearest import nearest
 from quipu.pipeline.plan.connections import KAFKA_OPTIONS, refuse_unknown, setting_text
 from quipu.pipeline.plan.draft import Draft
-from quipu.pipeline.source import ErrorPolicy, OnRecreated
+from quipu.pipeline.source import DirectRead, ErrorPolicy, OnRecreated
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import Option
 from quipu.pipeline.sql.text import one_of
 
 HOUR_MS = 3_600_000
 OPTIONS = ("start offset", "start timestamp", "kafka time offset", "errors", "error column",
-           "isolation level", "on topic recreated", "confluent wire format", "group id prefix",
-           "topic metadata refresh interval", "topic metadata refresh interval ms")
+           "isolation level", "on topic recreated", "direct read", "confluent wire format",
+           "group id prefix", "topic metadata refresh interval",
+           "topic metadata refresh interval ms")
 _UNITS_MS = {"ms": 1, "millisecond": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000,
              "min": 60_000, "minute": 60_000, "h": HOUR_MS, "hour": HOUR_MS}
 _INTERVAL = re.compile(r"\s*([+-]?[0-9]{1,15})\s*([a-z]+)\s*")
 
 
 def read_options(draft: Draft) -> Draft:
-    """Refuse unknown options; take up those that need nothing else."""
+    """Refuse unknown options; read those that depend on nothing else."""
     options = draft.statement.options
     refuse_unknown(options, (*OPTIONS, *KAFKA_OPTIONS), "CREATE SOURCE")
     by_name = {option.name: option for option in options}
@@ -30,6 +31,8 @@ def read_options(draft: Draft) -> Draft:
         draft = replace(draft, read_committed=_read_committed(by_name["isolation level"]))
     if "on topic recreated" in by_name:
         draft = replace(draft, on_recreated=_on_recreated(by_name["on topic recreated"]))
+    if "direct read" in by_name:
+        draft = replace(draft, direct_read=_direct_read(by_name["direct read"]))
     if "errors" in by_name:
         draft = replace(draft, errors=_policy(by_name["errors"]))
     return replace(draft, options=by_name)
@@ -45,7 +48,7 @@ def boolean(option: Option) -> bool:
 
 
 def refresh_interval_ms(options: Mapping[str, Option]) -> int | None:
-    """How often new partitions are looked for."""
+    """The interval at which metadata is requested, to find new partitions."""
     option = options.get("topic metadata refresh interval")
     if option is not None:
         return _bounded(_interval_ms(option), option)
@@ -73,6 +76,15 @@ def _on_recreated(option: Option) -> OnRecreated:
         raise SqlError(f"ON TOPIC RECREATED must be {one_of([repr(name) for name in names])}",
                        option.value_span, hint="leave it out for 'fail'")
     return OnRecreated(text)
+
+
+def _direct_read(option: Option) -> DirectRead:
+    text = setting_text(option.value).strip().lower()
+    names = [each.value for each in DirectRead]
+    if text not in names:
+        raise SqlError(f"DIRECT READ must be {one_of([repr(name) for name in names])}",
+                       option.value_span, hint="leave it out for 'auto'")
+    return DirectRead(text)
 
 
 def _policy(option: Option) -> ErrorPolicy:

@@ -1,11 +1,11 @@
-"""What becomes of bad records, and the order in which records count (I15, I16)."""
+"""Pass: what is done with bad records; and the order in which records count (I15, I16)."""
 
 from dataclasses import replace
 
 import pyarrow as pa
 
 from quipu.pipeline.plan.draft import Draft
-from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, ItemKind
+from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, MetadataKind
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.types import Column
 
@@ -15,7 +15,7 @@ _SELF_RETRACTING = (EnvelopeKind.DEBEZIUM, EnvelopeKind.MATERIALIZE)
 
 
 def choose_errors(draft: Draft) -> Draft:
-    """One policy; inline errors get a column, and leave the row's columns empty."""
+    """Choose the error policy; inline errors get a column, and make the value's nullable."""
     given = draft.options.get("errors")
     inline = draft.envelope.inline_errors
     if inline and given is not None and draft.errors is not ErrorPolicy.INLINE:
@@ -47,15 +47,15 @@ def _option_name(draft: Draft) -> str:
     return option.value
 
 
-def order_of(draft: Draft) -> ItemKind | None:
-    """ORDER BY: TIMESTAMP or the name of its column; the offset breaks ties anyhow."""
+def order_of(draft: Draft) -> MetadataKind | None:
+    """The order of ORDER BY: TIMESTAMP or the name of its column; the offset breaks ties."""
     names = draft.envelope.order_by
     if not names:
         return None
     timestamps = {"timestamp", *(item.column.name for item in draft.items
-                                 if item.kind is ItemKind.TIMESTAMP)}
+                                 if item.kind is MetadataKind.TIMESTAMP)}
     offsets = {"offset", *(item.column.name for item in draft.items
-                           if item.kind is ItemKind.OFFSET)}
+                           if item.kind is MetadataKind.OFFSET)}
     if names[0].text not in timestamps:
         raise SqlError(f"ORDER BY ({names[0].text}) is not possible", names[0].span,
                        hint="write ORDER BY (TIMESTAMP); without it the offset decides")
@@ -66,4 +66,4 @@ def order_of(draft: Draft) -> ItemKind | None:
     if len(names) > 2:
         raise SqlError("Nothing can follow OFFSET", names[2].span,
                        hint="write ORDER BY (TIMESTAMP, OFFSET)")
-    return ItemKind.TIMESTAMP
+    return MetadataKind.TIMESTAMP

@@ -1,10 +1,10 @@
-"""Formats whose schemas are in a registry.
+"""Specs of formats whose schemas are in a registry.
 
-The subjects are the topic's name with -key and -value.  Where a source has several topics, the
-first one's schema is the reader's: messages of the others are resolved to it.
+The subjects are the topic's name with -key and -value.  If a source has several topics, the schema
+of the first is the reader's schema, to which messages of the others are resolved.
 """
 
-from quipu.pipeline.formats.protobuf import ProtobufSchemaError, first_message
+from quipu.pipeline.formats.protobuf.format import ProtobufSchemaError, first_message
 from quipu.pipeline.formats.specs import Avro, Protobuf, Registry
 from quipu.pipeline.plan.connections import (
     find_connection,
@@ -13,10 +13,10 @@ from quipu.pipeline.plan.connections import (
     registry_settings_of,
 )
 from quipu.pipeline.plan.draft import Draft
-from quipu.pipeline.plan.world import Schema, Unreachable
+from quipu.pipeline.plan.external_facts import RegistrySchema, Unreachable
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import RegistryReference, Strategy
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.text import TextSpan
 
 
 def avro(draft: Draft, reference: RegistryReference, *, is_key: bool) -> Avro:
@@ -35,7 +35,7 @@ def protobuf(draft: Draft, reference: RegistryReference, *, is_key: bool) -> Pro
 
 
 def has_key(draft: Draft, reference: RegistryReference) -> bool:
-    """Does the registry know a schema for keys?"""
+    """Does the registry have a schema for keys?"""
     if reference.key is not None:
         return True
     return _ask(draft, reference, "key", None) is not None
@@ -50,7 +50,9 @@ def _registry(draft: Draft, reference: RegistryReference) -> Registry:
     return registry_at(url, settings, reference.options, reference.span)
 
 
-def _schema(draft: Draft, reference: RegistryReference, kind: str, *, is_key: bool) -> Schema:
+def _schema(
+    draft: Draft, reference: RegistryReference, kind: str, *, is_key: bool,
+) -> RegistrySchema:
     strategy = reference.key if is_key else reference.value
     part = "key" if is_key else "value"
     found = _ask(draft, reference, part, strategy)
@@ -65,25 +67,25 @@ def _schema(draft: Draft, reference: RegistryReference, kind: str, *, is_key: bo
 
 
 def _ask(draft: Draft, reference: RegistryReference, part: str,
-         strategy: Strategy | None) -> Schema | None:
+         strategy: Strategy | None) -> RegistrySchema | None:
     schema_id = strategy.id if strategy is not None else None
     try:
-        return draft.world.schema(_registry(draft, reference), _subject(draft, part), schema_id)
+        return draft.facts.schema(_registry(draft, reference), _subject(draft, part), schema_id)
     except Unreachable as error:
-        raise SqlError(f"The schema registry cannot be asked: {error}", reference.span,
+        raise SqlError(f"The schema registry cannot be reached: {error}", reference.span,
                        hint="check its address and that it runs") from error
 
 
 def _subject(draft: Draft, part: str) -> str:
-    topics = draft.statement.place.topics or sorted(draft.partitions)
+    topics = draft.statement.kafka.topics or sorted(draft.partitions)
     if not topics:
-        raise SqlError("No topic matches yet, so there is no schema to ask for",
-                       draft.statement.place.topics_span,
+        raise SqlError("No topic matches yet, so the name of the schema's subject is unknown",
+                       draft.statement.kafka.topics_span,
                        hint=f"create a topic first, or write {part.upper()} STRATEGY INLINE '…'")
     return f"{topics[0]}-{part}"
 
 
-def _first_message(descriptors: bytes, span: Span) -> str:
+def _first_message(descriptors: bytes, span: TextSpan) -> str:
     try:
         return first_message(descriptors)
     except ProtobufSchemaError as error:

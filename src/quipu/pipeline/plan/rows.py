@@ -1,15 +1,16 @@
-"""The value's row: the columns that the format gives, or that the statement defines.
+"""Pass: finds the columns of the value's row, from the format or from the statement.
 
-JSON has the columns of the statement, or else one, the document.  Debezium's and Materialize's
-messages wrap a row: with Avro the schema tells its columns, with JSON the statement must.
+JSON has the columns of the statement, or else one column, the document.  Debezium's and
+Materialize's messages contain a row: with Avro its columns are in the schema, with JSON the
+statement must define them.
 """
 
 from dataclasses import replace
 
 from quipu.pipeline.formats import debezium, materialize
-from quipu.pipeline.formats.avro_schema import AvroSchemaError
-from quipu.pipeline.formats.casting import CannotCast
-from quipu.pipeline.formats.json_values import check_type
+from quipu.pipeline.formats.avro.schema import AvroSchemaError
+from quipu.pipeline.formats.casts import CannotCast
+from quipu.pipeline.formats.json.values import check_type
 from quipu.pipeline.formats.specs import Avro, Debezium, Json, Materialize
 from quipu.pipeline.plan.column_types import resolve_type
 from quipu.pipeline.plan.draft import Draft
@@ -18,14 +19,14 @@ from quipu.pipeline.plan.include import DEBEZIUMS
 from quipu.pipeline.source import EnvelopeKind
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import ColumnItem
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.text import TextSpan
 from quipu.pipeline.types import Column
 
 _DEFINE = "define the row's columns after the source's name: (id bigint, name text, …)"
 
 
 def find_columns(draft: Draft) -> Draft:
-    """The columns of the row, and where in the value it is."""
+    """Find the columns of the row, and the spec of a value that contains it."""
     defined = [item for item in draft.statement.columns if item.type is not None]
     if defined and not isinstance(draft.value, Json):
         raise SqlError("Columns can be defined for VALUE FORMAT JSON only", defined[0].name.span,
@@ -66,7 +67,7 @@ def _unwrapped(draft: Draft, defined: tuple[Column, ...]) -> Draft:
     return replace(draft, value=value, value_columns=defined)
 
 
-def _row_of_schema(schema: str, span: Span, *, is_debezium: bool) -> tuple[Column, ...]:
+def _row_of_schema(schema: str, span: TextSpan, *, is_debezium: bool) -> tuple[Column, ...]:
     try:
         if is_debezium:
             return debezium.row_columns_of(schema)
@@ -76,6 +77,6 @@ def _row_of_schema(schema: str, span: Span, *, is_debezium: bool) -> tuple[Colum
                                               "envelope; or use ENVELOPE UPSERT") from None
 
 
-def _span(draft: Draft) -> Span:
+def _span(draft: Draft) -> TextSpan:
     written = draft.statement.value_format
     return written.span if written is not None else draft.statement.span

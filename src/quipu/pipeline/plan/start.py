@@ -1,6 +1,7 @@
-"""Where reading begins: START OFFSET as given, START TIMESTAMP resolved once (I14).
+"""Pass: finds the offsets of START OFFSET or START TIMESTAMP at which reading begins (I14).
 
-Both are offsets of the topics that there are now, so the ids of those are kept beside them.
+A timestamp is resolved once.  The offsets belong to the topics that exist now, so the ids of these
+topics are stored with them.
 """
 
 import re
@@ -11,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from quipu.pipeline.plan.draft import Draft
-from quipu.pipeline.plan.world import Unreachable
+from quipu.pipeline.plan.external_facts import Unreachable
 from quipu.pipeline.source import Start
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.statements import Option
@@ -21,7 +22,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def find_start(draft: Draft) -> Draft:
-    """By partition; partitions that are not named begin at the earliest."""
+    """Find the first offset of each partition; partitions not named begin at the earliest."""
     offset = draft.options.get("start offset")
     timestamps = [draft.options[name] for name in ("start timestamp", "kafka time offset")
                   if name in draft.options]
@@ -31,14 +32,14 @@ def find_start(draft: Draft) -> Draft:
     if offset is not None:
         return replace(draft, start=Start(_by_offset(draft, offset), _topic_ids(draft)))
     if timestamps:
-        ids = _topic_ids(draft)  # before the offsets: an id may be too old for them, never too new
+        ids = _topic_ids(draft)  # before the offsets: a topic recreated in between is then noticed
         return replace(draft, start=Start(_by_timestamp(draft, timestamps[0]), ids))
     return draft
 
 
 def _topic_ids(draft: Draft) -> Mapping[str, UUID]:
     with _asking_kafka(draft):
-        return draft.world.topic_ids(draft.place)
+        return draft.facts.topic_ids(draft.location)
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def _asking_kafka(draft: Draft) -> Iterator[None]:
     try:
         yield
     except Unreachable as error:
-        raise SqlError(f"Kafka cannot be asked: {error}", draft.statement.place.span,
+        raise SqlError(f"Kafka cannot be reached: {error}", draft.statement.kafka.span,
                        hint="check the broker's address and that it runs") from error
 
 
@@ -69,13 +70,13 @@ def _by_offset(draft: Draft, option: Option) -> Mapping[str, Mapping[int, int]]:
 def _by_timestamp(draft: Draft, option: Option) -> Mapping[str, Mapping[int, int]]:
     timestamp_ms = _timestamp_ms(option)
     if timestamp_ms < 0:
-        timestamp_ms += draft.world.now_ms()
+        timestamp_ms += draft.facts.now_ms()
         if timestamp_ms < 0:
             raise SqlError("Relative START TIMESTAMP must be smaller than current system "
                            "timestamp", option.value_span,
                            hint="write -3600000 for one hour ago")
     with _asking_kafka(draft):
-        found = draft.world.offsets_at(draft.place, timestamp_ms)
+        found = draft.facts.offsets_at(draft.location, timestamp_ms)
     return {topic: dict(offsets) for topic, offsets in found.items()}
 
 

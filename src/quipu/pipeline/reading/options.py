@@ -1,4 +1,4 @@
-"""The options of a reader, as Spark's Kafka source spells them; all mistakes are found here.
+"""The options of a reader, named as in Spark's Kafka source; every error in them is found here.
 
     subscribe | subscribePattern | assign      exactly one: which topics, or which partitions
     kafka.NAME                                 settings of the client; kafka.bootstrap.servers is
@@ -6,20 +6,22 @@
     startingOffsets                            earliest, latest, or JSON {"topic": {"0": 23}} where
                                                -2 is the earliest and -1 the latest; partitions
                                                that the JSON leaves out begin at the earliest
-    startingTimestamp, startingOffsetsByTimestamp      milliseconds, for all or by JSON; they win
-                                               over startingOffsets
-    startingOffsetsByTimestampStrategy         where no record is that young: error, or latest
+    startingTimestamp, startingOffsetsByTimestamp      milliseconds, for all or by JSON; they
+                                               override startingOffsets
+    startingOffsetsByTimestampStrategy         if no record is that new: error, or latest
     endingOffsets, endingTimestamp, endingOffsetsByTimestamp       of batch reads
     maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay    of streams
     minPartitions, maxRecordsPerPartition, tasksPerBatch           how many tasks read a batch
     failOnDataLoss, includeHeaders
-    onTopicRecreated                           when a topic was deleted and created anew: fail, or
+    onTopicRecreated                           if a topic was deleted and created again: fail, or
                                                earliest to read the new one from its first record;
-                                               fail, unless failOnDataLoss is false
-    columns                                    those that are wanted, others are not read at all
+                                               the default is fail, unless failOnDataLoss is false
+    directRead                                 old records from object storage, past the brokers:
+                                               auto, never or always
+    columns                                    the columns to read; others are not read at all
 
-Names are not case-sensitive.  Spark itself says nothing about an option that it does not know;
-here it is an error, with the nearest name.
+Names are not case-sensitive.  Spark itself ignores an option that it does not know; here it is an
+error, with the nearest name.
 """
 
 import re
@@ -41,7 +43,7 @@ from quipu.pipeline.reading.positions import (
     parsed,
     partition_number,
 )
-from quipu.pipeline.source import OnRecreated
+from quipu.pipeline.source import DirectRead, OnRecreated
 
 PREFIX: Final = "kafka."
 COLUMNS: Final = (
@@ -55,7 +57,7 @@ _UNITS_MS: Final = {
     "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
     "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
 }
-_IGNORED: Final = (  # of Spark's source, about consumers that we do not have
+_IGNORED: Final = (  # options of Spark's source about Java consumers, which are not used here
     "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "partition.metadata.cache.ttl.ms",
 )
@@ -63,19 +65,19 @@ _T = TypeVar("_T")
 
 
 class BadOption(QuipuError):
-    """An option that cannot be; the message names it and says what can be."""
+    """A wrong option; the message names it and says which values it may have."""
 
 
 class Edge(Enum):
-    """An end of a partition."""
+    """The start or the end of a partition."""
 
     EARLIEST = -2
     LATEST = -1
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Which topics: exactly one of the three."""
+class TopicSelection:
+    """The topics to read, by exactly one of three options."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -84,18 +86,18 @@ class Selection:
 
 @dataclass(frozen=True)
 class Bound:
-    """Where reading begins or ends: an edge for all, except for what `offsets` or times name."""
+    """Where reading begins or ends: an edge, except for partitions with an offset or a time."""
 
     edge: Edge
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)  # -2 and -1: edges
-    topic_ids: Mapping[str, UUID] = field(default_factory=dict)  # whose the offsets are, if known
-    time_ms: int | None = None  # for all
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)  # the offsets' topics, if known
+    time_ms: int | None = None  # for all partitions
     times_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
-    or_latest: bool = False  # where no record is as young as the time; else it is an error
+    or_latest: bool = False  # if no record is as new as the time; else it is an error
 
 
 class Limits(NamedTuple):
-    """How much one batch of a stream takes."""
+    """Limits on the offsets of one batch of a stream."""
 
     offsets_max: int | None = None
     offsets_min: int | None = None
@@ -109,10 +111,10 @@ RECREATED_HINT: Final = ("set onTopicRecreated=earliest to read the new topic fr
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """See above."""
+    """The checked options of a reader."""
 
     client: ClientSettings
-    selection: Selection
+    selection: TopicSelection
     start: Bound
     end: Bound
     limits: Limits = NO_LIMITS
@@ -122,6 +124,7 @@ class ReadOptions:
     fail_on_loss: bool = True
     on_recreated: OnRecreated = OnRecreated.FAIL
     recreated_hint: str = RECREATED_HINT
+    direct_read: DirectRead = DirectRead.AUTO
     columns: tuple[str, ...] = COLUMNS[:-1]  # in the order of COLUMNS
 
 
@@ -131,21 +134,21 @@ LATEST: Final = Bound(Edge.LATEST)
 
 def batch_options(given: Mapping[str, str]) -> ReadOptions:
     """Options of a read that ends."""
-    reader = _Reader(given)
+    reader = _OptionReader(given)
     for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
         reader.refuse(name, "it is for streams")
     start = reader.bound("starting", EARLIEST)
     if start.edge is Edge.LATEST or Edge.LATEST.value in start.offsets.values():
-        raise BadOption("startingOffsets cannot be the latest of a batch read: nothing is there")
+        raise BadOption("startingOffsets of a batch read cannot be the latest: it has no records")
     end = reader.bound("ending", LATEST)
     if end.edge is Edge.EARLIEST or Edge.EARLIEST.value in end.offsets.values():
-        raise BadOption("endingOffsets cannot be the earliest: nothing is before it")
+        raise BadOption("endingOffsets cannot be the earliest: there are no records before it")
     return reader.options(start, end)
 
 
 def stream_options(given: Mapping[str, str]) -> ReadOptions:
     """Options of a stream."""
-    reader = _Reader(given)
+    reader = _OptionReader(given)
     for name in _ENDING:
         reader.refuse(name, "a stream has no end; use trigger(availableNow=True)")
     return reader.options(reader.bound("starting", LATEST), LATEST)
@@ -153,7 +156,7 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
 
 def columns_option(given: Mapping[str, str]) -> tuple[str, ...]:
     """The columns that options ask for, in the order of COLUMNS."""
-    return _Reader(given).columns()
+    return _OptionReader(given).columns()
 
 
 _BOUNDS: Final = ("Offsets", "Timestamp", "OffsetsByTimestamp")
@@ -163,13 +166,13 @@ NAMES: Final = (
     "subscribe", "subscribePattern", "assign", *_STARTING, "startingOffsetsByTimestampStrategy",
     *_ENDING, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
     "maxRecordsPerPartition", "tasksPerBatch", "failOnDataLoss", "onTopicRecreated",
-    "includeHeaders", "columns",
+    "includeHeaders", "directRead", "columns",
     *_IGNORED,
 )
 _BY_FOLDED: Final = {name.lower(): name for name in NAMES}
 
 
-class _Reader:
+class _OptionReader:
     """Options by their proper names, and one method for each kind of value."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -198,10 +201,11 @@ class _Reader:
             task_offsets_max=self._number("maxRecordsPerPartition"),
             fail_on_loss=self._flag("failOnDataLoss", default=True),
             on_recreated=self._on_recreated(),
+            direct_read=self._direct_read(),
             columns=self.columns())
 
     def bound(self, side: str, default: Bound) -> Bound:
-        """Where one side is; times win over offsets, as in Spark."""
+        """The bound of one side; times override offsets, as in Spark."""
         time_ms = self._number(f"{side}Timestamp", low=0)
         or_latest = side == "ending" or self._choice(
             "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest"
@@ -230,7 +234,7 @@ class _Reader:
         except SettingError as error:
             raise BadOption(f"{PREFIX}{error}") from None
 
-    def _selection(self) -> Selection:
+    def _selection(self) -> TopicSelection:
         ways = ("subscribe", "subscribePattern", "assign")
         used = [name for name in ways if name in self._given]
         if len(used) != 1:
@@ -238,10 +242,10 @@ class _Reader:
             raise BadOption(f"give exactly one of {', '.join(ways)}; found {found}")
         text = self._given[used[0]]
         if used[0] == "assign":
-            return Selection(assigned=self._wrap("assign", _assigned, text))
+            return TopicSelection(assigned=self._wrap("assign", _assigned, text))
         if used[0] == "subscribe":
-            return Selection(self._wrap("subscribe", _topics, text))
-        return Selection(pattern=self._wrap("subscribePattern", _pattern, text))
+            return TopicSelection(self._wrap("subscribe", _topics, text))
+        return TopicSelection(pattern=self._wrap("subscribePattern", _pattern, text))
 
     def columns(self) -> tuple[str, ...]:
         headers = self._flag("includeHeaders", default=False)
@@ -263,6 +267,10 @@ class _Reader:
             return OnRecreated(word)
         is_strict = self._flag("failOnDataLoss", default=True)
         return OnRecreated.FAIL if is_strict else OnRecreated.EARLIEST
+
+    def _direct_read(self) -> DirectRead:
+        word = self._choice("directRead", tuple(each.value for each in DirectRead))
+        return DirectRead.AUTO if word is None else DirectRead(word)
 
     def _number(self, name: str, *, low: int = 1, high: int = _LONG_MAX) -> int | None:
         text = self._given.get(name)

@@ -1,8 +1,8 @@
-"""Topics by a regular expression: RE2's, which takes linear time whatever the names are.
+"""Finds topics by a regular expression of RE2, which takes linear time for any name.
 
-Names are chosen by whoever may create topics, and an engine that goes back can be made to run for
-years by one of them.  TOPIC PATTERN is RE2's.  The option subscribePattern of programs, known from
-Spark, also takes what RE2 does not have, such as looking ahead: that is left to Python's engine.
+Any user may create topics, and one name can make a backtracking engine run for years.  So TOPIC
+PATTERN is a pattern of RE2.  The option subscribePattern, known from Spark, also accepts patterns
+that RE2 does not have, such as lookahead: these are matched by Python's engine.
 """
 
 import re
@@ -16,11 +16,11 @@ Matching = Callable[[list[str]], list[str]]
 
 
 class BadPattern(ValueError):
-    """No regular expression; the message says why."""
+    """A text is no regular expression; the message says why."""
 
 
 def matching(pattern: str) -> Matching:
-    """Which of some names a pattern matches as a whole."""
+    """A function that returns those of some names that a pattern matches as a whole."""
     try:
         check_linear(pattern)
     except BadPattern:
@@ -30,9 +30,9 @@ def matching(pattern: str) -> Matching:
 
 
 def check_linear(pattern: str) -> None:
-    """Raise if a pattern is none of RE2's."""
+    """Raise BadPattern if a pattern is not one of RE2."""
     try:
-        _matched(pattern, [""])  # alone: a)|(b is none, whatever is around it
+        _matched(pattern, [""])  # by itself: a)|(b is wrong, but becomes valid within (?:…)
         _matched(f"^(?:{pattern})$", [""])
     except pa.ArrowInvalid as error:
         raise BadPattern(str(error).removeprefix("Invalid regular expression: ")) from None

@@ -1,16 +1,16 @@
-"""How far a reader is: an offset per partition, the next one to read; as JSON too.
+"""The positions of a reader: the next offset to read of each partition; also as JSON.
 
     {"orders": {"0": 23, "1": -2}}      as Spark's Kafka source writes it
 
 Topics and partitions are sorted, so that equal positions are equal texts: Spark compares those.
 
-Offsets are of one topic, and not of another one that was created under the same name later.  So
-`Reached` has the ids of the topics beside the offsets, and what is kept in checkpoints has both:
+Offsets belong to one topic, and not to another one that was created under the same name later.  So
+`Reached` has the ids of the topics with the offsets, and checkpoints contain both:
 
     {"orders": {"0": 23, "1": 42}, "#topic_ids": {"orders": "7f0c…"}}
 
-Ids are missing for brokers that tell none (Kafka before 2.8), and in what older versions of Quipu
-have written; they are added as soon as they are known.
+Ids are missing if the broker sends none (Kafka before 2.8), and in checkpoints of older versions of
+Quipu; they are added as soon as they are known.
 """
 
 import json
@@ -32,7 +32,7 @@ IDS: Final = "#topic_ids"  # no topic can have this name
 
 
 class Reached(NamedTuple):
-    """How far a reader is, and in which topics; see above."""
+    """The positions of a reader, and the ids of their topics."""
 
     positions: Positions
     topic_ids: TopicIds
@@ -45,7 +45,7 @@ class Reached(NamedTuple):
 
     @classmethod
     def from_json(cls, given: object) -> "Reached":
-        """What `to_json` gave, or positions alone."""
+        """The inverse of `to_json`; also reads positions without ids."""
         if not isinstance(given, dict):
             raise BadPositions(_SHAPE)
         rest = dict(given)
@@ -56,19 +56,19 @@ class Reached(NamedTuple):
 NOWHERE: Final = Reached({}, {})
 
 
-def known_ids(told: Mapping[str, UUID]) -> TopicIds:
-    """Ids without those that a broker does not tell."""
-    return {name: each for name, each in told.items() if each != ZERO_UUID}
+def known_ids(ids: Mapping[str, UUID]) -> TopicIds:
+    """The ids without zeros, which a broker sends for a topic without an id."""
+    return {name: each for name, each in ids.items() if each != ZERO_UUID}
 
 
 def recreated_topics(before: Reached, topic_ids: Mapping[str, UUID]) -> set[str]:
-    """The topics that are other ones now, as far as both ids are known."""
+    """The topics whose id has changed, of those whose old and new ids are known."""
     return {name for name, each in before.topic_ids.items()
             if topic_ids.get(name, each) != each}
 
 
 class BadPositions(ValueError):
-    """No positions; the message says what is wrong."""
+    """A text or value is no positions; the message says why."""
 
 
 def to_json(positions: Mapping[TopicPartition, int]) -> Json:
@@ -124,24 +124,25 @@ def partition_number(topic: str, given: object) -> int:
 
 
 def ranges_between(start: Reached, end: Reached) -> list[Range]:
-    """What lies between two positions.
+    """The ranges between two positions.
 
-    Nothing where a partition is only in one, or goes back, or is of another topic.
+    A partition has none if it is in only one of them, or if its offset decreases, or if its topic
+    was recreated.
     """
     first, ids = start.positions, {**end.topic_ids, **start.topic_ids}
-    anew = recreated_topics(start, end.topic_ids)
+    recreated = recreated_topics(start, end.topic_ids)
     return [Range(*partition, first[partition], last, ids.get(partition.topic, ZERO_UUID))
             for partition, last in sorted(end.positions.items())
-            if partition in first and first[partition] < last and partition.topic not in anew]
+            if partition in first and first[partition] < last and partition.topic not in recreated]
 
 
 def lag(position: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
-    """Offsets still to be read; a partition that the reader does not know counts from zero."""
+    """The number of offsets still to be read; a partition without a position counts from zero."""
     return sum(max(end - position.get(partition, 0), 0) for partition, end in latest.items())
 
 
 def total(ranges: Iterable[Range]) -> int:
-    """Offsets in all ranges together."""
+    """The number of offsets in all ranges."""
     return sum(each.size for each in ranges)
 
 

@@ -1,8 +1,8 @@
-"""Which offsets a batch takes, and how they are shared out among tasks.
+"""The offsets of a batch, divided among tasks.
 
 A task that runs Python takes tens of milliseconds before it reads anything, so a batch gets as many
-tasks as there are cores, and fewer if there is little to read; partitions are cut and put together
-as needed.
+tasks as there are cores, and fewer if there is little to read.  A task may have a part of a
+partition, or several partitions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from quipu.client.ranges import Range
 from quipu.model.ids import TopicPartition
 from quipu.pipeline.reading.positions import Positions, total
 
-TASK_OFFSETS_MIN: Final = 20_000  # fewer are read sooner by one task than by two
+TASK_OFFSETS_MIN: Final = 20_000  # fewer are read faster by one task than by two
 TASKS_MAX: Final = 100_000
 
 Task = tuple[Range, ...]
 
 
 class Sharing(NamedTuple):
-    """How many tasks there should be."""
+    """What decides the number of tasks."""
 
     cores: int = 1
     tasks_min: int | None = None  # minPartitions
@@ -29,9 +29,9 @@ class Sharing(NamedTuple):
 def limited(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], limit: int
 ) -> Positions:
-    """Go on from `start` by about `limit` offsets, each partition by its share of what there is.
+    """The end of a batch of about `limit` offsets, divided in proportion to what partitions have.
 
-    A partition that has anything gets at least one, so that a quiet one is not starved by others.
+    A partition with new records gets at least one, so that busy ones do not starve the others.
     """
     sizes = {partition: max(end - start.get(partition, end), 0)
              for partition, end in latest.items()}
@@ -45,7 +45,7 @@ def limited(
 
 
 def shared_out(ranges: Sequence[Range], sharing: Sharing) -> list[Task]:
-    """Tasks of nearly equal size; no partition is twice in one task."""
+    """Divide ranges into tasks of nearly equal size; no partition is twice in one task."""
     offsets = total(ranges)
     if not offsets:
         return []
@@ -58,11 +58,11 @@ def shared_out(ranges: Sequence[Range], sharing: Sharing) -> list[Task]:
 
 
 def _cut(ranges: Sequence[Range], count: int, offsets: int) -> list[Task]:
-    """Lay the ranges end to end, and cut at equal distances: sizes differ by one at most."""
+    """Cut the sequence of all ranges at equal distances: sizes of tasks differ by at most one."""
     cuts = [offsets * number // count for number in range(1, count + 1)]
     tasks: list[Task] = []
     task: list[Range] = []
-    position = 0  # in all ranges laid end to end
+    position = 0  # in the sequence of all ranges
     for each in ranges:
         first = each.first
         while first < each.end:

@@ -1,10 +1,10 @@
-"""Record batches as the broker keeps them, to Arrow columns, without a loop per record.
+"""Turns record batches, as the broker stores them, into Arrow columns.
 
-    columns       `read_columns`: where callers come in; which columns, which offsets
-    transactions  which batches a reader of committed records does not see
-    batches       what both twins below agree on: limits, the result, what corrupt means
-    _columns      the walk over all records in C
-    _columns_pure the same in plain Python: what serves without a compiler, and the oracle
+    columns.py        `read_columns`: the records of a range of offsets as some columns
+    transactions.py   which batches are hidden from a reader of committed records
+    batches.py        limits, results and checks of batches, shared by both readers
+    _columns.pyx      reads all records, compiled
+    _columns_pure.py  the same in plain Python, against which the compiled one is tested
 
-Not here: fetching (`quipu.client`), what keys and values mean (`pipeline.formats`).
+Start with columns.py.  Not here: fetching (client/), decoding keys and values (formats/).
 """

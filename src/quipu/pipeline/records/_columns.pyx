@@ -127,6 +127,7 @@ cdef class Plan:
     cdef Py_ssize_t rows
     cdef Py_ssize_t position
     cdef int64_t next_offset
+    cdef int64_t gathered  # bytes of records
 
     cdef int add(self, Batch *batch) except -1:
         cdef Batch *larger
@@ -171,11 +172,11 @@ cdef bint plan_batches(Plan plan, object view, const uint8_t *data, object span,
     cdef int64_t first = span.first
     cdef int64_t end = span.end
     cdef int64_t size_max = span.size_max
-    cdef int64_t gathered = 0
+    cdef bint is_checked = span.is_checked
     cdef int64_t size, last_offset
     cdef const uint8_t *at
     cdef Batch batch
-    while gathered < size_max and run_size - plan.position >= HEADER_SIZE:
+    while plan.gathered < size_max and run_size - plan.position >= HEADER_SIZE:
         at = data + plan.position
         size = <int64_t><int32_t>quipu_u32(at + 8) + LENGTH_START
         if at[16] != MAGIC or size < HEADER_SIZE:
@@ -189,7 +190,7 @@ cdef bint plan_batches(Plan plan, object view, const uint8_t *data, object span,
         if batch.base_offset >= end:
             plan.next_offset = end
             return True
-        if not has_crc(view, at, plan.position, size):
+        if not is_checked and not has_crc(view, at, plan.position, size):
             return False
         last_offset = batch.base_offset + batch.last_offset_delta
         batch.before = plan.next_offset
@@ -204,7 +205,7 @@ cdef bint plan_batches(Plan plan, object view, const uint8_t *data, object span,
             if not find_body(plan, view, at, size, &batch):
                 return False
             plan.add(&batch)
-            gathered += batch.size
+            plan.gathered += batch.size
         plan.next_offset = max(plan.next_offset, last_offset + 1)
         plan.position += size
     return True
@@ -529,3 +530,50 @@ def gather(object data, Py_ssize_t position, object span, object wanted, object 
         return Chunk(plan.position, plan.next_offset, buffers.arrays())
     finally:
         PyBuffer_Release(&run)
+
+
+cdef class Runs:
+    """The buffers of some runs, which stay where they are as long as this lives."""
+
+    cdef Py_buffer *buffers
+    cdef Py_ssize_t count
+    cdef list held
+
+    def __cinit__(self, Py_ssize_t room):
+        self.held, self.count = [], 0
+        self.buffers = <Py_buffer *>_take(self.held, room * sizeof(Py_buffer))
+
+    cdef const uint8_t *add(self, object view) except NULL:
+        PyObject_GetBuffer(view, &self.buffers[self.count], PyBUF_SIMPLE)
+        self.count += 1
+        return <const uint8_t *>self.buffers[self.count - 1].buf
+
+    def __dealloc__(self):
+        while self.count > 0:
+            self.count -= 1
+            PyBuffer_Release(&self.buffers[self.count])
+
+
+def gather_runs(list runs, object span, object wanted, object transactions):
+    """See `_columns_pure.gather_runs`."""
+    cdef Plan plan = Plan()
+    cdef Buffers buffers = Buffers()
+    cdef Runs held = Runs(len(runs))
+    plan.held, plan.next_offset = [], span.first
+    buffers.held, buffers.named = [], {}
+    for run in runs:
+        view = memoryview(run)
+        plan.position = 0
+        if len(view) == 0:
+            continue
+        try:
+            if not plan_batches(plan, view, held.add(view), span, transactions):
+                return None
+        except CorruptRecords:
+            return None
+        if plan.position < len(view):
+            return None
+    buffers.prepare(span, wanted, plan.rows)
+    if not walk_all(plan, &buffers.out):
+        return None
+    return Chunk(plan.position, plan.next_offset, buffers.arrays())

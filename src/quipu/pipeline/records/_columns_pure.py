@@ -1,9 +1,9 @@
-"""A chunk of a run of batches as Arrow columns: the plain twin and oracle of `_columns.pyx`.
+"""Reads a chunk of a run of batches into Arrow columns: the plain twin of `_columns.pyx`.
 
-Batches that lie before the span, or are hidden by their transaction, are passed over unread.  A
-chunk ends before the first batch that is cut short or lies after the span, and before one that is
-corrupt, if there is anything before it; a corrupt batch at the start raises `CorruptRecords`.  So
-whatever is whole in front of damage is read, and the damage is named.
+Batches before the span, or hidden by their transaction, are skipped.  A chunk ends before the first
+batch that is incomplete or lies after the span, and before a corrupt batch, unless that is its
+first; a corrupt batch at the start raises `CorruptRecords`.  So all whole batches before a corrupt
+one are read, and then the corrupt one is reported.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from quipu.pipeline.records.batches import (
     NO_TIMESTAMP,
     Chunk,
     CorruptRecords,
-    Span,
-    Wanted,
+    OffsetSpan,
+    WantedColumns,
     body_of,
     check_crc,
     whole_batch,
@@ -35,7 +35,8 @@ _Row = tuple[Record, int]  # and its timestamp type
 
 
 def gather(
-    data: memoryview, position: int, span: Span, wanted: Wanted, transactions: Transactions
+    data: memoryview, position: int, span: OffsetSpan, wanted: WantedColumns,
+    transactions: Transactions,
 ) -> Chunk:
     """The chunk that begins at `position`."""
     start = position
@@ -65,11 +66,25 @@ def gather(
     return Chunk(position, next_offset, _arrays(rows, wanted))
 
 
+def gather_runs(
+    runs: list[memoryview], span: OffsetSpan, wanted: WantedColumns, transactions: Transactions
+) -> Chunk | None:
+    """All records of some runs, of whole batches each, as one chunk, without joining the runs.
+
+    None if that is not one chunk of plain batches: `gather` then reads the joined runs, with other
+    `transactions`, as these may have seen some of the batches.
+    """
+    assert span.first <= span.end
+    del runs, wanted, transactions  # in Python, to join them costs next to nothing
+    return None
+
+
 def seen_body(
-    batch: memoryview, header: BatchHeader, span: Span, transactions: Transactions
+    batch: memoryview, header: BatchHeader, span: OffsetSpan, transactions: Transactions
 ) -> memoryview:
-    """The bytes of a batch's records; none if its reader has no business with them."""
-    check_crc(batch, header)
+    """The bytes of a batch's records; empty if it is hidden or before the span."""
+    if not span.is_checked:
+        check_crc(batch, header)
     is_transactional = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)
     if (is_transactional and transactions.hide(batch)) or header.last_offset < span.first:
         return memoryview(b"")
@@ -84,7 +99,7 @@ def records_of(body: memoryview, header: BatchHeader) -> Iterator[Record]:
         raise CorruptRecords(header.base_offset, str(error)) from error
 
 
-def _arrays(rows: list[_Row], wanted: Wanted) -> list[pa.Array]:
+def _arrays(rows: list[_Row], wanted: WantedColumns) -> list[pa.Array]:
     values = (
         (record.key for record, _ in rows),
         (record.value for record, _ in rows),
@@ -99,7 +114,7 @@ def _arrays(rows: list[_Row], wanted: Wanted) -> list[pa.Array]:
 
 
 def _microseconds(timestamp: int) -> int | None:
-    """Null where nobody set a time, or one that no calendar has."""
+    """The timestamp in microseconds; null if it is not set, or out of range."""
     if timestamp == NO_TIMESTAMP or not MILLIS_MIN <= timestamp <= MILLIS_MAX:
         return None
     return timestamp * 1000

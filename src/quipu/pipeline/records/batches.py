@@ -1,15 +1,15 @@
-"""What both readers of record batches agree on: what is asked, what comes back, what is corrupt.
+"""Arguments, results and checks of batches, shared by the compiled and the plain reader.
 
 A run of batches is read a chunk at a time.  A chunk ends when it holds `size_max` bytes of
 records, so it never has more than that and one batch; with the limit on a batch, no Arrow array
-comes near the 2 GiB that its offsets can count, whatever the batches say about themselves.
+reaches the 2 GiB that its offsets can count, whatever sizes the batches claim.
 """
 
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from quipu.model.errors import Code, Kind, MalformedBytes, QuipuError
+from quipu.model.errors import Code, ErrorKind, MalformedBytes, QuipuError
 from quipu.pipeline.types import TIMESTAMPTZ
 from quipu.wire.compression import Compression, decompress
 from quipu.wire.record_batch import (
@@ -24,7 +24,7 @@ from quipu.wire.record_batch import (
 )
 
 BATCH_SIZE_MAX: Final = 256 << 20  # of one batch's records, decompressed
-EXPANSION_MAX: Final = 1 << 15  # no codec does more: zstd has 128 KiB of one byte in 4 bytes
+EXPANSION_MAX: Final = 1 << 15  # the most of any codec: zstd encodes 128 KiB in 4 bytes
 CHUNK_SIZE_MAX: Final = 1 << 30
 CHUNK_SIZE: Final = 64 << 20
 OFFSET_MAX: Final = 1 << 62  # far from where sums overflow in C
@@ -36,9 +36,9 @@ HEADERS_TYPE: Final = pa.list_(pa.field("item", HEADER_TYPE, nullable=False))
 
 
 class CorruptRecords(QuipuError):
-    """Stored bytes that are no records; `offset` is that of the batch, -1 if it has none."""
+    """A batch is corrupt; `offset` is its base offset, -1 if it has none."""
 
-    kind = Kind.CORRUPT
+    kind = ErrorKind.CORRUPT
     code = Code.CORRUPT_MESSAGE
 
     def __init__(self, offset: int, reason: str) -> None:
@@ -46,8 +46,8 @@ class CorruptRecords(QuipuError):
         self.offset = offset
 
 
-class Wanted(NamedTuple):
-    """The columns to make; the others cost nothing."""
+class WantedColumns(NamedTuple):
+    """The columns to read; others are skipped."""
 
     key: bool = True
     value: bool = True
@@ -58,7 +58,7 @@ class Wanted(NamedTuple):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the batches that are made: the wanted fields, in this order."""
+        """The schema of the result: the wanted fields, in this order."""
         return pa.schema([field for field, wanted in zip(_FIELDS, self, strict=True) if wanted])
 
 
@@ -68,23 +68,24 @@ _FIELDS: Final = (
     pa.field("offset", pa.int64(), nullable=False),
     pa.field("timestamp", TIMESTAMPTZ),
     pa.field("timestamp_type", pa.int32(), nullable=False),  # 0: the producer's, 1: the broker's
-    pa.field("headers", HEADERS_TYPE, nullable=False),  # empty where there are none
+    pa.field("headers", HEADERS_TYPE, nullable=False),  # empty if there are none
 )
 
 
-class Span(NamedTuple):
-    """The offsets to read, and how much of them at once."""
+class OffsetSpan(NamedTuple):
+    """The offsets to read, and the bytes of records to read at once."""
 
     first: int
     end: int  # exclusive
     size_max: int = CHUNK_SIZE
+    is_checked: bool = False  # the batches' checksums were compared in this process before
 
 
 class Chunk(NamedTuple):
     """Some of a run's records as columns."""
 
     position: int  # in the run, after the last batch that was read
-    next_offset: int  # after all that was read or passed over
+    next_offset: int  # after all records that were read or skipped
     arrays: list[pa.Array]  # of the wanted columns
 
 
@@ -107,21 +108,21 @@ def whole_batch(data: memoryview, position: int) -> BatchHeader | None:
 
 
 def check_crc(batch: memoryview, header: BatchHeader) -> None:
-    """Raise if the bytes of a batch are not those that its producer signed."""
+    """Raise CorruptRecords if the checksum of a batch is wrong."""
     if (found := body_crc(batch)) != header.crc:
         raise CorruptRecords(header.base_offset, f"its checksum is {found:#010x}, "
                              f"the header says {header.crc:#010x}")
 
 
 def body_of(batch: memoryview, header: BatchHeader) -> memoryview:
-    """The bytes of a batch's records, decompressed, with room for as many as it says it has."""
+    """The bytes of a batch's records, decompressed; raises if its count of records cannot fit."""
     if header.compression > Compression.ZSTD:
         raise CorruptRecords(header.base_offset,
                              f"compression codec {header.compression} is unknown")
     codec = Compression(header.compression)
     if header.count == 0:  # compaction may leave a batch without records
         return memoryview(b"")
-    # A bound by what came, too: bytes that no codec made are given up before they cost much.
+    # Also bounded by the size of the batch: decompressing random bytes stops early.
     size_max = min(BATCH_SIZE_MAX, len(batch) * EXPANSION_MAX)
     try:
         body = memoryview(decompress(codec, batch[HEADER_SIZE:], size_max=size_max))
@@ -134,9 +135,9 @@ def body_of(batch: memoryview, header: BatchHeader) -> memoryview:
 
 
 def texts_of(data: pa.BinaryArray) -> pa.StringArray:
-    """Bytes as text; where they are no UTF-8, with replacement characters, as Java reads them."""
+    """Bytes as text; those that are not UTF-8 with replacement characters, as Java reads them."""
     try:
-        return data.cast(pa.string())  # shares the buffers, after one look at all of them
+        return data.cast(pa.string())  # checks all bytes once, and shares the buffers
     except pa.ArrowInvalid:
         return pa.array([None if one is None else one.decode(errors="replace")
                          for one in data.to_pylist()], pa.string())

@@ -1,8 +1,8 @@
-"""Which batches a reader of committed records does not see.
+"""Which batches are hidden from a reader of committed records.
 
-A Fetch response lists the aborted transactions that touch it: producer and first offset.  From
-that offset on, everything transactional of the producer is aborted, until its abort marker.
-Markers take offsets and are nobody's records: control batches are hidden from everybody.
+A Fetch response lists the aborted transactions that it contains: producer and first offset.  From
+that offset on, all transactional batches of the producer are aborted, until its abort marker.
+Markers have offsets, but are no records: control batches are hidden from every reader.
 """
 
 from collections.abc import Iterable
@@ -23,19 +23,19 @@ class Aborted(NamedTuple):
 
 
 class Transactions:
-    """Asked once for every batch that is transactional or a marker, in the order of the log.
+    """Says which batches are hidden; `hide` must be called in the order of the log.
 
-    `aborted` None is for readers of uncommitted records.
+    `aborted` is None for readers of uncommitted records.
     """
 
     def __init__(self, aborted: Iterable[Aborted] | None) -> None:
         self._reads_committed = aborted is not None
-        # Last first, so that the next one is taken from the end.
+        # In reverse order, so that the next one can be popped from the end.
         self._ahead = sorted(aborted or (), key=lambda one: -one.first_offset)
         self._open: set[int] = set()  # producers whose aborted transaction has begun
 
     def hide(self, batch: memoryview) -> bool:
-        """Is the batch, whose checksum holds, none of the reader's business?"""
+        """Is a batch that is transactional or a marker hidden?  Its checksum must be right."""
         header = parse_header(batch)
         if not self._reads_committed:
             return header.is_control

@@ -15,9 +15,9 @@ from quipu.pipeline.registry.server import NoRegistryFile, RegistryServer
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m quipu.pipeline.registry",
                                      description="A small schema registry.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8081, help="0: any that is free")
-    parser.add_argument("--file", type=Path, help="keep everything in this file")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=8081, help="port to listen on; 0: a free one")
+    parser.add_argument("--file", type=Path, help="store all schemas in this file")
     options = parser.parse_args()
     asked_to_stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,15 +1,15 @@
-"""A client of schema registries that speak Confluent's HTTP interface.
+"""A client of schema registries with Confluent's HTTP interface.
 
-    by_id(id)                    the schema that a message names in its first five bytes
+    by_id(id)                    the schema with the id in the first five bytes of a message
     version(subject, n|latest)   the schema of a subject
-    register(subject, schema)    a new version; the id of an old one if the schema is there already
+    register(subject, schema)    a new version; the id of the old one if it is registered already
     texts_of(references)         schemas that a schema refers to, and those they refer to
 
-What an id stands for never changes, so answers are kept; that there is none, or none that can be
-used, is kept for a little while, so that a topic full of bad messages asks once, not once per
-message.  A registry that does not answer is asked again, a few times, within `timeout.ms` in all,
-however slowly its bytes come; then it is an error, for a moment without asking: whoever waits for
-the schema fails and retries, and no message is blamed for it.
+The schema of an id never changes, so schemas are cached; that there is none, or no usable one, is
+cached for a short time, so that a topic full of bad messages causes one request, not one per
+message.  A registry that does not response is asked again, a few times, within `timeout.ms` in all,
+however slowly its bytes come; then RegistryUnavailable is raised, and for SILENCE_KEPT seconds
+again without a request: the reader fails and retries, and no message counts as bad.
 
 Options, besides the URL: `username`, `password` (or in the URL), `ssl.ca.location`,
 `ssl.certificate.location`, `ssl.key.location`, `timeout.ms`.
@@ -42,7 +42,7 @@ KEPT_MAX: Final = 10_000
 MISSING_KEPT: Final = 30.0  # seconds
 SILENCE_KEPT: Final = 2.0  # seconds
 REFERENCES_MAX: Final = 200
-STUCK_MAX: Final = 8  # requests that nobody waits for any more
+STUCK_MAX: Final = 8  # requests whose callers have timed out
 
 OPTIONS: Final = frozenset({"username", "password", "ssl.ca.location", "ssl.certificate.location",
                             "ssl.key.location", "timeout.ms"})
@@ -54,27 +54,27 @@ _Value = TypeVar("_Value")
 
 
 class RegistryError(Exception):
-    """Something that a registry did not do; the message says what."""
+    """A request to a registry failed; the message says why."""
 
 
 class SchemaNotFound(RegistryError):
-    """The registry does not have it."""
+    """The registry does not have the schema."""
 
 
 class RegistryRefused(RegistryError):
-    """The registry understood, and said no."""
+    """The registry refused the request, or its URL or options are wrong."""
 
 
 class SchemaUnusable(RegistryError):
-    """The registry has it, and it cannot be used: too large, too many references, no schema."""
+    """The schema cannot be used: too large, too many references, or malformed."""
 
 
 class RegistryUnavailable(RegistryError):
-    """There is no answer; asking later may help."""
+    """The registry does not respond; a later request may succeed."""
 
 
-class Reference(NamedTuple):
-    """A schema that another one uses, under the name by which it does."""
+class SchemaReference(NamedTuple):
+    """A schema that another one uses, and the name by which it is used."""
 
     name: str
     subject: str
@@ -82,17 +82,17 @@ class Reference(NamedTuple):
 
 
 class Registered(NamedTuple):
-    """A schema as the registry has it."""
+    """A schema of the registry."""
 
     schema_id: int
     schema: str
     kind: str = "AVRO"  # or PROTOBUF, JSON
-    references: tuple[Reference, ...] = ()
-    version: int = 0  # 0 where it was asked for by id
+    references: tuple[SchemaReference, ...] = ()
+    version: int = 0  # 0 if it was looked up by id
 
 
 class RegistryClient:
-    """One registry.  Answers are kept for the life of the client."""
+    """A client of one registry.  Schemas are cached for the life of the client."""
 
     def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic,
                  sleep: Callable[[float], None] = time.sleep) -> None:
@@ -104,61 +104,61 @@ class RegistryClient:
         self._silent = _Missing(0.0, "")
 
     def by_id(self, schema_id: int) -> Registered:
-        """The schema of an id; SchemaNotFound if there is none."""
+        """The schema of an id; raises SchemaNotFound if there is none."""
         found = self._by_id.get(schema_id)
         if found is None:
-            answer = self._look_up(f"/schemas/ids/{schema_id}",
+            response = self._look_up(f"/schemas/ids/{schema_id}",
                                    f"schema id {schema_id} is not in the registry")
-            found = _registered(answer, schema_id)
+            found = _registered(response, schema_id)
             _keep(self._by_id, schema_id, found)
         return found
 
     def version(
         self, subject: str, version: int | str = "latest", *, deadline: float | None = None,
     ) -> Registered:
-        """A version of a subject; SchemaNotFound if there is none."""
+        """A version of a subject; raises SchemaNotFound if there is none."""
         if isinstance(version, int) and (subject, version) in self._by_version:
             return self._by_version[subject, version]
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
-        # What is the latest may change at any time: somebody waits for the answer as it is now.
-        answer = (self._look_up(path, deadline=deadline) if isinstance(version, int)
+        # The latest version may change at any time, so it is never taken from the cache.
+        response = (self._look_up(path, deadline=deadline) if isinstance(version, int)
                   else self._ask("GET", path, deadline=deadline))
-        found = _registered(answer, _whole(answer, "id"))
+        found = _registered(response, _whole(response, "id"))
         _keep(self._by_version, (subject, found.version), found)
         return found
 
     def _look_up(
         self, path: str, words: str = "", *, deadline: float | None = None,
     ) -> Mapping[str, object]:
-        """An answer that never changes; that there is none is kept for a while."""
+        """Request a schema that never changes; its absence is cached for MISSING_KEPT seconds."""
         known = self._missing.get(path)
         if known is not None and known.until > self._clock():
             raise known.error(known.text)
         try:
-            answer = self._ask("GET", path, deadline=deadline)
-            _registered(answer, 0)
+            response = self._ask("GET", path, deadline=deadline)
+            _registered(response, 0)
         except (SchemaNotFound, SchemaUnusable) as error:
             text = words if words and isinstance(error, SchemaNotFound) else str(error)
             _keep(self._missing, path,
                   _Missing(self._clock() + MISSING_KEPT, text, type(error)))
             raise type(error)(text) from None
-        return answer
+        return response
 
     def register(self, subject: str, schema: str, kind: str = "AVRO",
-                 references: Sequence[Reference] = ()) -> int:
-        """The id of this schema under this subject; RegistryRefused if it is not compatible."""
+                 references: Sequence[SchemaReference] = ()) -> int:
+        """Register a schema; returns its id, or raises RegistryRefused if it is incompatible."""
         body: dict[str, object] = {"schema": schema}
         if kind != "AVRO":
             body["schemaType"] = kind
         if references:
             body["references"] = [reference._asdict() for reference in references]
-        answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", body)
-        return _whole(answer, "id")
+        response = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", body)
+        return _whole(response, "id")
 
-    def texts_of(self, references: Iterable[Reference]) -> dict[str, str]:
-        """Referenced schemas by the names under which they are used; what they use comes first.
+    def texts_of(self, references: Iterable[SchemaReference]) -> dict[str, str]:
+        """Referenced schemas by the names by which they are used, each after those that it uses.
 
-        All of them come within `timeout.ms`; those that came are kept for the next try.
+        All of them must come within `timeout.ms`; those that came are cached for the next attempt.
         """
         found: dict[str, str] = {}
         self._collect(references, found, [], self._clock() + self._http.timeout)
@@ -167,8 +167,8 @@ class RegistryClient:
                                  f"{TEXTS_SIZE_MAX} characters")
         return found
 
-    def _collect(self, references: Iterable[Reference], found: dict[str, str],
-                 inside: list[Reference], deadline: float) -> None:
+    def _collect(self, references: Iterable[SchemaReference], found: dict[str, str],
+                 inside: list[SchemaReference], deadline: float) -> None:
         for reference in references:
             if reference.name in found or reference in inside:
                 continue
@@ -186,7 +186,7 @@ class RegistryClient:
             raise RegistryUnavailable(self._silent.text)
         data = None if body is None else json.dumps(body).encode()
         deadline = now + self._http.timeout if deadline is None else deadline
-        trouble = "no answer in time"
+        trouble = "no response in time"
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
                 self._sleep(BACK_OFF * 2 ** (attempt - 1))
@@ -194,12 +194,12 @@ class RegistryClient:
             if left <= 0:
                 break
             try:
-                status, answer = _within(left, self._http.request(method, path, data))
+                status, response = _within(left, self._http.request(method, path, data))
             except (OSError, http.client.HTTPException) as error:
                 trouble = f"{type(error).__name__}: {error}"
                 continue
             if status not in _BUSY:
-                return _checked(status, answer)
+                return _checked(status, response)
             trouble = f"HTTP status {status}"
         text = f"schema registry {self._http.shown}: {trouble}"
         self._silent = _Missing(self._clock() + SILENCE_KEPT, text)
@@ -207,7 +207,7 @@ class RegistryClient:
 
 
 class _Missing(NamedTuple):
-    """What is known not to be there."""
+    """An error that is raised without a request until a time."""
 
     until: float
     text: str
@@ -218,18 +218,18 @@ _stuck = threading.BoundedSemaphore(STUCK_MAX)
 
 
 def _within(seconds: float, request: "_Request") -> tuple[int, bytes]:
-    """Status and body, within a time that no slow peer, name server or handshake can extend.
+    """Status and body, within a time that no slow registry, name server or handshake can extend.
 
-    Timeouts of sockets are about one read: somebody who sends a byte now and then is never late.
+    A socket's time-out is for one read: a peer that sends a byte now and then never exceeds it.
     """
     if not _stuck.acquire(timeout=seconds):
-        raise TimeoutError("too many requests to schema registries wait for an answer")
+        raise TimeoutError("too many requests to schema registries wait for a response")
     done: queue.SimpleQueue[tuple[int, bytes] | BaseException] = queue.SimpleQueue()
 
     def run() -> None:
         try:
-            done.put(request.answer())
-        except BaseException as error:  # noqa: BLE001 raised where somebody waits for it
+            done.put(request.send())
+        except BaseException as error:  # noqa: BLE001 raised by the caller, which waits for it
             done.put(error)
         finally:
             _stuck.release()
@@ -239,16 +239,16 @@ def _within(seconds: float, request: "_Request") -> tuple[int, bytes]:
         result = done.get(timeout=seconds)
     except queue.Empty:
         request.hang_up()
-        raise TimeoutError(f"no answer within {seconds:.1f} s") from None
-    if isinstance(result, TimeoutError):  # of the socket, which has the same patience
-        raise TimeoutError(f"no answer within {seconds:.1f} s") from result
+        raise TimeoutError(f"no response within {seconds:.1f} s") from None
+    if isinstance(result, TimeoutError):  # the socket has the same time-out
+        raise TimeoutError(f"no response within {seconds:.1f} s") from result
     if isinstance(result, BaseException):
         raise result
     return result
 
 
 def check_registry(registry: Registry) -> None:
-    """Raise `RegistryRefused` if nobody can be asked like this; nobody is, and no file is read."""
+    """Raise `RegistryRefused` if the URL or an option is wrong; no request is sent."""
     unknown = sorted(set(registry.options) - OPTIONS)
     if unknown:
         raise RegistryRefused(f"unknown option of a schema registry: {unknown[0]!r}; there are "
@@ -263,12 +263,12 @@ def _client(url: str, options: tuple[tuple[str, str], ...]) -> RegistryClient:
 
 
 def client_for(registry: Registry) -> RegistryClient:
-    """The client of a registry: one per process, so that all share what it has learned."""
+    """The client of a registry: one per process, so that its cache is shared."""
     return _client(registry.url, tuple(sorted(registry.options.items())))
 
 
 class _Http:
-    """One request, one connection: schemas are asked for once, and rarely."""
+    """Makes requests, each with a connection of its own, because requests are rare."""
 
     def __init__(self, registry: Registry) -> None:
         check_registry(registry)
@@ -307,7 +307,7 @@ class _Request(NamedTuple):
     headers: Mapping[str, str]
     shown: str
 
-    def answer(self) -> tuple[int, bytes]:
+    def send(self) -> tuple[int, bytes]:
         connection = self.connection
         try:
             connection.request(self.method, self.path, self.body, self.headers)
@@ -316,12 +316,12 @@ class _Request(NamedTuple):
         finally:
             connection.close()
         if len(data) > BODY_SIZE_MAX:
-            raise SchemaUnusable(f"schema registry {self.shown}: an answer of more than "
+            raise SchemaUnusable(f"schema registry {self.shown}: a response of more than "
                                  f"{BODY_SIZE_MAX} bytes")
         return response.status, data
 
     def hang_up(self) -> None:
-        """Let whoever reads the answer find that it has ended."""
+        """Shut the socket down, so that the thread that reads from it ends."""
         found = self.connection.sock
         if found is not None:
             with contextlib.suppress(OSError):
@@ -358,9 +358,9 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _checked(status: int, answer: bytes) -> Mapping[str, object]:
+def _checked(status: int, response: bytes) -> Mapping[str, object]:
     try:
-        content = json.loads(answer)
+        content = json.loads(response)
     except (ValueError, RecursionError):
         content = None
     if status == 200 and isinstance(content, dict):
@@ -368,33 +368,34 @@ def _checked(status: int, answer: bytes) -> Mapping[str, object]:
     message = content.get("message") if isinstance(content, dict) else None
     if status == 404 and isinstance(content, dict) and "error_code" in content:
         raise SchemaNotFound(f"{message or 'not found'}"[:1000])
-    raise RegistryRefused(f"the schema registry answers {status}: {message or 'no JSON'}"[:1000])
+    raise RegistryRefused(
+        f"the schema registry responds with {status}: {message or 'no JSON'}"[:1000])
 
 
-def _registered(answer: Mapping[str, object], schema_id: int) -> Registered:
-    schema, kind = answer.get("schema"), answer.get("schemaType", "AVRO")
-    references = answer.get("references") or []
+def _registered(response: Mapping[str, object], schema_id: int) -> Registered:
+    schema, kind = response.get("schema"), response.get("schemaType", "AVRO")
+    references = response.get("references") or []
     if isinstance(references, list) and len(references) > REFERENCES_MAX:
         raise SchemaUnusable(f"a schema refers to more than {REFERENCES_MAX} others")
     if not isinstance(schema, str) or not isinstance(kind, str) or not isinstance(references, list):
-        raise SchemaUnusable("the schema registry answers without a schema")
-    version = answer.get("version", 0)
+        raise SchemaUnusable("the schema registry responds without a schema")
+    version = response.get("version", 0)
     return Registered(schema_id, schema, kind, tuple(_reference(each) for each in references),
                       version if isinstance(version, int) else 0)
 
 
-def _reference(answer: object) -> Reference:
-    if isinstance(answer, dict):
-        name, subject = answer.get("name"), answer.get("subject")
+def _reference(response: object) -> SchemaReference:
+    if isinstance(response, dict):
+        name, subject = response.get("name"), response.get("subject")
         if isinstance(name, str) and isinstance(subject, str):
-            return Reference(name, subject, _whole(answer, "version"))
-    raise SchemaUnusable("the schema registry answers with a reference that is none")
+            return SchemaReference(name, subject, _whole(response, "version"))
+    raise SchemaUnusable("the schema registry responds with a malformed reference")
 
 
-def _whole(answer: Mapping[str, object], name: str) -> int:
-    value = answer.get(name)
+def _whole(response: Mapping[str, object], name: str) -> int:
+    value = response.get(name)
     if not isinstance(value, int):
-        raise SchemaUnusable(f"the schema registry answers without {name!r}")
+        raise SchemaUnusable(f"the schema registry responds without {name!r}")
     return value
 
 

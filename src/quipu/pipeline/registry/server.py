@@ -1,4 +1,4 @@
-"""A small schema registry of our own, for tests and for one machine: Confluent's HTTP interface.
+"""A small schema registry with Confluent's HTTP interface, for tests and for one machine.
 
     GET     /subjects[?deleted=true]               PUT GET   /config
     GET     /subjects/S/versions                   PUT GET DELETE   /config/S
@@ -7,9 +7,9 @@
     POST    /subjects/S/versions                   GET    /schemas/types
     DELETE  /subjects/S[/versions/N][?permanent=true]
 
-It keeps everything in memory, and with a path in one JSON file, which is replaced as a whole
-before a change is acknowledged.  Only this machine reaches it unless another host is given.
-Bounds of what is kept are in `store`, of connections in `listening`.
+It keeps all schemas in memory, and with a path also in one JSON file, which is replaced as a whole
+before a change is acknowledged.  It listens on loopback only, unless another host is given.
+Limits on its content are in `store`, on connections in `http_server`.
 """
 
 import base64
@@ -25,19 +25,19 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from quipu.pipeline.durable import replace_file
 from quipu.pipeline.registry.client import CONTENT_TYPE
-from quipu.pipeline.registry.listening import REQUEST_SECONDS, Listening
-from quipu.pipeline.registry.store import KINDS, Refused, Store, is_number, schema_of
+from quipu.pipeline.registry.http_server import REQUEST_SECONDS, BoundedHttpServer
+from quipu.pipeline.registry.store import KINDS, Denied, Store, is_number, schema_of
 
 BODY_SIZE_MAX: Final = 2 << 20
 
-Json = Any  # whatever a request or an answer holds
+Json = Any  # the content of a request or a response
 
 
 class NoRegistryFile(ValueError):
-    """A file that a registry cannot be read from; the message names it."""
+    """A file that is no registry; the message names it."""
 
 
-class Request(NamedTuple):
+class RegistryRequest(NamedTuple):
     """A request whose path has matched: its variable parts, its query, its body."""
 
     parts: tuple[str, ...]
@@ -58,7 +58,7 @@ class RegistryServer:
         self.store = Store()
         if path is not None and path.exists():
             self.store = _load(path)
-        self._http = Listening((host, port), _handler(self, credentials))
+        self._http = BoundedHttpServer((host, port), _handler(self, credentials))
         self._thread = Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
@@ -78,12 +78,12 @@ class RegistryServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def answered(self, connection: socket.socket) -> None:
-        """A connection has its answer."""
-        self._http.answered(connection)
+    def note_response(self, connection: socket.socket) -> None:
+        """Restart the time of a connection that got its response."""
+        self._http.note_response(connection)
 
-    def answer(self, method: str, target: str, body: Mapping[str, Json]) -> Json:
-        """The answer to a request, or Refused."""
+    def respond(self, method: str, target: str, body: Mapping[str, Json]) -> Json:
+        """The content of the response to a request; raises Denied for an error."""
         address = urlsplit(target)
         path = tuple(unquote(part) for part in address.path.strip("/").split("/") if part)
         query = {name: values[-1] for name, values in parse_qs(address.query).items()}
@@ -95,11 +95,11 @@ class RegistryServer:
             known = True
             if method in methods:
                 with self._lock:
-                    result = methods[method](self.store, Request(parts, query, body))
+                    result = methods[method](self.store, RegistryRequest(parts, query, body))
                     if method != "GET":
                         self._save()
                 return result
-        raise Refused(405 if known else 404, 405 if known else 404,
+        raise Denied(405 if known else 404, 405 if known else 404,
                       f"HTTP {405 if known else 404}: {method} {address.path[:200]}")
 
     def _save(self) -> None:
@@ -111,8 +111,8 @@ def _load(path: Path) -> Store:
     try:
         return Store.from_json(path.read_text())
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise NoRegistryFile(f"{path} holds no registry, or is damaged ({error}); it was left as "
-                             "it is") from None
+        raise NoRegistryFile(f"{path} holds no registry, or is damaged ({error}); it is "
+                             "unchanged") from None
 
 
 def _handler(server: RegistryServer,
@@ -130,12 +130,12 @@ def _handler(server: RegistryServer,
                 body = self._body()
                 given = self.headers.get("Authorization", "")
                 if token is not None and not hmac.compare_digest(given.encode(), token.encode()):
-                    raise Refused(401, 401, "Unauthorized")
-                status, result = 200, server.answer(self.command, self.path, body)
-            except Refused as refused:
+                    raise Denied(401, 401, "Unauthorized")
+                status, result = 200, server.respond(self.command, self.path, body)
+            except Denied as refused:
                 status = refused.status
                 result = {"error_code": refused.code, "message": refused.message}
-            except Exception as error:  # noqa: BLE001 a fault of ours ends one request
+            except Exception as error:  # noqa: BLE001 a bug must fail only this request
                 status = 500
                 result = {"error_code": 50001, "message": f"{type(error).__name__}"}
             data = json.dumps(result).encode()
@@ -144,18 +144,18 @@ def _handler(server: RegistryServer,
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
-            server.answered(self.connection)
+            server.note_response(self.connection)
 
         do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 named by http.server
 
         def _body(self) -> Mapping[str, Json]:
             if "Transfer-Encoding" in self.headers:
                 self.close_connection = True
-                raise Refused(411, 411, "a body is sent with its length")
+                raise Denied(411, 411, "a body is sent with its length")
             size = self.headers.get("Content-Length", "0")
             if not is_number(size) or int(size) > BODY_SIZE_MAX:
                 self.close_connection = True
-                raise Refused(413, 413, f"a body has at most {BODY_SIZE_MAX} bytes")
+                raise Denied(413, 413, f"a body has at most {BODY_SIZE_MAX} bytes")
             data = self.rfile.read(int(size))
             if len(data) < int(size):
                 self.close_connection = True
@@ -166,7 +166,7 @@ def _handler(server: RegistryServer,
             except (ValueError, RecursionError):
                 body = None
             if not isinstance(body, dict):
-                raise Refused(400, 400, "the body is no JSON object")
+                raise Denied(400, 400, "the body is no JSON object")
             return body
 
         def log_message(self, *_: object) -> None:
@@ -176,7 +176,7 @@ def _handler(server: RegistryServer,
 
 
 def _matched(pattern: str, path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The parts of a path that stand where a pattern has `*`; None if it is another path."""
+    """The parts of a path at the `*` of a pattern; None if the path does not match."""
     wanted = pattern.split("/") if pattern else []
     if len(wanted) != len(path) or any(
             want not in ("*", part) for want, part in zip(wanted, path, strict=True)):
@@ -194,32 +194,32 @@ def _shown(store: Store, schema_id: int) -> dict[str, Json]:
     return shown
 
 
-def _id(request: Request) -> int:
+def _id(request: RegistryRequest) -> int:
     text = request.parts[0]
     if not is_number(text):
-        raise Refused(404, 404, "HTTP 404 Not Found")
+        raise Denied(404, 404, "HTTP 404 Not Found")
     return int(text)
 
 
-def _version(store: Store, request: Request) -> dict[str, Json]:
+def _version(store: Store, request: RegistryRequest) -> dict[str, Json]:
     subject, number = request.parts
     version = store.version(subject, number, deleted=request.flag("deleted"))
     return {"subject": subject, "version": version.number, "id": version.schema_id,
             **_shown(store, version.schema_id)}
 
 
-def _look_up(store: Store, request: Request) -> dict[str, Json]:
+def _look_up(store: Store, request: RegistryRequest) -> dict[str, Json]:
     version = store.find(request.parts[0], schema_of(request.body))
     return {"subject": request.parts[0], "version": version.number, "id": version.schema_id,
             **_shown(store, version.schema_id)}
 
 
-def _delete(store: Store, request: Request) -> Json:
+def _delete(store: Store, request: RegistryRequest) -> Json:
     gone = store.delete(*request.parts, permanent=request.flag("permanent"))
     return gone if len(request.parts) == 1 else gone[0]
 
 
-def _compatibility(store: Store, request: Request) -> dict[str, Json]:
+def _compatibility(store: Store, request: RegistryRequest) -> dict[str, Json]:
     subject, number = (*request.parts, None)[:2]
     assert subject is not None
     found = store.complaints(subject, schema_of(request.body), number)
@@ -227,30 +227,30 @@ def _compatibility(store: Store, request: Request) -> dict[str, Json]:
     return {"is_compatible": not found, **shown}
 
 
-def _level(store: Store, request: Request) -> dict[str, Json]:
+def _level(store: Store, request: RegistryRequest) -> dict[str, Json]:
     subject = "".join(request.parts)
     if subject and subject not in store.levels and not request.flag("defaultToGlobal"):
-        raise Refused(404, 40408, f"Subject '{subject}' does not have subject-level compatibility "
+        raise Denied(404, 40408, f"Subject '{subject}' does not have subject-level compatibility "
                       "configured")
     return {"compatibilityLevel": store.level(subject)}
 
 
-def _set_level(store: Store, request: Request) -> dict[str, Json]:
+def _set_level(store: Store, request: RegistryRequest) -> dict[str, Json]:
     level = str(request.body.get("compatibility", "")).upper()
     store.set_level("".join(request.parts), level)
     return {"compatibility": level}
 
 
-def _unset_level(store: Store, request: Request) -> str:
+def _unset_level(store: Store, request: RegistryRequest) -> str:
     return store.levels.pop("".join(request.parts), store.level())
 
 
-def _numbers(store: Store, request: Request) -> list[int]:
+def _numbers(store: Store, request: RegistryRequest) -> list[int]:
     found = store.versions(request.parts[0], deleted=request.flag("deleted"))
     return [version.number for version in found]
 
 
-def _users(store: Store, request: Request) -> list[dict[str, Json]]:
+def _users(store: Store, request: RegistryRequest) -> list[dict[str, Json]]:
     return [{"subject": subject, "version": number}
             for subject, number in store.users_of(_id(request))]
 
@@ -261,24 +261,24 @@ def _bare(store: Store, schema_id: int) -> Json:
         return schema.text
     try:
         return json.loads(schema.text)
-    except (ValueError, RecursionError):  # a bare name, or a file of old
+    except (ValueError, RecursionError):  # a bare name, or a file of an older version
         return schema.text
 
 
-def _bare_version(store: Store, request: Request) -> Json:
+def _bare_version(store: Store, request: RegistryRequest) -> Json:
     subject, number = request.parts
     return _bare(store, store.version(subject, number).schema_id)
 
 
-def _subjects(store: Store, request: Request) -> list[str]:
+def _subjects(store: Store, request: RegistryRequest) -> list[str]:
     return store.listed(deleted=request.flag("deleted"))
 
 
-def _register(store: Store, request: Request) -> dict[str, Json]:
+def _register(store: Store, request: RegistryRequest) -> dict[str, Json]:
     return {"id": store.register(request.parts[0], schema_of(request.body))}
 
 
-_ROUTES: Final[Mapping[str, Mapping[str, Callable[[Store, Request], Json]]]] = {
+_ROUTES: Final[Mapping[str, Mapping[str, Callable[[Store, RegistryRequest], Json]]]] = {
     "": {"GET": lambda _store, _request: {}},
     "subjects": {"GET": _subjects},
     "subjects/*": {"POST": _look_up, "DELETE": _delete},

@@ -1,8 +1,8 @@
-"""Walking over the tokens of one statement, and saying what was expected where it ends.
+"""`TokenCursor`: a position in the tokens of one statement, and which tokens were expected there.
 
-Every question the grammar asks (`accept`, `expect`, `name`, …) is remembered for the token it was
-asked about.  So an error can suggest any word that would have been right there, and completion
-needs no grammar of its own: it parses what is written so far and looks at what was wanted next.
+Every word that the grammar looks for (`accept`, `expect`, `name`, …) is recorded for the token at
+the position.  So an error can suggest any word that would have been right there, and completion
+needs no grammar of its own: it parses the text so far and reads the words expected next.
 """
 
 import math
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from quipu.model.nearest import nearest
 from quipu.pipeline.sql.errors import SqlError
-from quipu.pipeline.sql.lexer import Kind, Piece, Token
-from quipu.pipeline.sql.secrecy import Secret, is_secret, option_name, secret_spans
+from quipu.pipeline.sql.lexer import Token, TokenizedStatement, TokenKind
+from quipu.pipeline.sql.secrets import Secret, is_secret, option_name, secret_spans
 from quipu.pipeline.sql.statements import Name, ObjectKind, Option, Value
-from quipu.pipeline.sql.text import Span, in_one_line, one_of
+from quipu.pipeline.sql.text import TextSpan, in_one_line, one_of
 
-# Words that are not taken for names, so that a forgotten name is noticed where it is missing.
+# Words that cannot be names without quotes, so that a missing name is noticed where it is missing.
 RESERVED = frozenset({
     "AS", "CREATE", "DROP", "ENVELOPE", "EXISTS", "EXPLAIN", "FORMAT", "FROM", "IF", "INCLUDE",
     "INTO", "NOT", "PRIMARY", "SELECT", "SHOW", "SUBSCRIBE", "VALUES", "WITH"})
@@ -26,26 +26,26 @@ _SYMBOLS = {"(": "left parenthesis", ")": "right parenthesis", "[": "left bracke
 
 
 @dataclass
-class Wanted:
-    """What would have been right at the token where parsing stopped."""
+class ExpectedWords:
+    """The words and kinds of names that the grammar accepts at a token."""
 
     words: dict[str, None] = field(default_factory=dict)
     names: set[ObjectKind] = field(default_factory=set)
 
 
-class Cursor:
-    """The tokens of a statement, and where we are."""
+class TokenCursor:
+    """The tokens of a statement, and the position of the parser."""
 
-    def __init__(self, text: str, piece: Piece, broker: str | None = None) -> None:
+    def __init__(self, text: str, piece: TokenizedStatement, broker: str | None = None) -> None:
         self.text = text
         self.piece = piece
-        self.broker = broker  # where topics are if a statement does not say
+        self.broker = broker  # the broker of statements that name none
         self.index = 0
-        self.known: set[str] = set()  # words that the grammar has asked for anywhere
-        self._wanted = Wanted()
+        self.known: set[str] = set()  # words that the grammar has looked for anywhere
+        self._wanted = ExpectedWords()
         self._wanted_index = 0
 
-    # -- looking
+    # -- looking ahead
 
     @property
     def token(self) -> Token:
@@ -53,9 +53,9 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
-        return self.token.kind is Kind.END
+        return self.token.kind is TokenKind.END
 
-    def span_from(self, start: Span) -> Span:
+    def span_from(self, start: TextSpan) -> TextSpan:
         """Everything from `start` to the last token taken."""
         return start.to(self.piece.tokens[max(0, self.index - 1)].span)
 
@@ -66,7 +66,7 @@ class Cursor:
             token.is_word(word) for token, word in zip(tokens, words, strict=True))
 
     def would_accept(self, *words: str) -> bool:
-        """Is one of these next?  They are remembered as wanted; nothing is taken."""
+        """Is one of these next?  They are recorded as expected; nothing is taken."""
         for word in words:
             self._want(word)
         return any(self.sees(word) for word in words)
@@ -75,15 +75,15 @@ class Cursor:
         return self.token.is_symbol(symbol)
 
     @property
-    def wanted(self) -> Wanted:
-        """What the grammar has asked for at this token."""
-        return self._wanted if self._wanted_index == self.index else Wanted()
+    def wanted(self) -> ExpectedWords:
+        """The words and names that the grammar has looked for at this token."""
+        return self._wanted if self._wanted_index == self.index else ExpectedWords()
 
-    # -- taking
+    # -- taking tokens
 
     def take(self) -> Token:
         token = self.token
-        if token.kind is Kind.BAD:
+        if token.kind is TokenKind.BAD:
             raise self.unexpected()
         self.index = min(self.index + 1, len(self.piece.tokens) - 1)
         return token
@@ -128,13 +128,13 @@ class Cursor:
         """A name: unquoted ones fold to lower case, quoted ones stay (I3)."""
         self._want(kinds=kinds)
         token = self.token
-        if token.kind is Kind.WORD and token.value.upper() not in RESERVED:
+        if token.kind is TokenKind.WORD and token.value.upper() not in RESERVED:
             folded = token.value.lower()
-        elif token.kind is Kind.QUOTED:
+        elif token.kind is TokenKind.QUOTED:
             folded = token.value
         else:
             hint = ""
-            if token.kind is Kind.WORD:
+            if token.kind is TokenKind.WORD:
                 word = token.value.lower()
                 hint = f'write {what}; if it is {word}, write "{word}" in double quotes'
             raise self.unexpected(what, hint=hint)
@@ -154,14 +154,14 @@ class Cursor:
         return tuple(names)
 
     def string(self, what: str) -> str:
-        """A string; of what it is, in quotes."""
-        if self.token.kind is not Kind.STRING:
+        """A string in single quotes; `what` names it in an error."""
+        if self.token.kind is not TokenKind.STRING:
             raise self.unexpected(what, hint=f"write {what} in single quotes")
         return self.take().value
 
     def integer(self, what: str, *, maximum: int) -> int:
         token = self.token
-        if token.kind is not Kind.NUMBER or not token.value.isdigit():
+        if token.kind is not TokenKind.NUMBER or not token.value.isdigit():
             raise self.unexpected(what)
         if int(token.value) > maximum:
             raise SqlError(f"{token.value} is too much: {what} is at most {maximum}", token.span,
@@ -182,7 +182,7 @@ class Cursor:
     def _option(self) -> Option:
         start = self.token.span
         words: list[Token] = []
-        while self.token.kind in (Kind.WORD, Kind.QUOTED):
+        while self.token.kind in (TokenKind.WORD, TokenKind.QUOTED):
             words.append(self.take())
         if not words:
             raise self.unexpected("an option")
@@ -201,15 +201,15 @@ class Cursor:
 
     def _sees_value(self) -> bool:
         token = self.token
-        return (token.kind in (Kind.STRING, Kind.NUMBER, Kind.BAD)
-                or (token.kind is Kind.SYMBOL and token.value in "([-+"))
+        return (token.kind in (TokenKind.STRING, TokenKind.NUMBER, TokenKind.BAD)
+                or (token.kind is TokenKind.SYMBOL and token.value in "([-+"))
 
     def value(self, depth: int = 0) -> Value:
         """A string, a number, a word (which is a string, TRUE or FALSE), or a list of values."""
         token = self.token
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             return self.take().value
-        if token.kind is Kind.WORD:
+        if token.kind is TokenKind.WORD:
             return _word_value(self.take())
         for opening, closing in ("()", "[]"):
             if depth == 0 and self.accept_symbol(opening):
@@ -217,7 +217,7 @@ class Cursor:
         sign = -1 if self.accept_symbol("-") else 1
         if sign == 1:
             self.accept_symbol("+")
-        if self.token.kind is not Kind.NUMBER:
+        if self.token.kind is not TokenKind.NUMBER:
             raise self.unexpected("a value")
         return sign * self._number()
 
@@ -238,12 +238,12 @@ class Cursor:
             raise SqlError("This number is too large", token.span, hint="write a smaller number")
         return number
 
-    # -- complaining
+    # -- errors
 
     def unexpected(self, *expected: str, hint: str = "") -> SqlError:
         """The error that something else was expected here."""
         token = self.token
-        if token.kind is Kind.BAD:
+        if token.kind is TokenKind.BAD:
             return SqlError(token.value, token.span, hint=_BAD_HINTS.get(token.value, ""))
         message = f"Expected {one_of(expected)}, found {self._found()}"
         return SqlError(message, token.span, hint=self._hint(expected, hint))
@@ -253,25 +253,25 @@ class Cursor:
         if token.span in secret_spans(self.text):
             return "a value"
         match token.kind:
-            case Kind.END:
+            case TokenKind.END:
                 return "end of statement"
-            case Kind.WORD:
+            case TokenKind.WORD:
                 word = token.value.upper()
                 name = f'identifier "{in_one_line(token.value)}"'
                 return word if word in self.known | RESERVED else name
-            case Kind.QUOTED:
+            case TokenKind.QUOTED:
                 return f'identifier "{in_one_line(token.value)}"'
-            case Kind.STRING:
+            case TokenKind.STRING:
                 return "a string"  # never its text: it may be a password
-            case Kind.NUMBER:
+            case TokenKind.NUMBER:
                 return f"number {token.value}"
             case _:
                 return _SYMBOLS.get(token.value, f'"{in_one_line(token.value)}"')
 
     def _hint(self, expected: tuple[str, ...], hint: str) -> str:
-        asked = (word for word in expected if word.isupper())
-        words = list(dict.fromkeys([*asked, *self.wanted.words]))
-        if self.token.kind is Kind.WORD and (near := nearest(self.token.value, words)):
+        keywords = (word for word in expected if word.isupper())
+        words = list(dict.fromkeys([*keywords, *self.wanted.words]))
+        if self.token.kind is TokenKind.WORD and (near := nearest(self.token.value, words)):
             return f"did you mean {near}?"
         if hint:
             return hint
@@ -283,7 +283,7 @@ class Cursor:
 
     def _want(self, word: str | None = None, *, kinds: tuple[ObjectKind, ...] = ()) -> None:
         if self._wanted_index != self.index:
-            self._wanted, self._wanted_index = Wanted(), self.index
+            self._wanted, self._wanted_index = ExpectedWords(), self.index
         self._wanted.names.update(kinds)
         if word is not None:
             self._wanted.words[word] = None
@@ -291,7 +291,7 @@ class Cursor:
 
 
 def _word_value(token: Token) -> Value:
-    if token.kind is Kind.WORD and token.value.upper() in ("TRUE", "FALSE"):
+    if token.kind is TokenKind.WORD and token.value.upper() in ("TRUE", "FALSE"):
         return token.value.upper() == "TRUE"
     return token.value
 

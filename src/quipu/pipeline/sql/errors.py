@@ -1,12 +1,12 @@
-"""What is wrong with a statement: one error, the place, the text underlined, what to write instead.
+"""`SqlError`: the error of a statement, with its place, the text underlined, and a hint.
 
     line 4, column 13: Expected NONE, DEBEZIUM, UPSERT, or MATERIALIZE, found identifier "upset"
         ENVELOPE UPSET
                  ^^^^^
     hint: did you mean UPSERT?
 
-Whoever finds the mistake knows the span; whoever holds the text adds it with `located`.  Passwords
-in the line that is shown are masked, see `secrecy`.
+The code that raises an error gives the span; a caller that has the text adds it with `located`.
+Passwords in the line that is shown are masked, see `secrets`.
 """
 
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from typing import Self
 
 from quipu.model.errors import QuipuError
-from quipu.pipeline.sql.secrecy import MASK, mask_addresses, secret_spans
-from quipu.pipeline.sql.text import NOWHERE, Span, line_and_column
+from quipu.pipeline.sql.secrets import MASK, mask_addresses, secret_spans
+from quipu.pipeline.sql.text import NOWHERE, TextSpan, line_and_column
 
-SHOWN_WIDTH_MAX = 100  # of a longer line, what surrounds the mistake is shown
+SHOWN_WIDTH_MAX = 100  # of a longer line, only the part around the error is shown
 INDENT = "    "
 
 
 class SqlError(QuipuError):
-    """A statement that cannot be understood or carried out."""
+    """A statement that cannot be parsed or executed."""
 
-    def __init__(self, message: str, span: Span = NOWHERE, *, hint: str = "") -> None:
+    def __init__(self, message: str, span: TextSpan = NOWHERE, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.span = span
@@ -32,24 +32,24 @@ class SqlError(QuipuError):
         self.text: str | None = None
 
     def located(self, text: str) -> Self:
-        """The same error, which now knows the text that its span is about."""
+        """The same error, with the text that its span refers to."""
         if self.text is None:
             self.text = text
         return self
 
     @property
     def line(self) -> int:
-        """The line where the mistake begins, from one."""
+        """The line where the error begins, from one."""
         return line_and_column(self.text or "", self.span.start)[0]
 
     @property
     def column(self) -> int:
-        """The column where the mistake begins, from one."""
+        """The column where the error begins, from one."""
         return line_and_column(self.text or "", self.span.start)[1]
 
     @property
     def length(self) -> int:
-        """How many characters are underlined: at least one, and none past the line."""
+        """The number of underlined characters: at least one, and none after the line."""
         text = self.text or ""
         newline = text.find("\n", self.span.start)
         line_end = len(text) if newline < 0 else newline
@@ -66,7 +66,7 @@ class SqlError(QuipuError):
 
 @contextmanager
 def located(text: str) -> Iterator[None]:
-    """Errors raised within are about this text."""
+    """Add a text to every SqlError that is raised within."""
     try:
         yield
     except SqlError as error:
@@ -74,7 +74,7 @@ def located(text: str) -> Iterator[None]:
 
 
 def _underlined(text: str, start: int, length: int) -> tuple[str, str]:
-    """The line with the mistake, and the line below it that points there."""
+    """The line with the error, and the line of carets below it."""
     line_start = text.rfind("\n", 0, start) + 1
     newline = text.find("\n", line_start)
     line_end = len(text) if newline < 0 else newline
@@ -82,7 +82,7 @@ def _underlined(text: str, start: int, length: int) -> tuple[str, str]:
     position = line_start
     stops = [span for span in secret_spans(text)
              if span.start < line_end and span.end > line_start]
-    for stop in [*stops, Span(line_end, line_end)]:
+    for stop in [*stops, TextSpan(line_end, line_end)]:
         for at in range(position, min(stop.start, line_end)):
             first = len(shown) if at == start else first
             shown += text[at] if text[at].isprintable() else " "

@@ -1,25 +1,25 @@
 """The grammar of formats and of column types."""
 
-from quipu.pipeline.sql.cursor import Cursor
+from quipu.pipeline.sql.cursor import TokenCursor
 from quipu.pipeline.sql.errors import SqlError
-from quipu.pipeline.sql.lexer import Kind
-from quipu.pipeline.sql.secrecy import option_name
+from quipu.pipeline.sql.lexer import TokenKind
+from quipu.pipeline.sql.secrets import option_name
 from quipu.pipeline.sql.statements import (
-    AvroFormat,
-    BytesFormat,
-    CsvFormat,
+    AvroClause,
+    BytesClause,
+    CsvClause,
     Format,
-    JsonFormat,
+    JsonClause,
     Name,
     Option,
-    ProtobufFormat,
-    RegexFormat,
+    ProtobufClause,
+    RegexClause,
     RegistryReference,
     Strategy,
-    TextFormat,
+    TextClause,
     TypeName,
 )
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.text import TextSpan
 
 CSV_COLUMNS_MAX = 10_000
 TYPE_DEPTH_MAX = 32
@@ -28,49 +28,49 @@ SCHEMA_ID_MAX = 2**31 - 1
 FORMATS = ("AVRO", "PROTOBUF", "REGEX", "CSV", "JSON", "TEXT", "BYTES")
 
 
-def parse_format(cursor: Cursor) -> Format:
+def parse_format(cursor: TokenCursor) -> Format:
     start = cursor.token.span
     match cursor.choose(*FORMATS):
         case "TEXT":
-            return TextFormat(start)
+            return TextClause(start)
         case "BYTES":
-            return BytesFormat(start)
+            return BytesClause(start)
         case "JSON":
             if cursor.accept("ARRAY"):
                 raise SqlError("JSON ARRAY format in sources not yet supported",
                                cursor.span_from(start),
                                hint="write FORMAT JSON and explode the array in a view")
-            return JsonFormat(start)
+            return JsonClause(start)
         case "CSV":
             return _csv(cursor, start)
         case "REGEX":
             pattern_span = cursor.token.span
-            return RegexFormat(cursor.string("a regular expression"), pattern_span)
+            return RegexClause(cursor.string("a regular expression"), pattern_span)
         case "AVRO":
             return _avro(cursor, start)
         case _:
             return _protobuf(cursor, start)
 
 
-def _csv(cursor: Cursor, start: Span) -> CsvFormat:
+def _csv(cursor: TokenCursor, start: TextSpan) -> CsvClause:
     cursor.expect("WITH")
     if cursor.accept("HEADER") or cursor.accept("HEADERS"):
         columns: int | tuple[Name, ...] = cursor.names("a column's name")
     else:
         columns = _csv_count(cursor)
     if not cursor.accept("DELIMITED", "BY"):
-        return CsvFormat(columns, span=cursor.span_from(start))
+        return CsvClause(columns, span=cursor.span_from(start))
     delimiter_span = cursor.token.span
     delimiter = cursor.string("a one-character string")
     if len(delimiter) != 1:
         raise SqlError("The delimiter must be a one-character string", delimiter_span,
                        hint="write DELIMITED BY ';', for example")
-    return CsvFormat(columns, delimiter, cursor.span_from(start), delimiter_span)
+    return CsvClause(columns, delimiter, cursor.span_from(start), delimiter_span)
 
 
-def _csv_count(cursor: Cursor) -> int:
+def _csv_count(cursor: TokenCursor) -> int:
     at = cursor.token
-    if at.kind is not Kind.NUMBER:
+    if at.kind is not TokenKind.NUMBER:
         raise cursor.unexpected("a number of columns", "HEADER",
                                 hint="write CSV WITH 3 COLUMNS or CSV WITH HEADER (a, b, c)")
     count = cursor.integer("a number of columns", maximum=CSV_COLUMNS_MAX)
@@ -81,21 +81,21 @@ def _csv_count(cursor: Cursor) -> int:
     return count
 
 
-def _avro(cursor: Cursor, start: Span) -> AvroFormat:
+def _avro(cursor: TokenCursor, start: TextSpan) -> AvroClause:
     cursor.expect("USING")
     if cursor.choose("CONFLUENT", "SCHEMA") == "CONFLUENT":
         registry = _registry(cursor, start)
-        return AvroFormat(registry=registry, span=cursor.span_from(start))
+        return AvroClause(registry=registry, span=cursor.span_from(start))
     schema, file = _schema_or_file(cursor, "a schema in JSON")
     options: tuple[Option, ...] = ()
     if cursor.sees_symbol("(") or _sees_wire_format_option(cursor):
         cursor.accept("WITH")
         options = cursor.options()
-    return AvroFormat(schema=schema, file=file, options=options, span=cursor.span_from(start))
+    return AvroClause(schema=schema, file=file, options=options, span=cursor.span_from(start))
 
 
-def _sees_wire_format_option(cursor: Cursor) -> bool:
-    """In `… SCHEMA '…' WITH (confluent_wire_format = …)` WITH belongs to the format."""
+def _sees_wire_format_option(cursor: TokenCursor) -> bool:
+    """Is WITH next, and part of the format: `… SCHEMA '…' WITH (confluent_wire_format = …)`?"""
     tokens = cursor.piece.tokens[cursor.index:cursor.index + 5]
     if len(tokens) < 3 or not (tokens[0].is_word("WITH") and tokens[1].is_symbol("(")):
         return False
@@ -103,32 +103,32 @@ def _sees_wire_format_option(cursor: Cursor) -> bool:
     return name.startswith("confluent wire format")
 
 
-def _schema_or_file(cursor: Cursor, what: str) -> tuple[str | None, str | None]:
+def _schema_or_file(cursor: TokenCursor, what: str) -> tuple[str | None, str | None]:
     if cursor.accept("FILE"):
         return None, cursor.string("a path")
     return cursor.string(what), None
 
 
-def _protobuf(cursor: Cursor, start: Span) -> ProtobufFormat:
+def _protobuf(cursor: TokenCursor, start: TextSpan) -> ProtobufClause:
     if cursor.accept("USING"):
         cursor.expect("CONFLUENT")
         registry = _registry(cursor, start)
-        return ProtobufFormat(registry=registry, span=cursor.span_from(start))
+        return ProtobufClause(registry=registry, span=cursor.span_from(start))
     cursor.expect("MESSAGE")
     message = cursor.string("a message's name")
     cursor.expect("USING", "SCHEMA")
     schema, file = _schema_or_file(cursor, "a descriptor set, '\\x' and hexadecimal digits,")
-    return ProtobufFormat(message=message, schema=schema, file=file,
+    return ProtobufClause(message=message, schema=schema, file=file,
                           span=cursor.span_from(start))
 
 
-def _registry(cursor: Cursor, start: Span) -> RegistryReference:
-    """What follows CONFLUENT."""
+def _registry(cursor: TokenCursor, start: TextSpan) -> RegistryReference:
+    """Parse the clause after CONFLUENT."""
     cursor.expect("SCHEMA", "REGISTRY")
     url = name = None
     if cursor.accept("CONNECTION"):
         name = cursor.name("a connection")
-    elif cursor.token.kind is Kind.STRING:
+    elif cursor.token.kind is TokenKind.STRING:
         url = cursor.string("an address")
     else:
         raise cursor.unexpected("CONNECTION", "an address",
@@ -150,12 +150,12 @@ def _registry(cursor: Cursor, start: Span) -> RegistryReference:
     return RegistryReference(url, name, options, key, value, cursor.span_from(start))
 
 
-def _inline(cursor: Cursor) -> Strategy:
+def _inline(cursor: TokenCursor) -> Strategy:
     start = cursor.token.span
     return Strategy(schema=cursor.string("a schema in JSON"), span=start)
 
 
-def _strategy(cursor: Cursor) -> Strategy:
+def _strategy(cursor: TokenCursor) -> Strategy:
     start = cursor.token.span
     match cursor.choose("ID", "LATEST", "INLINE"):
         case "ID":
@@ -167,8 +167,8 @@ def _strategy(cursor: Cursor) -> Strategy:
             return Strategy(span=start)
 
 
-def parse_type(cursor: Cursor, depth: int = 0) -> TypeName:
-    """A type; `[]` after it makes lists of it."""
+def parse_type(cursor: TokenCursor, depth: int = 0) -> TypeName:
+    """Parse a type; `[]` after it makes a list type."""
     start = cursor.token.span
     if depth > TYPE_DEPTH_MAX:
         raise SqlError(f"Types are nested more than {TYPE_DEPTH_MAX} deep", start,
@@ -183,9 +183,9 @@ def parse_type(cursor: Cursor, depth: int = 0) -> TypeName:
     return kind
 
 
-def _simple_or_nested(cursor: Cursor, depth: int) -> TypeName:
+def _simple_or_nested(cursor: TokenCursor, depth: int) -> TypeName:
     start = cursor.token.span
-    if cursor.token.kind is not Kind.WORD:
+    if cursor.token.kind is not TokenKind.WORD:
         raise cursor.unexpected("a type", hint="write text, bigint, boolean, timestamptz, …")
     name = cursor.take().value.lower()
     if name == "double" and cursor.accept("PRECISION"):
@@ -208,7 +208,7 @@ def _simple_or_nested(cursor: Cursor, depth: int) -> TypeName:
     return TypeName(name, tuple(arguments), span=cursor.span_from(start))
 
 
-def _parts(cursor: Cursor, depth: int, *, named: bool) -> tuple[tuple[str, TypeName], ...]:
+def _parts(cursor: TokenCursor, depth: int, *, named: bool) -> tuple[tuple[str, TypeName], ...]:
     parts = []
     while True:
         name = cursor.name("a field's name").text if named else ""

@@ -1,13 +1,13 @@
-r"""Text to tokens; text to statements.
+r"""Splits text into tokens, and a script into statements.
 
-There are two languages in one script.  Our statements have strings in which a backslash is a
-backslash (`REGEX '\w+'`), with quotes doubled.  Queries are Spark's: a backslash escapes, and
-double quotes hold strings too.  A query begins at SELECT, WITH, VALUES, FROM or a parenthesis at
+A script has two languages.  In Quipu's statements, a backslash in a string is a backslash
+(`REGEX '\w+'`), and quotes are doubled.  Queries are in Spark's language: a backslash escapes, and
+double quotes enclose strings too.  A query begins at SELECT, WITH, VALUES, FROM or a parenthesis at
 the start of a statement or after EXPLAIN, and after the AS of CREATE VIEW; it ends with its
 statement.
 
-The lexer never fails: what it cannot read is a token of kind BAD whose value says why, so that
-`secrecy` and the shell can look at any text.
+The lexer never fails: text that it cannot read is a token of kind BAD whose value says why, so that
+`secrets` and the shell can read any text.
 """
 
 import re
@@ -15,17 +15,17 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.text import TextSpan
 
 NUMBER_LENGTH_MAX = 30
 OPENING_MAX = 6  # EXPLAIN CREATE OR REPLACE MATERIALIZED VIEW
 QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "FROM"})
 
 
-class Kind(Enum):
-    """What a token is."""
+class TokenKind(Enum):
+    """The kind of a token."""
 
-    WORD = "word"  # a keyword or a name; which of them, the grammar knows
+    WORD = "word"  # a keyword or a name; the grammar decides which
     QUOTED = "quoted name"
     STRING = "string"
     NUMBER = "number"
@@ -37,27 +37,28 @@ class Kind(Enum):
 class Token(NamedTuple):
     """One token; `value` is without quotes, and as written otherwise."""
 
-    kind: Kind
+    kind: TokenKind
     value: str
-    span: Span
+    span: TextSpan
 
     def is_word(self, word: str) -> bool:
-        return self.kind is Kind.WORD and self.value.upper() == word
+        return self.kind is TokenKind.WORD and self.value.upper() == word
 
     def is_symbol(self, symbol: str) -> bool:
-        return self.kind is Kind.SYMBOL and self.value == symbol
+        return self.kind is TokenKind.SYMBOL and self.value == symbol
 
 
-class Piece(NamedTuple):
+class TokenizedStatement(NamedTuple):
     """One statement of a script."""
 
-    span: Span  # without the semicolon, and without blanks and comments around it
+    span: TextSpan  # without the semicolon, and without blanks and comments around it
     tokens: tuple[Token, ...]  # the last one is END
     ended: bool  # by a semicolon
     query_start: int | None  # index of the token where Spark's language begins
 
 
 _BLANK = re.compile(r"\s+|--[^\n]*")
+_SPARKS_BLANK = re.compile(r"\s+|--(?:\\\n|[^\n])*")  # a backslash continues a comment
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _WORD = re.compile(r"[^\W\d][\w$]*")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -76,7 +77,7 @@ _CREATE_VIEW = re.compile(r"(EXPLAIN )?CREATE (OR REPLACE )?(MATERIALIZED )?VIEW
 _QUOTE_NAMES = {"'": "string", '"': "quoted name", "`": "quoted name"}
 
 
-def split(text: str) -> tuple[Piece, ...]:
+def split(text: str) -> tuple[TokenizedStatement, ...]:
     r"""The statements of a script; empty ones are left out.
 
     >>> [piece.span for piece in split("SHOW SOURCES; -- ';'\\nSELECT ';'")]
@@ -90,8 +91,16 @@ def split(text: str) -> tuple[Piece, ...]:
         position = scanner.position
         if len(tokens) > 1:
             span = tokens[0].span.to(tokens[-2].span)
-            pieces.append(Piece(span, tuple(tokens), scanner.ended, scanner.query_start))
+            pieces.append(
+                TokenizedStatement(span, tuple(tokens), scanner.ended, scanner.query_start))
     return tuple(pieces)
+
+
+def query_tokens(query: str) -> tuple[Token, ...]:
+    """The tokens of a text that is a query, in Spark's language."""
+    scanner = _Scanner(query, 0)
+    scanner.query_start = 0
+    return tuple(scanner.run())
 
 
 class _Scanner:
@@ -110,19 +119,19 @@ class _Scanner:
         while (token := self._next()) is not None:
             if token.is_symbol(";"):
                 self.ended = True
-                yield Token(Kind.END, "", token.span)
+                yield Token(TokenKind.END, "", token.span)
                 return
             self._watch(token)
             self._count += 1
             last_end = token.span.end
             yield token
-        yield Token(Kind.END, "", Span(last_end, last_end))
+        yield Token(TokenKind.END, "", TextSpan(last_end, last_end))
 
     def _watch(self, token: Token) -> None:
         """Notice where a query begins."""
         if self.query_start is not None:
             return
-        word = token.value.upper() if token.kind is Kind.WORD else ""
+        word = token.value.upper() if token.kind is TokenKind.WORD else ""
         begins = self._opening in ([], ["EXPLAIN"]) and (
             word in QUERY_WORDS or token.is_symbol("("))
         if begins and self._count == len(self._opening):
@@ -133,48 +142,50 @@ class _Scanner:
             self._opening.append(word)
 
     def _next(self) -> Token | None:
-        bad = self._skip_blanks()
+        is_query = self.query_start is not None and self._count >= self.query_start
+        bad = self._skip_blanks(_SPARKS_BLANK if is_query else _BLANK)
         if bad is not None:
             return bad
         if self.position >= len(self.text):
             return None
         start, text = self.position, self.text
-        quotes = _OURS if self.query_start is None or self._count < self.query_start else _SPARKS
-        if quotes is _SPARKS and (raw := _RAW.match(text, start)):
-            return self._token(Kind.STRING, raw[1] or raw[2] or "", raw.end())
+        quotes = _SPARKS if is_query else _OURS
+        if is_query and (raw := _RAW.match(text, start)):
+            return self._token(TokenKind.STRING, raw[1] or raw[2] or "", raw.end())
         if text[start] in quotes:
             return self._quoted(quotes[text[start]])
         if word := _WORD.match(text, start):
-            return self._token(Kind.WORD, word[0], word.end())
+            return self._token(TokenKind.WORD, word[0], word.end())
         if number := _NUMBER.match(text, start):
             if len(number[0]) > NUMBER_LENGTH_MAX:
-                return self._token(Kind.BAD, "This number is too long", number.end())
-            return self._token(Kind.NUMBER, number[0], number.end())
-        return self._token(Kind.SYMBOL, text[start], start + 1)
+                return self._token(TokenKind.BAD, "This number is too long", number.end())
+            return self._token(TokenKind.NUMBER, number[0], number.end())
+        return self._token(TokenKind.SYMBOL, text[start], start + 1)
 
     def _quoted(self, pattern: re.Pattern[str]) -> Token:
         quote = self.text[self.position]
         found = pattern.match(self.text, self.position)
         if found is None:
-            return self._token(Kind.BAD, f"This {_QUOTE_NAMES[quote]} has no end", len(self.text))
-        kind = Kind.STRING if quote == "'" else Kind.QUOTED
+            return self._token(
+                TokenKind.BAD, f"This {_QUOTE_NAMES[quote]} has no end", len(self.text))
+        kind = TokenKind.STRING if quote == "'" else TokenKind.QUOTED
         return self._token(kind, found[1].replace(quote * 2, quote), found.end())
 
-    def _skip_blanks(self) -> Token | None:
+    def _skip_blanks(self, blanks: re.Pattern[str]) -> Token | None:
         while True:
-            if blank := _BLANK.match(self.text, self.position):
+            if blank := blanks.match(self.text, self.position):
                 self.position = blank.end()
             elif self.text.startswith("/*", self.position):
                 end = _end_of_comment(self.text, self.position)
                 if end is None:
-                    return self._token(Kind.BAD, "This comment has no end", len(self.text))
+                    return self._token(TokenKind.BAD, "This comment has no end", len(self.text))
                 self.position = end
             else:
                 return None
 
-    def _token(self, kind: Kind, value: str, end: int) -> Token:
+    def _token(self, kind: TokenKind, value: str, end: int) -> Token:
         start, self.position = self.position, end
-        return Token(kind, value, Span(start, end))
+        return Token(kind, value, TextSpan(start, end))
 
 
 def _end_of_comment(text: str, start: int) -> int | None:

@@ -1,21 +1,21 @@
-"""Text to statements.
+"""Parses statements.
 
-`parse` reads a whole script, `parse_piece` one statement of it, so that a shell can carry out the
-first before it looks at the second.  Errors point into the whole text.  With a `broker`, FROM KAFKA
-TOPIC 't' is as good as FROM KAFKA BROKER '…' TOPIC 't'.
+`parse` parses a whole script, `parse_piece` one statement of it, so that a shell can run the first
+before it parses the second.  Errors point into the whole text.  With a `broker`, FROM KAFKA
+TOPIC 't' means FROM KAFKA BROKER '…' TOPIC 't'.
 """
 
-from quipu.pipeline.sql.cursor import Cursor
+from quipu.pipeline.sql.cursor import TokenCursor
 from quipu.pipeline.sql.errors import SqlError, located
-from quipu.pipeline.sql.lexer import Kind, Piece, split
-from quipu.pipeline.sql.sources import parse_create_source, parse_place
+from quipu.pipeline.sql.lexer import TokenizedStatement, TokenKind, split
+from quipu.pipeline.sql.sources import parse_create_source, parse_kafka
 from quipu.pipeline.sql.statements import (
     CreateConnection,
     CreateSink,
     CreateView,
     Drop,
     Explain,
-    KafkaPlace,
+    KafkaClause,
     Name,
     ObjectKind,
     Option,
@@ -28,9 +28,9 @@ from quipu.pipeline.sql.statements import (
     Statement,
     Subscribe,
 )
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.text import TextSpan
 
-TEXT_SIZE_MAX = 16 * 1024 * 1024  # schemas in statements are large; scripts are not larger
+TEXT_SIZE_MAX = 16 * 1024 * 1024  # statements may contain large schemas
 STATEMENTS = ("CREATE", "DROP", "SHOW", "EXPLAIN", "SELECT", "WITH", "VALUES", "SUBSCRIBE")
 EXPLAINABLE = tuple(word for word in STATEMENTS if word != "EXPLAIN")
 _READABLE = (ObjectKind.SOURCE, ObjectKind.VIEW)
@@ -42,11 +42,11 @@ def parse(text: str, broker: str | None = None) -> tuple[Statement, ...]:
 
 
 def parse_one(text: str, broker: str | None = None) -> Statement:
-    """The one statement that a text holds."""
+    """The only statement of a text."""
     found = pieces(text)
     with located(text):
         if not found:
-            raise SqlError("There is no statement here", Span(0, 0),
+            raise SqlError("There is no statement here", TextSpan(0, 0),
                            hint="write CREATE SOURCE …, SELECT … or SHOW SOURCES")
         if len(found) > 1:
             raise SqlError("There is more than one statement here", found[1].span,
@@ -54,28 +54,28 @@ def parse_one(text: str, broker: str | None = None) -> Statement:
     return parse_piece(text, found[0], broker)
 
 
-def pieces(text: str) -> tuple[Piece, ...]:
-    """The statements of a script, not yet understood."""
+def pieces(text: str) -> tuple[TokenizedStatement, ...]:
+    """The statements of a script, as tokens that are not parsed yet."""
     if len(text) > TEXT_SIZE_MAX:
         raise SqlError(f"The text has {len(text)} characters, at most {TEXT_SIZE_MAX}",
                        hint="give it in parts, or put schemas into files")
     return split(text)
 
 
-def parse_piece(text: str, piece: Piece, broker: str | None = None) -> Statement:
+def parse_piece(text: str, piece: TokenizedStatement, broker: str | None = None) -> Statement:
     """One statement."""
     with located(text):
-        return parse_cursor(Cursor(text, piece, broker))
+        return parse_cursor(TokenCursor(text, piece, broker))
 
 
-def parse_cursor(cursor: Cursor) -> Statement:
-    """One statement, to its end; completion asks the cursor what it wanted last."""
+def parse_cursor(cursor: TokenCursor) -> Statement:
+    """One statement, to its end; afterwards `cursor.wanted` has what was expected next."""
     statement = _statement(cursor)
     cursor.expect_end()
     return statement
 
 
-def _statement(cursor: Cursor, *, explained: bool = False) -> Statement:
+def _statement(cursor: TokenCursor, *, explained: bool = False) -> Statement:
     start = cursor.token.span
     if cursor.index == cursor.piece.query_start:
         return _query(cursor)
@@ -97,13 +97,13 @@ def _statement(cursor: Cursor, *, explained: bool = False) -> Statement:
             raise AssertionError("the lexer finds queries")
 
 
-def _query(cursor: Cursor) -> Query:
+def _query(cursor: TokenCursor) -> Query:
     start = cursor.token.span
     text, span = _rest(cursor)
     return Query(text, start.to(span))
 
 
-def _rest(cursor: Cursor) -> tuple[str, Span]:
+def _rest(cursor: TokenCursor) -> tuple[str, TextSpan]:
     """The rest of the statement, as written."""
     start, first = cursor.token.span, cursor.index
     while not cursor.at_end:
@@ -114,12 +114,12 @@ def _rest(cursor: Cursor) -> tuple[str, Span]:
     return cursor.text[span.start:span.end], span
 
 
-def _explained(cursor: Cursor) -> Statement | Name:
+def _explained(cursor: TokenCursor) -> Statement | Name:
     is_query = cursor.index == cursor.piece.query_start
     if is_query or cursor.would_accept(*EXPLAINABLE) or cursor.sees("EXPLAIN"):
         return _statement(cursor, explained=True)
     kind_given = any(cursor.sees(kind.value) for kind in ObjectKind)
-    if kind_given and cursor.piece.tokens[cursor.index + 1].kind is not Kind.END:
+    if kind_given and cursor.piece.tokens[cursor.index + 1].kind is not TokenKind.END:
         cursor.take()
     return cursor.name("a statement or a name", *ObjectKind)
 
@@ -127,7 +127,7 @@ def _explained(cursor: Cursor) -> Statement | Name:
 # -- CREATE
 
 
-def _create(cursor: Cursor, start: Span) -> Statement:
+def _create(cursor: TokenCursor, start: TextSpan) -> Statement:
     or_replace = cursor.accept("OR", "REPLACE")
     materialized = cursor.accept("MATERIALIZED")
     choices = ["VIEW"] if or_replace else ["SOURCE", "VIEW"]
@@ -144,7 +144,7 @@ def _create(cursor: Cursor, start: Span) -> Statement:
             return _create_connection(cursor, start)
 
 
-def _create_view(cursor: Cursor, start: Span, *, materialized: bool,
+def _create_view(cursor: TokenCursor, start: TextSpan, *, materialized: bool,
                  or_replace: bool) -> CreateView:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if if_not_exists and or_replace:
@@ -157,7 +157,7 @@ def _create_view(cursor: Cursor, start: Span, *, materialized: bool,
                       cursor.span_from(start))
 
 
-def _create_connection(cursor: Cursor, start: Span) -> CreateConnection:
+def _create_connection(cursor: TokenCursor, start: TextSpan) -> CreateConnection:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name("a name for the connection")
     cursor.expect("TO")
@@ -170,40 +170,40 @@ def _create_connection(cursor: Cursor, start: Span) -> CreateConnection:
     return CreateConnection(name, is_registry, options, if_not_exists, cursor.span_from(start))
 
 
-def _create_sink(cursor: Cursor, start: Span) -> CreateSink:
+def _create_sink(cursor: TokenCursor, start: TextSpan) -> CreateSink:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name("a name for the sink")
     cursor.expect("FROM")
     view = cursor.name("a source or view", *_READABLE)
     cursor.expect("INTO")
     kind = SinkKind(cursor.choose(*(kind.value for kind in SinkKind)))
-    path, place = "", None
+    path, kafka = "", None
     key: tuple[Name, ...] = ()
     options: tuple[Option, ...] = ()
     if kind in (SinkKind.PARQUET, SinkKind.DELTA):
         path = cursor.string("a path")
     elif kind is SinkKind.KAFKA:
-        place, options = _sink_place(cursor)
+        kafka, options = _sink_kafka(cursor)
         if cursor.accept("KEY"):
             key = cursor.names("a column")
         cursor.expect("FORMAT", "JSON")
     if cursor.accept("WITH"):
         options += cursor.options()
-    return CreateSink(name, view, kind, path, place, key, options, if_not_exists,
+    return CreateSink(name, view, kind, path, kafka, key, options, if_not_exists,
                       cursor.span_from(start))
 
 
-def _sink_place(cursor: Cursor) -> tuple[KafkaPlace, tuple[Option, ...]]:
-    place, options = parse_place(cursor)
-    if len(place.topics) != 1:
-        raise SqlError("A sink writes to one topic", place.topics_span, hint="write TOPIC 't'")
-    return place, options
+def _sink_kafka(cursor: TokenCursor) -> tuple[KafkaClause, tuple[Option, ...]]:
+    kafka, options = parse_kafka(cursor)
+    if len(kafka.topics) != 1:
+        raise SqlError("A sink writes to one topic", kafka.topics_span, hint="write TOPIC 't'")
+    return kafka, options
 
 
 # -- DROP, SHOW
 
 
-def _drop(cursor: Cursor, start: Span) -> Drop:
+def _drop(cursor: TokenCursor, start: TextSpan) -> Drop:
     materialized = cursor.accept("MATERIALIZED")
     kinds = [ObjectKind.VIEW] if materialized else list(ObjectKind)
     kind = ObjectKind(cursor.choose(*(kind.value for kind in kinds)))
@@ -213,7 +213,7 @@ def _drop(cursor: Cursor, start: Span) -> Drop:
     return Drop(kind, name, materialized, if_exists, cascade, cursor.span_from(start))
 
 
-def _show(cursor: Cursor, start: Span) -> Statement:
+def _show(cursor: TokenCursor, start: TextSpan) -> Statement:
     word = cursor.choose(*(kind.value for kind in ShowKind), "COLUMNS", "CREATE")
     if word == "COLUMNS":
         cursor.expect("FROM")

@@ -1,4 +1,4 @@
-"""Statements to text, in one canonical way: `parse(canonical(x, secrets=True)) == x`.
+"""Prints statements in one canonical form: `parse(canonical(x, secrets=True)) == x`.
 
     >>> from quipu.pipeline.sql.parser import parse_one
     >>> print(canonical(parse_one("create source S from kafka broker 'b' topic 't' format text")))
@@ -6,37 +6,37 @@
         FROM KAFKA BROKER 'b' TOPIC 't'
         FORMAT TEXT
 
-Secrets are masked unless asked for; what is masked can be shown to anybody.
+Secrets are masked, unless `secrets` is set.
 """
 
 import re
 from collections.abc import Iterable
 from typing import assert_never
 
-from quipu.pipeline.source import ItemKind
+from quipu.pipeline.source import MetadataKind
 from quipu.pipeline.sql.cursor import RESERVED
-from quipu.pipeline.sql.secrecy import MASK, Secret, mask_addresses
+from quipu.pipeline.sql.secrets import MASK, Secret, mask_addresses
 from quipu.pipeline.sql.statements import (
-    AvroFormat,
-    BytesFormat,
+    AvroClause,
+    BytesClause,
     ColumnItem,
     CreateConnection,
     CreateSink,
     CreateSource,
     CreateView,
-    CsvFormat,
+    CsvClause,
     Drop,
-    Envelope,
+    EnvelopeClause,
     Explain,
     Format,
     Include,
-    JsonFormat,
-    KafkaPlace,
+    JsonClause,
+    KafkaClause,
     Name,
     Option,
-    ProtobufFormat,
+    ProtobufClause,
     Query,
-    RegexFormat,
+    RegexClause,
     RegistryReference,
     Show,
     ShowColumns,
@@ -45,7 +45,7 @@ from quipu.pipeline.sql.statements import (
     Statement,
     Strategy,
     Subscribe,
-    TextFormat,
+    TextClause,
     TypeName,
     Value,
 )
@@ -61,7 +61,7 @@ def canonical(statement: Statement, *, secrets: bool = False) -> str:
 
 
 def quote_name(name: str) -> str:
-    """A name, in quotes if it would not come back without.
+    """A name, in quotes if it would be parsed as another one without them.
 
     >>> quote_name("a"), quote_name("Off"), quote_name("select")
     ('a', '"Off"', '"select"')
@@ -77,7 +77,7 @@ def quote_string(text: str) -> str:
 
 
 def type_text(kind: TypeName) -> str:
-    """A type as people write it."""
+    """A type as it is written in SQL."""
     if kind.name == "list" and kind.parts:
         return f"{type_text(kind.parts[0][1])}[]"
     if kind.parts:
@@ -92,7 +92,7 @@ def type_text(kind: TypeName) -> str:
 def item_text(item: Include) -> str:
     """An item of INCLUDE."""
     alias = f" AS {quote_name(item.alias.text)}" if item.alias is not None else ""
-    if item.kind is ItemKind.HEADER:
+    if item.kind is MetadataKind.HEADER:
         kind = f" {type_text(item.type)}" if item.type is not None else ""
         return f"HEADER {quote_string(item.header)}{alias}{kind}"
     return f"{'KEY' if item.kind is None else item.kind.value.upper()}{alias}"
@@ -150,7 +150,7 @@ class _Printer:
         head = _words("CREATE", source.materialized and "MATERIALIZED", "SOURCE",
                       source.if_not_exists and "IF NOT EXISTS", _name(source.name),
                       _columns(source))
-        clauses = [head, f"FROM KAFKA {self._place(source.place)}"]
+        clauses = [head, f"FROM KAFKA {self._kafka(source.kafka)}"]
         if source.value_format is not None:
             value = self._format(source.value_format)
             if source.key_format is not None:
@@ -173,50 +173,50 @@ class _Printer:
         into = f"INTO {sink.kind.value}"
         if sink.kind in (SinkKind.PARQUET, SinkKind.DELTA):
             into += f" {self._address(sink.path)}"
-        if sink.place is not None:
+        if sink.kafka is not None:
             key = f"KEY ({', '.join(map(_name, sink.key))})" if sink.key else ""
-            into = _words(into, self._place(sink.place), key, "FORMAT JSON")
+            into = _words(into, self._kafka(sink.kafka), key, "FORMAT JSON")
         return CLAUSE.join(filter(None, [head, into, self._with(sink.options)]))
 
     # -- parts
 
-    def _place(self, place: KafkaPlace) -> str:
-        if place.connection is not None:
-            where = f"CONNECTION {_name(place.connection)}"
+    def _kafka(self, kafka: KafkaClause) -> str:
+        if kafka.connection is not None:
+            where = f"CONNECTION {_name(kafka.connection)}"
         else:
-            where = f"BROKER {self._address(place.broker or '')}"
-        if place.pattern is not None:
-            return f"{where} TOPIC PATTERN {quote_string(place.pattern)}"
-        if len(place.topics) == 1:
-            return f"{where} TOPIC {quote_string(place.topics[0])}"
-        return f"{where} TOPICS ({', '.join(map(quote_string, place.topics))})"
+            where = f"BROKER {self._address(kafka.broker or '')}"
+        if kafka.pattern is not None:
+            return f"{where} TOPIC PATTERN {quote_string(kafka.pattern)}"
+        if len(kafka.topics) == 1:
+            return f"{where} TOPIC {quote_string(kafka.topics[0])}"
+        return f"{where} TOPICS ({', '.join(map(quote_string, kafka.topics))})"
 
     def _address(self, text: str) -> str:
         return quote_string(text if self.secrets else mask_addresses(text))
 
     def _format(self, written: Format) -> str:
         match written:
-            case TextFormat():
+            case TextClause():
                 return "TEXT"
-            case BytesFormat():
+            case BytesClause():
                 return "BYTES"
-            case JsonFormat():
+            case JsonClause():
                 return "JSON"
-            case CsvFormat(columns=columns, delimiter=delimiter):
+            case CsvClause(columns=columns, delimiter=delimiter):
                 wanted = (f"{columns} COLUMNS" if isinstance(columns, int)
                           else f"HEADER ({', '.join(map(_name, columns))})")
                 ending = f" DELIMITED BY {quote_string(delimiter)}" if delimiter != "," else ""
                 return f"CSV WITH {wanted}{ending}"
-            case RegexFormat(pattern=pattern):
+            case RegexClause(pattern=pattern):
                 return f"REGEX {quote_string(pattern)}"
-            case AvroFormat(registry=RegistryReference() as registry):
+            case AvroClause(registry=RegistryReference() as registry):
                 return f"AVRO USING {self._registry(registry)}"
-            case AvroFormat():
+            case AvroClause():
                 options = f" ({self._options(written.options)})" if written.options else ""
                 return f"AVRO USING {_schema(written.schema, written.file)}{options}"
-            case ProtobufFormat(registry=RegistryReference() as registry):
+            case ProtobufClause(registry=RegistryReference() as registry):
                 return f"PROTOBUF USING {self._registry(registry)}"
-            case ProtobufFormat():
+            case ProtobufClause():
                 return (f"PROTOBUF MESSAGE {quote_string(written.message or '')} USING"
                         f" {_schema(written.schema, written.file)}")
             case _:
@@ -229,7 +229,7 @@ class _Printer:
         return _words("CONFLUENT SCHEMA REGISTRY", where, options,
                       _strategy("KEY", registry.key), _strategy("VALUE", registry.value))
 
-    def _envelope(self, envelope: Envelope, key: Format | None) -> str:
+    def _envelope(self, envelope: EnvelopeClause, key: Format | None) -> str:
         inside = []
         if envelope.order_by:
             inside.append(f"ORDER BY ({', '.join(map(_name, envelope.order_by))})")

@@ -1,47 +1,49 @@
-"""The grammar of CREATE SOURCE, and of the places that sinks share with it.
+"""The grammar of CREATE SOURCE, and of the Kafka clause that sinks share with it.
 
     CREATE [MATERIALIZED] SOURCE [IF NOT EXISTS] name [(columns)]
       FROM KAFKA {BROKER 'h:p' | CONNECTION c} topics
       [WITH (…)] [FORMAT … | KEY FORMAT … VALUE FORMAT …] [INCLUDE …] [ENVELOPE …] [WITH (…)]
 
-BROKER may be left out where the cursor knows one.  Topics stand after it (TOPIC 't', TOPICS ('a',
-'b'), TOPIC LIST ('a', 'b'), TOPIC PATTERN 're'), or in parentheses together with other options
+BROKER may be left out if the cursor has one.  Topics come after it (TOPIC 't', TOPICS ('a', 'b'),
+TOPIC LIST ('a', 'b'), TOPIC PATTERN 're'), or in parentheses together with other options
 (TOPIC 't', START OFFSET (0, 1)); the options are then the same as in WITH.
 """
 
-from quipu.pipeline.source import EnvelopeKind, ItemKind
-from quipu.pipeline.sql.cursor import Cursor
+from quipu.pipeline.source import EnvelopeKind, MetadataKind
+from quipu.pipeline.sql.cursor import TokenCursor
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.formats import parse_format, parse_type
-from quipu.pipeline.sql.lexer import Kind
+from quipu.pipeline.sql.lexer import TokenKind
 from quipu.pipeline.sql.statements import (
     ColumnItem,
     CreateSource,
-    Envelope,
+    EnvelopeClause,
     Format,
     Include,
-    KafkaPlace,
+    KafkaClause,
     Name,
     ObjectKind,
     Option,
 )
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.text import TextSpan
 
 TOPIC_OPTIONS = ("topic", "topics", "topic list", "topic pattern")
 ITEMS = ("KEY", "TIMESTAMP", "PARTITION", "OFFSET", "TOPIC", "HEADERS", "HEADER", "DEBEZIUM")
-_PLAIN_ITEMS = {"PARTITION": ItemKind.PARTITION, "OFFSET": ItemKind.OFFSET,
-                "TOPIC": ItemKind.TOPIC, "HEADERS": ItemKind.HEADERS}
-_DEBEZIUM_ITEMS = {"OP": ItemKind.DEBEZIUM_OP, "TIMESTAMP": ItemKind.DEBEZIUM_TIMESTAMP,
-                   "TABLE": ItemKind.DEBEZIUM_TABLE}
+_PLAIN_ITEMS = {"PARTITION": MetadataKind.PARTITION, "OFFSET": MetadataKind.OFFSET,
+                "TOPIC": MetadataKind.TOPIC, "HEADERS": MetadataKind.HEADERS}
+_DEBEZIUM_ITEMS = {"OP": MetadataKind.DEBEZIUM_OP, "TIMESTAMP": MetadataKind.DEBEZIUM_TIMESTAMP,
+                   "TABLE": MetadataKind.DEBEZIUM_TABLE}
 
 
-def parse_create_source(cursor: Cursor, start: Span, *, materialized: bool) -> CreateSource:
-    """What follows CREATE [MATERIALIZED] SOURCE."""
+def parse_create_source(
+    cursor: TokenCursor, start: TextSpan, *, materialized: bool,
+) -> CreateSource:
+    """Parse the rest of CREATE [MATERIALIZED] SOURCE."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name("a name for the source")
     columns, primary_key = _columns(cursor) if cursor.sees_symbol("(") else ((), ())
     cursor.expect("FROM", "KAFKA")
-    place, options = parse_place(cursor)
+    kafka, options = parse_kafka(cursor)
     if cursor.accept("WITH"):
         options += cursor.options()
     key_format, value_format, bare = _formats(cursor)
@@ -53,11 +55,11 @@ def parse_create_source(cursor: Cursor, start: Span, *, materialized: bool) -> C
     if cursor.accept("WITH"):
         options += cursor.options()
     return CreateSource(
-        name, place, columns, primary_key, key_format, value_format, bare, include, envelope,
+        name, kafka, columns, primary_key, key_format, value_format, bare, include, envelope,
         options, materialized, if_not_exists, cursor.span_from(start))
 
 
-def _columns(cursor: Cursor) -> tuple[tuple[ColumnItem, ...], tuple[Name, ...]]:
+def _columns(cursor: TokenCursor) -> tuple[tuple[ColumnItem, ...], tuple[Name, ...]]:
     cursor.expect_symbol("(")
     columns: list[ColumnItem] = []
     primary_key: tuple[Name, ...] = ()
@@ -81,9 +83,9 @@ def _columns(cursor: Cursor) -> tuple[tuple[ColumnItem, ...], tuple[Name, ...]]:
     return tuple(columns), primary_key
 
 
-def _column(cursor: Cursor) -> ColumnItem:
+def _column(cursor: TokenCursor) -> ColumnItem:
     name = cursor.name("a column")
-    if cursor.token.kind is not Kind.WORD:
+    if cursor.token.kind is not TokenKind.WORD:
         return ColumnItem(name)
     kind = parse_type(cursor)
     nullable = True
@@ -94,11 +96,11 @@ def _column(cursor: Cursor) -> ColumnItem:
     return ColumnItem(name, kind, nullable)
 
 
-# -- places
+# -- the cluster and the topics
 
 
-def parse_place(cursor: Cursor) -> tuple[KafkaPlace, tuple[Option, ...]]:
-    """BROKER or CONNECTION, the topics, and the other options in parentheses."""
+def parse_kafka(cursor: TokenCursor) -> tuple[KafkaClause, tuple[Option, ...]]:
+    """Parse BROKER or CONNECTION, the topics, and the other options in parentheses."""
     start = cursor.token.span
     broker, connection = cursor.broker, None
     omitted = cursor.sees("TOPIC") or cursor.sees("TOPICS") or cursor.sees_symbol("(")
@@ -127,11 +129,11 @@ def parse_place(cursor: Cursor) -> tuple[KafkaPlace, tuple[Option, ...]]:
         topics_start = cursor.token.span
         topics, pattern = _topics(cursor)
         topics_span = cursor.span_from(topics_start)
-    return KafkaPlace(broker, connection, topics, pattern, cursor.span_from(start),
+    return KafkaClause(broker, connection, topics, pattern, cursor.span_from(start),
                       topics_span), options
 
 
-def _topics(cursor: Cursor) -> tuple[tuple[str, ...], str | None]:
+def _topics(cursor: TokenCursor) -> tuple[tuple[str, ...], str | None]:
     if cursor.accept("TOPICS"):
         return _topic_list(cursor), None
     if not cursor.accept("TOPIC"):
@@ -143,7 +145,7 @@ def _topics(cursor: Cursor) -> tuple[tuple[str, ...], str | None]:
     return (cursor.string("a topic's name"),), None
 
 
-def _topic_list(cursor: Cursor) -> tuple[str, ...]:
+def _topic_list(cursor: TokenCursor) -> tuple[str, ...]:
     cursor.expect_symbol("(")
     topics = [cursor.string("a topic's name")]
     while cursor.accept_symbol(","):
@@ -165,10 +167,10 @@ def _topics_of_option(option: Option) -> tuple[tuple[str, ...], str | None]:
     return texts, None
 
 
-# -- what the rows are
+# -- formats, INCLUDE and ENVELOPE
 
 
-def _formats(cursor: Cursor) -> tuple[Format | None, Format | None, bool]:
+def _formats(cursor: TokenCursor) -> tuple[Format | None, Format | None, bool]:
     """The key's format, the value's, and whether they were given as one."""
     if cursor.accept("FORMAT"):
         return None, parse_format(cursor), True
@@ -180,7 +182,7 @@ def _formats(cursor: Cursor) -> tuple[Format | None, Format | None, bool]:
     return None, None, False
 
 
-def _include(cursor: Cursor) -> tuple[Include, ...]:
+def _include(cursor: TokenCursor) -> tuple[Include, ...]:
     if not cursor.accept("INCLUDE"):
         return ()
     items = [_item(cursor)]
@@ -191,9 +193,9 @@ def _include(cursor: Cursor) -> tuple[Include, ...]:
     return tuple(items)
 
 
-def _item(cursor: Cursor) -> Include:
+def _item(cursor: TokenCursor) -> Include:
     start = cursor.token.span
-    kind: ItemKind | None = None
+    kind: MetadataKind | None = None
     match cursor.choose(*ITEMS):
         case "KEY":
             pass
@@ -201,7 +203,7 @@ def _item(cursor: Cursor) -> Include:
             return _header(cursor, start)
         case "TIMESTAMP":
             typed = cursor.accept("TYPE")
-            kind = ItemKind.TIMESTAMP_TYPE if typed else ItemKind.TIMESTAMP
+            kind = MetadataKind.TIMESTAMP_TYPE if typed else MetadataKind.TIMESTAMP
         case "DEBEZIUM":
             kind = _DEBEZIUM_ITEMS[cursor.choose(*_DEBEZIUM_ITEMS)]
         case word:
@@ -210,41 +212,41 @@ def _item(cursor: Cursor) -> Include:
     return Include(kind, alias, span=cursor.span_from(start))
 
 
-def _header(cursor: Cursor, start: Span) -> Include:
+def _header(cursor: TokenCursor, start: TextSpan) -> Include:
     header = cursor.string("a header's key")
     if not cursor.accept("AS"):
         raise cursor.unexpected("AS", hint="name the column: HEADER 'key' AS name [type]")
     alias = cursor.name("a column's name")
     kind = None
-    if cursor.token.kind is Kind.WORD and not (
+    if cursor.token.kind is TokenKind.WORD and not (
             cursor.sees("ENVELOPE") or cursor.sees("WITH") or cursor.sees("INCLUDE")):
         kind = parse_type(cursor)
-    return Include(ItemKind.HEADER, alias, header, kind, cursor.span_from(start))
+    return Include(MetadataKind.HEADER, alias, header, kind, cursor.span_from(start))
 
 
-def _envelope(cursor: Cursor) -> tuple[Envelope | None, Format | None]:
+def _envelope(cursor: TokenCursor) -> tuple[EnvelopeClause | None, Format | None]:
     if not cursor.accept("ENVELOPE"):
         return None, None
     start = cursor.token.span
     key_format = None
     match cursor.choose("NONE", "DEBEZIUM", "UPSERT", "MATERIALIZE"):
         case "NONE":
-            return Envelope(EnvelopeKind.NONE, span=start), None
+            return EnvelopeClause(EnvelopeKind.NONE, span=start), None
         case "MATERIALIZE":
-            return Envelope(EnvelopeKind.MATERIALIZE, span=start), None
+            return EnvelopeClause(EnvelopeKind.MATERIALIZE, span=start), None
         case "DEBEZIUM":
             if not cursor.accept("UPSERT"):
-                return Envelope(EnvelopeKind.DEBEZIUM, span=start), None
+                return EnvelopeClause(EnvelopeKind.DEBEZIUM, span=start), None
             kind = EnvelopeKind.DEBEZIUM_UPSERT
         case _:
             kind = EnvelopeKind.UPSERT
             if cursor.accept("FORMAT"):
                 key_format = parse_format(cursor)
     order_by, inline, error_name = _upsert_options(cursor)
-    return Envelope(kind, order_by, inline, error_name, cursor.span_from(start)), key_format
+    return EnvelopeClause(kind, order_by, inline, error_name, cursor.span_from(start)), key_format
 
 
-def _upsert_options(cursor: Cursor) -> tuple[tuple[Name, ...], bool, Name | None]:
+def _upsert_options(cursor: TokenCursor) -> tuple[tuple[Name, ...], bool, Name | None]:
     order_by: tuple[Name, ...] = ()
     inline, error_name = False, None
     if not cursor.accept_symbol("("):
@@ -266,8 +268,8 @@ def _upsert_options(cursor: Cursor) -> tuple[tuple[Name, ...], bool, Name | None
     return order_by, inline, error_name
 
 
-def _inline_errors(cursor: Cursor) -> Name | None:
-    """What follows VALUE: DECODING ERRORS [=] INLINE [AS n], which may be in parentheses."""
+def _inline_errors(cursor: TokenCursor) -> Name | None:
+    """Parse the rest of VALUE DECODING ERRORS [=] INLINE [AS n]; INLINE may be in parentheses."""
     cursor.expect("DECODING", "ERRORS")
     cursor.accept_symbol("=")
     wrapped = cursor.accept_symbol("(")
@@ -279,8 +281,8 @@ def _inline_errors(cursor: Cursor) -> Name | None:
     return name
 
 
-def _refuse_misplaced(cursor: Cursor) -> None:
-    """Clauses out of order get told their place."""
+def _refuse_misplaced(cursor: TokenCursor) -> None:
+    """Raise SqlError with the right order if a clause comes out of order."""
     order = "FORMAT or KEY FORMAT … VALUE FORMAT …, then INCLUDE, then ENVELOPE, then WITH"
     for word in ("INCLUDE", "FORMAT", "KEY", "VALUE", "ENVELOPE"):
         if cursor.sees(word):

@@ -1,7 +1,7 @@
-"""What can be said: one frozen class per statement and per part of one.
+"""The parsed statements: one frozen class per statement and per clause.
 
-Names are folded already (I3).  Spans tell errors where a part stands in the text; two statements
-that say the same are equal, wherever they stand.
+Names are folded to lower case already (I3).  Spans give the place of a part in the text, for
+errors; they are not compared, so equal statements at different places are equal.
 """
 
 # ruff: noqa: RUF009  the calls make dataclass fields
@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from quipu.pipeline.source import EnvelopeKind, ItemKind
-from quipu.pipeline.sql.secrecy import Secret
-from quipu.pipeline.sql.text import NOWHERE, Span
+from quipu.pipeline.source import EnvelopeKind, MetadataKind
+from quipu.pipeline.sql.secrets import Secret
+from quipu.pipeline.sql.text import NOWHERE, TextSpan
 
 
-def _place() -> Span:
-    """Where a part stands in the text: of no account where two are compared."""
+def _place() -> TextSpan:
+    """The field of a part's span in the text, which is not compared."""
     return field(default=NOWHERE, compare=False, repr=False)
 
 
 class ObjectKind(Enum):
-    """What the catalog keeps."""
+    """The kinds of objects in the catalog."""
 
     CONNECTION = "CONNECTION"
     SOURCE = "SOURCE"
@@ -34,7 +34,7 @@ class Name:
     """A name of an object or a column."""
 
     text: str
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 Value: TypeAlias = "str | int | float | bool | Secret | tuple[Value, ...]"
@@ -42,12 +42,12 @@ Value: TypeAlias = "str | int | float | bool | Secret | tuple[Value, ...]"
 
 @dataclass(frozen=True)
 class Option:
-    """`name = value`; the name as `option_name` has it: `start offset`."""
+    """`name = value`; the name in the form of `option_name`: `start offset`."""
 
     name: str
     value: Value
-    span: Span = _place()
-    value_span: Span = _place()
+    span: TextSpan = _place()
+    value_span: TextSpan = _place()
 
 
 # -- types and columns
@@ -55,12 +55,12 @@ class Option:
 
 @dataclass(frozen=True)
 class TypeName:
-    """A type as written: `numeric` (10, 2); `list` of a part, `map` of two, `record` of many."""
+    """A type in a statement: `numeric` (10, 2); `list` has one part, `map` two, `record` many."""
 
     name: str
     arguments: tuple[int, ...] = ()
     parts: tuple[tuple[str, "TypeName"], ...] = ()
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
@@ -77,125 +77,125 @@ class ColumnItem:
 
 @dataclass(frozen=True)
 class Strategy:
-    """Which schema of a subject: the latest, one by its number, or this one."""
+    """Which schema of a subject to use: the latest, one by its id, or a given one."""
 
     id: int | None = None
     schema: str | None = None
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
 class RegistryReference:
-    """A schema registry by address or by connection, and which of its schemas to read with."""
+    """A schema registry by URL or by connection, and which of its schemas to use."""
 
     url: str | None = None
     connection: Name | None = None
     options: tuple[Option, ...] = ()
     key: Strategy | None = None
     value: Strategy | None = None
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
-class TextFormat:
+class TextClause:
     """FORMAT TEXT."""
 
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
-class BytesFormat:
+class BytesClause:
     """FORMAT BYTES."""
 
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
-class JsonFormat:
+class JsonClause:
     """FORMAT JSON."""
 
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
-class CsvFormat:
+class CsvClause:
     """FORMAT CSV: a number of columns, or their names."""
 
     columns: int | tuple[Name, ...]
     delimiter: str = ","
-    span: Span = _place()
-    delimiter_span: Span = _place()
+    span: TextSpan = _place()
+    delimiter_span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
-class RegexFormat:
+class RegexClause:
     """FORMAT REGEX."""
 
     pattern: str
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
-class AvroFormat:
+class AvroClause:
     """FORMAT AVRO: exactly one of registry, schema and file is given."""
 
     registry: RegistryReference | None = None
     schema: str | None = None
     file: str | None = None
     options: tuple[Option, ...] = ()
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
-class ProtobufFormat:
+class ProtobufClause:
     """FORMAT PROTOBUF: a registry, or a message of a descriptor set in hexadecimal or a file."""
 
     registry: RegistryReference | None = None
     message: str | None = None
     schema: str | None = None
     file: str | None = None
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
-Format = (TextFormat | BytesFormat | JsonFormat | CsvFormat | RegexFormat | AvroFormat
-          | ProtobufFormat)
+Format = (TextClause | BytesClause | JsonClause | CsvClause | RegexClause | AvroClause
+          | ProtobufClause)
 
 
 # -- sources
 
 
 @dataclass(frozen=True)
-class KafkaPlace:
+class KafkaClause:
     """BROKER '…' or CONNECTION c, and the topics."""
 
     broker: str | None = None
     connection: Name | None = None
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    span: Span = _place()
-    topics_span: Span = _place()
+    span: TextSpan = _place()
+    topics_span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
 class Include:
     """An item of INCLUDE; without a kind it is the KEY."""
 
-    kind: ItemKind | None
+    kind: MetadataKind | None
     alias: Name | None = None
     header: str = ""
     type: TypeName | None = None
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
-class Envelope:
-    """ENVELOPE and what is in parentheses after it."""
+class EnvelopeClause:
+    """ENVELOPE, and its options in parentheses."""
 
     kind: EnvelopeKind
     order_by: tuple[Name, ...] = ()
     inline_errors: bool = False
     error_name: Name | None = None
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class CreateConnection:
     is_registry: bool
     options: tuple[Option, ...] = ()
     if_not_exists: bool = False
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
@@ -214,34 +214,34 @@ class CreateSource:
     """CREATE SOURCE."""
 
     name: Name
-    place: KafkaPlace
+    kafka: KafkaClause
     columns: tuple[ColumnItem, ...] = ()
     primary_key: tuple[Name, ...] = ()
     key_format: Format | None = None
     value_format: Format | None = None
     bare_format: bool = False  # FORMAT, not KEY FORMAT … VALUE FORMAT
     include: tuple[Include, ...] = ()
-    envelope: Envelope | None = None
+    envelope: EnvelopeClause | None = None
     options: tuple[Option, ...] = ()
     materialized: bool = False
     if_not_exists: bool = False
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
-# -- everything else
+# -- other statements
 
 
 @dataclass(frozen=True)
 class CreateView:
-    """CREATE VIEW; the query is Spark's, kept as it was written."""
+    """CREATE VIEW; the query is in Spark's language, and kept as it was written."""
 
     name: Name
     query: str
     materialized: bool = False
     or_replace: bool = False
     if_not_exists: bool = False
-    query_span: Span = _place()
-    span: Span = _place()
+    query_span: TextSpan = _place()
+    span: TextSpan = _place()
 
 
 class SinkKind(Enum):
@@ -256,17 +256,17 @@ class SinkKind(Enum):
 
 @dataclass(frozen=True)
 class CreateSink:
-    """CREATE SINK; `path` of files, `place` and `key` of Kafka."""
+    """CREATE SINK; `path` is for files, `kafka` and `key` are for a topic."""
 
     name: Name
     view: Name
     kind: SinkKind
     path: str = ""
-    place: KafkaPlace | None = None
+    kafka: KafkaClause | None = None
     key: tuple[Name, ...] = ()
     options: tuple[Option, ...] = ()
     if_not_exists: bool = False
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
@@ -278,11 +278,11 @@ class Drop:
     materialized: bool = False
     if_exists: bool = False
     cascade: bool = False
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 class ShowKind(Enum):
-    """Lists that can be shown."""
+    """The lists of SHOW."""
 
     SOURCES = "SOURCES"
     VIEWS = "VIEWS"
@@ -296,7 +296,7 @@ class Show:
     """SHOW of a list."""
 
     kind: ShowKind
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ class ShowColumns:
     """SHOW COLUMNS FROM a source or view."""
 
     name: Name
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
@@ -313,15 +313,15 @@ class ShowCreate:
 
     kind: ObjectKind
     name: Name
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query, in Spark's words."""
+    """A query, in Spark's language."""
 
     text: str
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class Subscribe:
 
     name: Name
     options: tuple[Option, ...] = ()
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,7 @@ class Explain:
     """EXPLAIN a statement, or a source, view or sink that exists."""
 
     target: "Statement | Name"
-    span: Span = _place()
+    span: TextSpan = _place()
 
 
 Statement = (CreateConnection | CreateSource | CreateView | CreateSink | Drop | Show | ShowColumns

@@ -1,7 +1,7 @@
-"""Sorting by fingerprint and finding in sorted fingerprints, in numpy: the twin of `_sorted.pyx`.
+"""Sorts and searches fingerprints in numpy: the twin of `_sorted.pyx`.
 
-A fingerprint is two numbers, first and second, each as good as random; that two rows share the
-first and not the second happens once in 2**64 pairs, and in tests.
+A fingerprint is two random numbers, first and second; two rows have the same first and different
+second with a chance of 2**-64 a pair, and in tests.
 """
 
 import numpy as np
@@ -25,8 +25,8 @@ def find_pairs(
 ) -> tuple[I64, I64, I64]:
     """Look for the pairs first[rest], second[rest] in a run that is sorted and has each pair once.
 
-    Gives the places of those that are there, which they are, and which are not.  It is fast if
-    the pairs that are looked for are sorted, too.
+    Returns the indexes in the run of the pairs that are found, the indexes of these pairs, and the
+    indexes of the others.  It is fast if the pairs to find are sorted, too.
     """
     end = len(run_first) - 1
     if end < 0:
@@ -38,7 +38,7 @@ def find_pairs(
     near = run_first[at] == wanted
     hit = near & (run_second[at] == other)
     left = np.flatnonzero(near & ~hit)
-    while len(left):  # half of a fingerprint in common: look at the neighbours
+    while len(left):  # the first half is equal, the second differs: try the next entries
         place[left] += 1
         left = left[place[left] <= end]
         left = left[run_first[place[left]] == wanted[left]]

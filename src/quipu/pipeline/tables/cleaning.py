@@ -1,13 +1,13 @@
-"""Cleaning: versions that nobody needs go, then files that no version needs.
+"""Cleaning: removes old versions, then files that no version needs.
 
     clean(directory, keep=n)      keeps the newest n versions
 
-Files that belong to versions after the newest one are never touched: a merge may be writing them.
-Neither are files of no version.  Everything else that no kept version refers to is what a crash
-or a lost attempt has left.  Manifests go before the files that they name, so a manifest that is
-there can always be read.
+Files of versions after the newest one are never removed: a merge may be writing them.  Neither are
+files whose names have no version.  All other files that no kept version refers to were left by a
+crash or a lost attempt.  Manifests are removed before the files that they name, so an existing
+manifest can always be read.
 
-Not here: which versions somebody still reads; whoever cleans knows that.
+Not here: which versions are still read, which the caller knows.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from quipu.pipeline.tables.store import files_directory
 
 
 def clean(directory: Path, *, keep: int) -> int:
-    """Drop versions but the newest `keep`, and files nobody needs; how many files went."""
+    """Remove all versions but the newest `keep`, and unneeded files; returns how many files."""
     assert keep >= 1, keep
     known = versions(directory)
     if not known:

@@ -1,13 +1,13 @@
-"""Versions of a table: made by one driver, each by one atomic step.
+"""The versions of a table: one driver commits them, each in one atomic step.
 
     <directory>/table.json                the shape, written once
     <directory>/versions/<version>.json   a manifest: the state of every bucket in that version
-    <directory>/files/                    what the manifests refer to (`files.py`)
+    <directory>/files/                    the files of the manifests (`files.py`)
 
 A version is the number of the batch that made it.  A batch is committed when its manifest has its
 final name, and not before; so a batch that is tried again after a crash either finds its version
 (then it has nothing to do) or does all of it again.  Of two drivers that commit one version only
-the first succeeds, and the other is told.
+the first succeeds; the other gets VersionTaken.
 
     shape = create(directory, event_shape(source), buckets=16, secret=SystemRng().token(16))
     base = begin(directory, version)                  None: this version is committed already
@@ -20,6 +20,7 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ NO_VERSION = -1  # of a table to which nothing was committed
 
 
 class VersionTaken(TableError):
-    """Somebody else has committed this version, differently."""
+    """Another driver has committed this version with other content."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Manifest:
     """A table in one version.  Buckets that are not listed are empty."""
 
     version: int
-    base: int  # the version that it was made from
+    base: int  # the version before it
     buckets: tuple[BucketState, ...] = ()
 
     def bucket(self, number: int) -> BucketState:
@@ -62,8 +63,18 @@ class Manifest:
 
     @property
     def errors(self) -> int:
-        """How many errors are outstanding: with the strict policy, reading fails if any is."""
+        """The outstanding errors: with the strict policy, reading fails if it is above 0."""
         return sum(state.errors for state in self.buckets)
+
+    def invariants(self) -> None:
+        """Assert what holds of every version, and of each of its buckets."""
+        assert NO_VERSION <= self.base <= self.version, (self.base, self.version)
+        assert self.base < self.version or self.version == NO_VERSION, self.base
+        numbers = [state.bucket for state in self.buckets]
+        assert all(low < high for low, high in pairwise(numbers)), numbers
+        for state in self.buckets:
+            assert state.version <= self.version, (state.version, self.version)
+            state.invariants()
 
     def files(self) -> set[str]:
         """Every file that this version needs."""
@@ -80,17 +91,17 @@ class TableAt(NamedTuple):
 
 
 def create(directory: Path, events: EventShape, *, buckets: int, secret: bytes) -> TableShape:
-    """Make a table, or find that it is there; the shape that it has.
+    """Create a table if it does not exist; returns its shape.
 
-    The number of buckets and the secret are the first maker's; another shape of events is an
-    error, because what is stored does not fit it.
+    An existing table keeps its number of buckets and its secret; another shape of events raises
+    ShapeDiffers, because the stored rows do not fit it.
     """
     wanted = TableShape(events, buckets, secret)
     path = directory / "table.json"
     if not path.exists():
         versions_directory(directory).mkdir(parents=True, exist_ok=True)
         files_directory(directory).mkdir(exist_ok=True)
-        with suppress(FileExistsError):  # somebody else was faster
+        with suppress(FileExistsError):  # another process was faster
             publish(path, wanted.to_json())
     shape = open_shape(directory)
     if shape.events != events:
@@ -131,7 +142,7 @@ def latest(directory: Path) -> Manifest:
 
 
 def begin(directory: Path, version: int) -> Manifest | None:
-    """What a batch builds on; None if the batch, or a later one, is committed already."""
+    """The version before a batch; None if the batch, or a later one, is committed already."""
     newest = latest(directory)
     return newest if newest.version < version else None
 
@@ -139,14 +150,20 @@ def begin(directory: Path, version: int) -> Manifest | None:
 def commit(
     directory: Path, base: Manifest, version: int, changed: Iterable[BucketState],
 ) -> Manifest:
-    """Make a version out of `base` and the buckets that changed."""
+    """Commit a version: `base` with the buckets that changed."""
     assert version > base.version, (version, base.version)
     states = {state.bucket: state for state in base.buckets}
+    merged: set[int] = set()
     for state in changed:
         assert state.version == version, (state.version, version)
+        assert state.bucket not in merged, state.bucket
+        before = base.bucket(state.bucket)
+        assert state.next_number >= before.next_number, state.bucket  # pipeline.T1
+        merged.add(state.bucket)
         states[state.bucket] = state
     made = Manifest(version, base.version, tuple(states[each] for each in sorted(states)))
-    flush_directory(files_directory(directory))  # names before the manifest that has them
+    made.invariants()
+    flush_directory(files_directory(directory))  # names of files before the manifest with them
     text = json.dumps({"version": version, "base": base.version,
                        "buckets": [state.to_json() for state in made.buckets]})
     try:
@@ -154,7 +171,7 @@ def commit(
     except FileExistsError:
         if manifest(directory, version) != made:
             raise VersionTaken(f"{directory}: version {version} was committed by "
-                               "somebody else; is a second driver running?") from None
+                               "another driver; is a second driver running?") from None
     return made
 
 

@@ -1,22 +1,22 @@
-"""What a table is made of, as plain data: its shape, and the state of each of its buckets.
+"""The shape of a table, and the state of each of its buckets, as plain data.
 
-A table keeps, for every identity, a row (or an error, or a count), in buckets that know nothing
-of each other.  A bucket has two kinds of parts, all in files that never change:
+A table stores, for every identity, a row (or an error, or a count), in independent buckets.  A
+bucket has two kinds of parts, all in files that never change:
 
-    data   rows, in the order in which they came.  A pointer names one: the number of the file
-           within the bucket, and the row within the file.
-    runs   entries, sorted by fingerprint: fingerprint, pointer, what was done, order or count.
-           Of the entries with one fingerprint the one in the newest run holds.
+    data   rows, in the order in which they came.  A pointer is the number of the file within the
+           bucket, and the row within the file.
+    runs   entries, sorted by fingerprint: fingerprint, pointer, action, order or count.
+           Of the entries with one fingerprint the one in the newest run counts.
 
-Each version of a bucket is a list of runs and of data files, and what changed: the run of the
-version itself, whose entries tell also the pointer that each one replaced.  So a version costs
-what the batch costs: rows are not copied when others change, and the changelog is pointers.
+Each version of a bucket is a list of runs and of data files, and its changes: the run of the
+version itself, whose entries also have the pointer that each one replaced.  So the cost of a
+version depends on its batch: rows are not copied when others change, and the changelog is pointers.
 
 Invariants
-    T1  a file's name is never given to other bytes, and bytes under a name never change
-    T2  a run has a fingerprint at most once
-    T3  an entry's pointer leads to a data file of the same version of the bucket
-    T4  dead rows of a data file are counted exactly: rows - dead entries point into it
+    pipeline.T1  the content of a file never changes, and its name is never used for another one
+    pipeline.T2  a run has a fingerprint at most once
+    pipeline.T3  an entry's pointer is into a data file of the same version of the bucket
+    pipeline.T4  dead rows of a data file are counted exactly: rows - dead entries point into it
 
 Not here: files (`files.py`), folding (`merging.py`), versions (`commits.py`).
 """
@@ -24,6 +24,7 @@ Not here: files (`files.py`), folding (`merging.py`), versions (`commits.py`).
 import base64
 import json
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -33,26 +34,26 @@ from quipu.pipeline.envelopes.events import EventShape, Keeping
 from quipu.pipeline.envelopes.fingerprints import SECRET_SIZE
 from quipu.pipeline.envelopes.parcels import BUCKETS_MAX
 
-NO_ROW = -1  # instead of a pointer: nothing was, or is, to be seen
-MOVED = -2  # instead of the pointer that an entry replaced: the row is the same, elsewhere
+NO_ROW = -1  # instead of a pointer: there was, or is, no visible row
+MOVED = -2  # instead of the pointer that an entry replaced: the same row was moved
 ROW_BITS = 32
 ROW_MASK = (1 << ROW_BITS) - 1
 
 
 class TableError(Exception):
-    """Something about a table that reading on cannot mend; the message names the file."""
+    """A table cannot be read or written; the message names the file."""
 
 
 class CorruptFile(TableError):
-    """A file whose bytes are not those that were written."""
+    """The bytes of a file are not those that were written."""
 
 
 class MissingFile(TableError):
-    """A file that a version refers to is not there."""
+    """A file that a version refers to does not exist."""
 
 
 class UnknownVersion(TableError):
-    """A version that was never committed, or is no longer kept."""
+    """A version was never committed, or is no longer kept."""
 
 
 class ShapeDiffers(TableError):
@@ -61,7 +62,7 @@ class ShapeDiffers(TableError):
 
 @dataclass(frozen=True)
 class TableShape:
-    """What a table holds.  `secret`: 16 bytes that nobody can guess; made when the table is."""
+    """The shape of a table; `secret` is 16 random bytes, made when the table is created."""
 
     events: EventShape
     buckets: int
@@ -106,14 +107,14 @@ class TableShape:
 
 
 class RunRef(NamedTuple):
-    """A run: the file that has it, and how many entries."""
+    """A run: its file, and the number of its entries."""
 
     file: str
     entries: int
 
 
 class DataRef(NamedTuple):
-    """A data file under its number, and how many of its rows no entry points to any more."""
+    """A data file, its number, and how many of its rows are dead: no entry points to them."""
 
     number: int
     file: str
@@ -123,19 +124,36 @@ class DataRef(NamedTuple):
 
 @dataclass(frozen=True)
 class BucketState:
-    """One bucket in one version; also the result of a merge.  Travels as it is, and as JSON."""
+    """One bucket in one version; also the result of a merge.  It can be pickled, and is JSON."""
 
     bucket: int
-    version: int = -1  # in which it changed last; `changes` and `befores` are about that one
+    version: int = -1  # in which it changed last; `changes` and `befores` are of that version
     runs: tuple[RunRef, ...] = ()  # newest first
     data: tuple[DataRef, ...] = ()  # by number
     next_number: int = 0
-    rows: int = 0  # that can be seen, copies counted
+    rows: int = 0  # visible rows, with copies
     errors: int = 0  # outstanding
     changes: str = ""  # the file with the run of this version; none if nothing changed
     befores: tuple[DataRef, ...] = ()  # data files with the rows that it replaced
     waiting: str = ""  # timed tables: the file with events whose time is still open
-    progress: str = ""  # timed tables: what is closed (`timing.py`)
+    progress: str = ""  # timed tables: the closed times (`timing.py`)
+
+    def invariants(self) -> None:
+        """Assert what holds of every state; the cost is by the number of files, not of rows."""
+        numbers = [data.number for data in self.data]
+        assert all(low < high for low, high in pairwise(numbers)), numbers  # pipeline.T1
+        assert not numbers or 0 <= numbers[0] <= numbers[-1] < self.next_number, numbers
+        for data in self.data:
+            assert 0 <= data.dead < data.rows, data  # pipeline.T4; a file of dead rows is dropped
+        assert all(run.entries >= 0 for run in self.runs), self.runs
+        assert self.rows >= 0, self.rows
+        assert self.errors >= 0, self.errors
+        assert self.changes or not self.befores, self.befores
+
+    @property
+    def living(self) -> int:
+        """The number of rows of data files that an entry points to (pipeline.T4)."""
+        return sum(data.rows - data.dead for data in self.data)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -150,7 +168,7 @@ class BucketState:
         })
 
     def files(self, *, changes: bool) -> set[str]:
-        """Every file that reading this state needs, or also what changed in its version."""
+        """Every file that is needed to read this state, and with `changes` also its changes."""
         names = {run.file for run in self.runs} | {data.file for data in self.data}
         names.add(self.waiting)
         if changes:

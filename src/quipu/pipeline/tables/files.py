@@ -6,13 +6,13 @@ r"""Files of a table: sections of Arrow IPC, each with a checksum, written once 
     size, crc32c           of the footer, 4 bytes each, little-endian
     "QTABLE1\n"
 
-A column of rows is a section of its own: what is not asked for is not read, nor checked.  A
-section is checked when it is first asked for, and a file stays open, mapped into memory, for a
-while; so merging small batches into a large table does not read the large table again and again.
+A column of rows is a section of its own: columns that are not needed are neither read nor checked.
+A section is checked when it is first read, and a file stays open, mapped into memory, for a while;
+so merging small batches into a large table does not read the large table each time.
 
-A file is complete or not there: it is written under a temporary name, flushed to disk and then
+A file is complete or does not exist: it is written under a temporary name, flushed to disk and then
 renamed.  The name has the version and a digest of the content, so that two attempts at one merge
-never write different bytes under one name.  Directories are flushed by whoever commits.
+never write different bytes under one name.  The commit flushes the directory.
 """
 
 import hashlib
@@ -39,18 +39,18 @@ _OPEN_FILES_MAX = 256
 
 
 def file_name(version: int, bucket: int, digest: str, suffix: str) -> str:
-    """The version leads, so that cleaning can tell what may still be in the making."""
+    """The name of a file; it begins with the version, by which cleaning finds unfinished files."""
     return f"{version:020d}-{bucket:05d}-{digest}.{suffix}"
 
 
 def version_of(name: str) -> int | None:
-    """The version in the name of a file or a manifest; None if it is none of ours."""
+    """The version in the name of a file or a manifest; None if the name has none."""
     head, mark = name[:20], name[20:21]
     return int(head) if head.isdecimal() and mark and mark in "-." else None
 
 
 class SectionWriter:
-    """Gathers sections in memory, then writes the file in one go."""
+    """Collects sections in memory, then writes the file at once."""
 
     def __init__(self, rows: int = 0) -> None:
         self._parts: list[bytes | pa.Buffer] = [MAGIC]
@@ -71,19 +71,20 @@ class SectionWriter:
         self._position += data.size
 
     def write(self, directory: Path, version: int, bucket: int, suffix: str) -> str:
-        """Write the file, flushed, under its final name; the name."""
+        """Write the file, flushed, under its final name; returns the name."""
         footer = json.dumps({"sections": self._sections, "rows": self._rows}).encode()
         tail = _TAIL.pack(len(footer), crc32c(footer)) + MAGIC
         digest = hashlib.blake2b(footer, digest_size=8).hexdigest()
         name = file_name(version, bucket, digest, suffix)
         temporary = temporary_for(directory / name)
+        # pipeline.T1: the name holds a hash of the bytes
         write_flushed(temporary, [*self._parts, footer, tail])
         temporary.rename(directory / name)
         return name
 
 
 class TableFile:
-    """An open file.  Use `open_file`."""
+    """An open file; made by `open_file`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -104,7 +105,7 @@ class TableFile:
         return self._sections[name][1]
 
     def section(self, name: str) -> pa.Table:
-        """One section, checked when first asked for; its memory is the file's."""
+        """One section, checked when it is first read; its memory is that of the mapped file."""
         found = self._tables.get(name)
         if found is None:
             found = self._tables[name] = self._read(name)
@@ -114,7 +115,7 @@ class TableFile:
         data = self._data
         end = data.size - _TAIL_SIZE
         if end < len(MAGIC) or data.slice(end + _TAIL.size).to_pybytes() != MAGIC:
-            raise CorruptFile(f"{self.path}: cut off, or no file of a table")
+            raise CorruptFile(f"{self.path}: truncated, or no file of a table")
         size, checksum = _TAIL.unpack(data.slice(end, _TAIL.size))
         if size > min(end - len(MAGIC), _FOOTER_SIZE_MAX):
             raise CorruptFile(f"{self.path}: a footer of {size} bytes does not fit")
@@ -142,10 +143,10 @@ def _opened(path: Path) -> TableFile:
 
 
 def open_file(path: Path) -> TableFile:
-    """The file, open already if the process has used it lately: files never change.
+    """An open file, from the cache of this process if it is there: files never change.
 
-    Now and then all are closed, for the sake of those that were deleted: they take up the disk
-    as long as they are open.
+    All files are closed when the cache is full, because deleted files use disk space as long as
+    they are open.
     """
     if _opened.cache_info().currsize == _OPEN_FILES_MAX:
         close_files()
@@ -153,5 +154,5 @@ def open_file(path: Path) -> TableFile:
 
 
 def close_files() -> None:
-    """Close all files that nobody reads; they are opened, and checked, when they are needed."""
+    """Close all cached files; they are opened and checked again when they are needed."""
     _opened.cache_clear()

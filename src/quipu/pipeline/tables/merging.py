@@ -1,14 +1,14 @@
-"""Folding a batch of events into runs of entries: pure, by whole columns, no loop per row.
+"""Folds a batch of events into runs of entries, and merges runs: pure, on whole columns.
 
-    winners      of several events of one identity, which counts
-    lookup       what the runs of a bucket know about identities
+    winners      of several events of one identity, the one that counts
+    lookup       the entries of identities in the runs of a bucket
     fold_latest  events of a table that keeps the latest row of each identity
     fold_counts  events of a table that counts rows
     merge_runs   several runs to one
 
-A `Fold` is what a batch does: entries for a new run, in order of fingerprints, which rows they
-need, and what they replace.  Entries that change nothing are left out: a delete of something
-unknown, an event that came too late (ordered tables), a count that stays.
+A `Fold` is the result: entries for a new run, in order of fingerprints, which rows they need, and
+what they replace.  Entries that change nothing are left out: a delete of an unknown identity, an
+event that is too old (ordered tables), a count that does not change.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from quipu.pipeline.envelopes.events import Action
-from quipu.pipeline.tables.by_fingerprint import find_pairs, sort_pairs
 from quipu.pipeline.tables.contract import NO_ROW
+from quipu.pipeline.tables.fingerprint_search import find_pairs, sort_pairs
 
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
@@ -50,15 +50,33 @@ class Entries:
 
 
 class Fold(NamedTuple):
-    """What a batch of events does to a bucket."""
+    """The changes of a batch of events to a bucket."""
 
-    entries: Entries  # pointers are still those that were; NO_ROW where `row` says otherwise
-    row: I64  # which of the events has the entry's row; -1: the pointer is right as it is
-    before: I64  # the pointer that was seen before, NO_ROW if nothing was
-    before_count: I64  # how many copies were seen before
-    released: I64  # pointers that nothing points to from now on
-    rows_added: int  # rows to be seen, more or less than before
+    entries: Entries  # with the old pointers, or NO_ROW if the row is in an event
+    row: I64  # the index of the event with the entry's row; -1: the pointer is right
+    before: I64  # the pointer of the row that was visible before, NO_ROW if there was none
+    before_count: I64  # how many copies were visible before
+    released: I64  # pointers to rows that become dead
+    rows_added: int  # the change of the number of visible rows
     errors_added: int
+
+
+    def invariants(self, events: int) -> None:
+        """Assert what holds of every fold of `events` events."""
+        count = len(self.entries)
+        assert is_run(self.entries)  # pipeline.T2
+        assert len(self.row) == len(self.before) == len(self.before_count) == count
+        assert count <= events, (count, events)
+        assert count == 0 or -1 <= self.row.min() <= self.row.max() < events
+        assert len(self.released) <= count, (len(self.released), count)
+
+
+def is_run(entries: Entries) -> bool:
+    """Are entries in order of their fingerprints, each of which occurs once?"""
+    first, second = entries.first, entries.second
+    rises = first[1:] > first[:-1]
+    return bool(rises.all()) or bool(
+        (rises | ((first[1:] == first[:-1]) & (second[1:] > second[:-1]))).all())
 
 
 def concatenate(parts: Sequence[Entries]) -> Entries:
@@ -75,7 +93,7 @@ def concatenate(parts: Sequence[Entries]) -> Entries:
 
 
 def sort_by_fingerprint(first: U64, second: U64) -> tuple[I64, Mask]:
-    """A stable order by fingerprint, and which places in it are the last of their fingerprint."""
+    """A stable order by fingerprint, and which positions are the last of their fingerprint."""
     order = sort_pairs(first, second)
     ranked, rest = first[order], second[order]
     last = np.ones(len(first), np.bool_)
@@ -91,13 +109,13 @@ def winners(first: U64, second: U64, priority: tuple[I64, ...] = ()) -> I64:
     order, last = sort_by_fingerprint(first, second)
     if not priority or last.all():
         return order[last]
-    group: I64 = np.cumsum(last) - last  # places of one identity have one number
+    group: I64 = np.cumsum(last) - last  # a number for each identity
     ranked = np.lexsort((*(each[order] for each in reversed(priority)), group))
     return order[ranked][last]  # groups are as long as before, their greatest is last
 
 
 def find(run: Entries, first: U64, second: U64) -> I64:
-    """The place of each fingerprint in a run, -1 where it is not; fast if they are sorted."""
+    """The index of each fingerprint in a run, -1 if it is not there; fast if they are sorted."""
     found = np.full(len(first), -1, np.int64)
     at, to, _ = find_pairs(run.first, run.second, first, second, np.arange(len(first)))
     found[to] = at
@@ -105,7 +123,7 @@ def find(run: Entries, first: U64, second: U64) -> I64:
 
 
 def lookup(runs: Sequence[Entries], first: U64, second: U64, extras: int) -> Entries:
-    """What runs, newest first, know about sorted fingerprints: DELETE where nothing."""
+    """The entries of sorted fingerprints in runs, newest first; DELETE for an unknown one."""
     count = len(first)
     pointer = np.full(count, NO_ROW, np.int64)
     action = np.full(count, Action.DELETE, np.uint8)
@@ -120,16 +138,16 @@ def lookup(runs: Sequence[Entries], first: U64, second: U64, extras: int) -> Ent
     return Entries(first, second, pointer, action, extra)
 
 
-_NEVER = np.iinfo(np.int64).min  # the order of what was never seen
+_NEVER = np.iinfo(np.int64).min  # the order of an unknown identity
 
 
 def fold_latest(
     runs: Sequence[Entries], first: U64, second: U64, action: U8,
     priority: tuple[I64, ...] = (),
 ) -> Fold:
-    """What events do to a table that keeps the latest row of each identity.
+    """Fold events into a table that keeps the latest row of each identity.
 
-    A delete is kept, as an entry without row, where something was; in ordered tables always,
+    A delete of a known identity is stored, as an entry without row; in ordered tables every delete,
     because an older row may still come.
     """
     event = winners(first, second, priority)
@@ -165,10 +183,10 @@ def _not_below(new: tuple[I64, ...], old: tuple[I64, ...]) -> Mask:
 
 
 def fold_counts(runs: Sequence[Entries], first: U64, second: U64, diff: I64) -> Fold:
-    """What differences do to a table that counts rows.
+    """Fold differences into a table that counts rows.
 
-    A count may fall below zero, when a row is taken away before it is added; such a row is
-    remembered, and not seen.
+    A count may fall below zero, if a row is removed before it is added; such a row is stored, but
+    not visible.
     """
     order, last = sort_by_fingerprint(first, second)
     ends = np.flatnonzero(last)
@@ -196,14 +214,17 @@ def fold_counts(runs: Sequence[Entries], first: U64, second: U64, diff: I64) -> 
 
 
 def merge_runs(runs: Sequence[Entries], *, bottom: bool, keep_deletes: bool) -> Entries:
-    """Several neighbouring runs, newest first, to one.
+    """Merge several neighbouring runs, newest first, into one.
 
-    At the `bottom`, where no older run is, deletes have nothing left to hide and are dropped,
-    unless they must tell their order to events that come late.
+    At the `bottom`, without an older run, deletes hide nothing any more and are dropped, unless
+    their order is needed to compare late events with.
     """
     together = concatenate(list(reversed(runs)))
     order, last = sort_by_fingerprint(together.first, together.second)
     kept = order[last]
     if bottom and not keep_deletes:
         kept = kept[together.action[kept] != Action.DELETE]
-    return together.take(kept)
+    merged = together.take(kept)
+    assert is_run(merged)  # pipeline.T2
+    assert len(merged) <= len(together)
+    return merged

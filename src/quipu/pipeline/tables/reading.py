@@ -1,16 +1,16 @@
-"""Reading a table: the rows of a version, and what changed from one version to the next.
+"""Reads a table: the rows of a version, and the changes from one version to the next.
 
     rows(directory, shape, state, columns=None)          a bucket's rows, batch by batch
-    changes(directory, shape, states, columns=None)      what became of them: the columns, #diff
-    rows_of(directory, shape, state, events)             those of some identities
+    changes(directory, shape, states, columns=None)      changes of its rows: the columns, #diff
+    rows_of(directory, shape, state, events)             the rows of some identities
     errors(directory, shape, state)                      outstanding errors, as text
 
 `state` is `manifest(directory, version).bucket(b)`; buckets can be read in different processes.
-`columns` are names of the row's columns, in the order in which they are wanted; other columns are
-not read from disk.  A row that a table counts n times comes n times.
+`columns` are names of the row's columns, in the order of the result; other columns are not read
+from disk.  A row that a table counts n times comes n times.
 
-Changes are rows with #diff -1 or +1 (or further, where copies are counted).  What was added and
-taken away again in between is not told, nor is a row replaced by an equal one.
+Changes are rows with #diff -1 or +1 (or other numbers, if copies are counted).  A row that was
+added and removed in between is left out, and so is a row replaced by an equal one.
 
     for states in bucket_histories(directory, since, until):     all of them must be kept
         changes(directory, shape, states)
@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 
 from quipu.pipeline.envelopes.events import DIFF, ERROR, Action
 from quipu.pipeline.envelopes.identity import encode_rows
-from quipu.pipeline.tables.by_fingerprint import sort_pairs
 from quipu.pipeline.tables.commits import Manifest, manifest
 from quipu.pipeline.tables.contract import (
     MOVED,
@@ -38,6 +37,7 @@ from quipu.pipeline.tables.contract import (
     TableShape,
     UnknownVersion,
 )
+from quipu.pipeline.tables.fingerprint_search import sort_pairs
 from quipu.pipeline.tables.merging import (
     I64,
     Entries,
@@ -55,7 +55,7 @@ from quipu.pipeline.tables.sections import (
 )
 from quipu.pipeline.tables.store import files_directory
 
-BATCH_ROWS_MAX = 1 << 16  # of one batch that is handed out
+BATCH_ROWS_MAX = 1 << 16  # of one batch of the result
 BATCH_SIZE_MAX = 1 << 25  # about
 
 
@@ -74,7 +74,7 @@ def rows(
 def rows_of(
     directory: Path, shape: TableShape, state: BucketState, events: pa.Table,
 ) -> tuple[I64, pa.Table]:
-    """The rows that identities of events have now: which events have one, and the rows of those."""
+    """The rows of the identities of events: which events have one, and these rows."""
     home = files_directory(directory)
     first, second = event_fingerprints(shape, events)
     order = sort_pairs(first, second)  # looking up is faster in order
@@ -97,7 +97,7 @@ def errors(directory: Path, shape: TableShape, state: BucketState) -> Iterator[s
 
 
 def bucket_histories(directory: Path, since: int, until: int) -> list[list[BucketState]]:
-    """The states of each bucket that the versions after `since` up to `until` have changed."""
+    """The states, in the versions after `since` up to `until`, of each bucket that changed."""
     passed = _history(directory, since, until)
     found: dict[int, list[BucketState]] = {}
     for each in passed:
@@ -120,7 +120,7 @@ def _history(directory: Path, since: int, until: int) -> list[Manifest]:
 
 
 class _Change(NamedTuple):
-    """Per identity that changed: what was seen before, and what is seen now."""
+    """For each changed identity: the pointer and number of copies before and after."""
 
     before: I64
     before_count: I64
@@ -132,7 +132,7 @@ def changes(
     directory: Path, shape: TableShape, states: Sequence[BucketState],
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """What changed in a bucket, over versions that follow each other."""
+    """The changes of a bucket over consecutive versions."""
     changed = [state for state in states if state.changes]
     if not changed:
         return
@@ -143,12 +143,12 @@ def changes(
     step = _rows_at_once(directory, list(data.values()), places)
     for start in range(0, len(change.before), step):
         part = _Change(*(each[start:start + step] for each in change))
-        told = _told(directory, shape, list(data.values()), part, places)
-        yield from (each for each in told.combine_chunks().to_batches() if each.num_rows)
+        changed = _changed_rows(directory, shape, list(data.values()), part, places)
+        yield from (each for each in changed.combine_chunks().to_batches() if each.num_rows)
 
 
 def _holding(directory: Path, shape: TableShape, state: BucketState) -> Entries:
-    """The entries that hold, of all runs."""
+    """The newest entry of each identity, from all runs."""
     home = files_directory(directory)
     runs = [read_run(home, shape, each.file) for each in state.runs]
     if not runs:
@@ -159,7 +159,7 @@ def _holding(directory: Path, shape: TableShape, state: BucketState) -> Entries:
 
 
 def _rows_at_once(directory: Path, data: Sequence[DataRef], places: Sequence[int]) -> int:
-    """How many rows to put together in memory: fewer where they are large."""
+    """The number of rows to hold in memory: fewer if they are large."""
     home = files_directory(directory)
     size = sum(columns_size(home, each.file, places) for each in data)
     average = size // max(sum(each.rows for each in data), 1) + 1
@@ -167,7 +167,7 @@ def _rows_at_once(directory: Path, data: Sequence[DataRef], places: Sequence[int
 
 
 def places_of(shape: TableShape, columns: Sequence[str] | None) -> list[int]:
-    """Where columns of the row are among the stored ones."""
+    """The indexes of the row's columns among the stored columns."""
     first = int(shape.events.errors)
     names = shape.events.row.names
     if columns is None:
@@ -188,7 +188,7 @@ def _selected(
     directory: Path, shape: TableShape, data: Sequence[DataRef], places: Sequence[int],
     wanted: _Wanted,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows by pointers, in the order of the files: faster than sorting pointers."""
+    """Rows by pointers, in the order of the files, which is faster than sorting pointers."""
     home = files_directory(directory)
     sizes = np.array([each.rows for each in data], np.int64)
     ends = np.cumsum(sizes)
@@ -203,7 +203,7 @@ def _selected(
 
 
 def copied(table: pa.Table, times: I64) -> Iterator[pa.RecordBatch]:
-    """Rows as often as they count, which may be very often: a batch at a time."""
+    """Each row as many times as `times` says, which may be many: a batch at a time."""
     if not (times > 1).any():
         kept = table if times.all() else table.filter(pa.array(times != 0))
         yield from kept.to_batches(max_chunksize=BATCH_ROWS_MAX)
@@ -234,7 +234,7 @@ def _batches(
 
 
 def _composed(directory: Path, shape: TableShape, states: Sequence[BucketState]) -> _Change:
-    """The changes of several versions as one: before the first, after the last."""
+    """The changes of several versions as one: from before the first to after the last."""
     home = files_directory(directory)
     runs = [read_run(home, shape, state.changes) for state in states]
     replaced = [read_replaced(home, state.changes) for state in states]
@@ -253,14 +253,14 @@ def _composed(directory: Path, shape: TableShape, states: Sequence[BucketState])
 
 
 def copies_of(shape: TableShape, entries: Entries) -> I64:
-    """How many copies of each entry's row are seen."""
+    """The number of visible copies of each entry's row."""
     is_row = entries.action == Action.ROW
     copies: I64 = np.maximum(entries.extra[0], 0) * is_row if shape.counts else (
         is_row.astype(np.int64))
     return copies
 
 
-def _told(
+def _changed_rows(
     directory: Path, shape: TableShape, data: Sequence[DataRef], change: _Change,
     places: Sequence[int],
 ) -> pa.Table:
@@ -277,16 +277,16 @@ def _replacements(
     directory: Path, shape: TableShape, data: Sequence[DataRef], change: _Change,
     places: Sequence[int],
 ) -> pa.Table:
-    """Rows that went, and rows that came; where both are equal, neither."""
+    """The removed rows and the added rows, without pairs of equal ones of one identity."""
     had, has = change.before >= 0, change.after >= 0
     both = had & has
-    gone = _gathered(directory, shape, data, change.before[both], places)
-    came = _gathered(directory, shape, data, change.after[both], places)
-    if gone.num_rows:
-        differ = pc.invert(_same(gone, came))
-        gone, came = gone.filter(differ), came.filter(differ)
-    parts = [gone, _gathered(directory, shape, data, change.before[had & ~has], places),
-             came, _gathered(directory, shape, data, change.after[has & ~had], places)]
+    removed = _gathered(directory, shape, data, change.before[both], places)
+    added = _gathered(directory, shape, data, change.after[both], places)
+    if removed.num_rows:
+        differ = pc.invert(_same(removed, added))
+        removed, added = removed.filter(differ), added.filter(differ)
+    parts = [removed, _gathered(directory, shape, data, change.before[had & ~has], places),
+             added, _gathered(directory, shape, data, change.after[has & ~had], places)]
     signs = [np.full(part.num_rows, sign, np.int64)
              for part, sign in zip(parts, (-1, -1, 1, 1), strict=True)]
     return _with_diff(pa.concat_tables(parts), np.concatenate(signs))
@@ -308,7 +308,7 @@ def _gathered(
 
 
 def _same(one: pa.Table, other: pa.Table) -> pa.Array:
-    """Which rows are equal in two tables; neither is large."""
+    """Which rows of two small tables are equal."""
     found = pa.array(np.ones(one.num_rows, np.bool_))
     for mine, its in zip(one.columns, other.columns, strict=True):
         columns = mine.combine_chunks(), its.combine_chunks()

@@ -1,9 +1,9 @@
-"""What the sections of a table's files hold, both ways: runs of entries, and rows.
+"""Reads and writes the sections of a table's files: runs of entries, and rows.
 
     run          first, second, pointer, action, extra0 …  and, in the run of a batch, what each
                  entry replaced: before (a pointer, NO_ROW or MOVED), before_count
-    fingerprint  first, second: of each row of data
-    c0, c1, …    a stored column each
+    fingerprint  first and second of each row of data
+    c0, c1, …    one stored column each
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from quipu.pipeline.tables.contract import ROW_BITS, DataRef, RunRef, TableShape
 from quipu.pipeline.tables.files import SectionWriter, open_file
 from quipu.pipeline.tables.merging import I64, U64, Entries
 
-DATA_ROWS_MAX = 1 << 17  # of one data file, so that rewriting one is never much work
+DATA_ROWS_MAX = 1 << 17  # of one data file, so that rewriting it is never much work
 DATA_SIZE_MAX = 1 << 28  # about; a single row may be larger
 
 
@@ -40,12 +40,12 @@ class Replaced(NamedTuple):
 
 
 def extra_count(shape: TableShape) -> int:
-    """How many columns an entry has beyond those of every table."""
+    """The number of extra columns of an entry, besides those of every table."""
     return 2 if shape.events.ordered else int(shape.counts)
 
 
 def numbers(table: pa.Table, name: str | int) -> npt.NDArray[Any]:
-    """A column of numbers without nulls, in place if it is in one piece."""
+    """A column of numbers without nulls; it is not copied if it has one chunk."""
     column = table.column(name)
     found: npt.NDArray[Any] = (
         column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy())
@@ -55,7 +55,7 @@ def numbers(table: pa.Table, name: str | int) -> npt.NDArray[Any]:
 def event_fingerprints(shape: TableShape, events: pa.Table) -> tuple[U64, U64]:
     """The fingerprint of each event's identity.
 
-    Chunk by chunk: joined, the bytes of all identities might be too many for one array.
+    It is computed by chunk: the bytes of all identities may be too many for one array.
     """
     slots = numbers(events, shape.events.place(KIND)) // np.uint8(SLOT_UNIT)
     halves: tuple[list[U64], list[U64]] = [], []
@@ -91,13 +91,13 @@ def read_fingerprints(home: Path, file: str) -> tuple[U64, U64]:
 
 
 def columns_size(home: Path, file: str, places: Sequence[int]) -> int:
-    """How many bytes stored columns of a data file have."""
+    """The number of bytes of stored columns of a data file."""
     opened = open_file(home / file)
     return sum(opened.size(f"c{place}") for place in places)
 
 
 def read_columns(home: Path, shape: TableShape, file: str, places: Sequence[int]) -> pa.Table:
-    """Stored columns of a data file, by their places; others are not touched."""
+    """Stored columns of a data file, by their indexes; others are not read."""
     opened = open_file(home / file)
     stored = shape.stored
     return pa.table([opened.section(f"c{place}").column(0) for place in places],
@@ -105,14 +105,14 @@ def read_columns(home: Path, shape: TableShape, file: str, places: Sequence[int]
 
 
 def write_run(home: Path, version: int, bucket: int, entries: Entries) -> RunRef:
-    """A run in a file of its own."""
+    """Write a run to a file of its own."""
     writer = SectionWriter()
     writer.add("run", _run_table(entries))
     return RunRef(writer.write(home, version, bucket, "run"), len(entries))
 
 
-class Batch(NamedTuple):
-    """What a merge adds to a bucket."""
+class MergedBatch(NamedTuple):
+    """The rows and entries that a merge adds to a bucket."""
 
     rows: Rows
     entries: Entries
@@ -120,9 +120,9 @@ class Batch(NamedTuple):
 
 
 def write_batch(
-    home: Path, version: int, bucket: int, next_number: int, batch: Batch,
+    home: Path, version: int, bucket: int, next_number: int, batch: MergedBatch,
 ) -> list[DataRef]:
-    """A batch, its rows cut into files that are not too large; the first has the run, too."""
+    """Write a batch, its rows in files of limited size; the first file also has the run."""
     found: list[DataRef] = []
     columns = batch.rows.columns
     step = rows_in_a_file(columns)
@@ -142,7 +142,7 @@ def write_batch(
 
 
 def rows_in_a_file(columns: pa.Table) -> int:
-    """How many of these rows go into one file."""
+    """The number of these rows in one file."""
     if columns.num_rows == 0:
         return 1
     by_size: int = DATA_SIZE_MAX * columns.num_rows // max(columns.nbytes, 1)

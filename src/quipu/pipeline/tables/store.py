@@ -1,14 +1,14 @@
-"""Merging a batch into a bucket: what executors do.
+"""`merge_bucket`: merges a batch of events into a bucket, on executors.
 
     merge_bucket(directory, shape, state, parcels, version) -> BucketState
 
 `directory` is the table's, on a file system that driver and executors share; `state` the bucket
-in the version that the batch builds on (`Manifest.bucket`); `parcels` the bucket's share of the
-batch, in any order; `version` the batch's number.  It writes files and changes none, so that it
-can be tried again, or by two at once, or in vain: the new state counts only when the driver has
-committed it (`commits.commit`), and files of which no version knows are cleaned away.
+in the version before the batch (`Manifest.bucket`); `parcels` the bucket's share of the batch, in
+any order; `version` the batch's number.  It writes new files and changes none, so that it can be
+repeated, run twice at the same time, or discarded: the new state counts only when the driver has
+committed it (`commits.commit`), and files that no version refers to are removed by cleaning.
 
-What is written for a batch:
+The files of a batch:
 
     <version>-<bucket>-….data   the batch's rows, and rows that were moved out of files with few
                                 living ones; the first such file also has the batch's run
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from quipu.pipeline.envelopes.events import DIFF, KIND, OFFSET, ORDER, SLOT_UNIT
 from quipu.pipeline.envelopes.parcels import unpack
-from quipu.pipeline.tables.by_fingerprint import sort_pairs
+from quipu.pipeline.tables.compaction import files_to_rewrite, runs_to_merge
 from quipu.pipeline.tables.contract import (
     MOVED,
     ROW_BITS,
@@ -33,7 +33,7 @@ from quipu.pipeline.tables.contract import (
     RunRef,
     TableShape,
 )
-from quipu.pipeline.tables.levels import files_to_rewrite, runs_to_merge
+from quipu.pipeline.tables.fingerprint_search import sort_pairs
 from quipu.pipeline.tables.merging import (
     I64,
     Entries,
@@ -42,12 +42,13 @@ from quipu.pipeline.tables.merging import (
     find,
     fold_counts,
     fold_latest,
+    is_run,
     lookup,
     merge_runs,
     sort_by_fingerprint,
 )
 from quipu.pipeline.tables.sections import (
-    Batch,
+    MergedBatch,
     Replaced,
     Rows,
     event_fingerprints,
@@ -61,13 +62,13 @@ from quipu.pipeline.tables.sections import (
     write_batch,
     write_run,
 )
-from quipu.pipeline.tables.waiting import released
+from quipu.pipeline.tables.waiting_events import released
 
-_NUMBERS_COUNTED_MAX = 1 << 16  # a range of numbers that it is cheap to count through
+_NUMBERS_COUNTED_MAX = 1 << 16  # a range of file numbers for which an array of counts is cheap
 
 
 def files_directory(directory: Path) -> Path:
-    """Where a table has the files of its buckets."""
+    """The directory with the files of a table's buckets."""
     return directory / "files"
 
 
@@ -75,20 +76,22 @@ def merge_bucket(
     directory: Path, shape: TableShape, state: BucketState, parcels: Iterable[bytes],
     version: int,
 ) -> BucketState:
-    """Fold parcels into a bucket; the bucket's new state.  See above."""
+    """Merge parcels, a bucket's share of a batch, into the bucket; returns its new state."""
     return merge_events(directory, shape, state, unpack(shape.events, parcels), version)
 
 
 def merge_events(
     directory: Path, shape: TableShape, state: BucketState, events: pa.Table, version: int,
 ) -> BucketState:
-    """Fold events, which are in order, into a bucket."""
+    """Merge events, which are in order, into a bucket; returns its new state."""
     assert version > state.version, (version, state.version)
+    state.invariants()
     home = files_directory(directory)
     if shape.events.timed:
         state, events = released(home, shape, state, events, version)
     runs = [read_run(home, shape, each.file) for each in state.runs]
     fold = fold_events(shape, runs, events)
+    fold.invariants(events.num_rows)
     unchanged = replace(state, version=version, changes="", befores=())
     if len(fold.entries) == 0:
         return unchanged
@@ -102,7 +105,7 @@ def merge_events(
     run = RunRef(written[0].file, len(batch.entries))
     forgotten = {each.number for each in victims}
     before = _per_file(state.data, fold.before[fold.before >= 0])
-    return replace(
+    merged = replace(
         unchanged,
         runs=_compacted(home, shape, unchanged, [run, *state.runs], [batch.entries, *runs]),
         data=(*(each for each in data
@@ -114,10 +117,14 @@ def merge_events(
         changes=run.file,
         befores=tuple(each for each, count in zip(state.data, before, strict=True) if count),
     )
+    merged.invariants()
+    if not shape.counts:  # pipeline.T4: every row that is seen, or error, is one living row
+        assert merged.living == merged.rows + merged.errors, merged
+    return merged
 
 
 def fold_events(shape: TableShape, runs: Sequence[Entries], events: pa.Table) -> Fold:
-    """What events, which are in order, do to a bucket with these runs."""
+    """The changes of events, which are in order, to a bucket with these runs."""
     place = shape.events.place
     first, second = event_fingerprints(shape, events)
     if shape.counts:
@@ -129,21 +136,23 @@ def fold_events(shape: TableShape, runs: Sequence[Entries], events: pa.Table) ->
 
 
 def _per_file(data: Sequence[DataRef], pointers_to: I64) -> list[int]:
-    """How many pointers lead into each file; `data` is in the order of numbers."""
+    """The number of pointers into each file; `data` is in the order of numbers."""
     if len(pointers_to) == 0:
         return [0] * len(data)
     known = np.array([each.number for each in data])
-    place = (pointers_to >> ROW_BITS) - known[0]
+    index = (pointers_to >> ROW_BITS) - known[0]
     if known[-1] - known[0] >= _NUMBERS_COUNTED_MAX:
-        return [*map(int, np.bincount(np.searchsorted(known, place + known[0]),
+        return [*map(int, np.bincount(np.searchsorted(known, index + known[0]),
                                       minlength=len(data)))]
-    return [*map(int, np.bincount(place, minlength=known[-1] - known[0] + 1)[known - known[0]])]
+    counts = np.bincount(index, minlength=known[-1] - known[0] + 1)[known - known[0]]
+    assert counts.sum() == len(pointers_to)  # pipeline.T3: each is into a file of the bucket
+    return [*map(int, counts)]
 
 
 def _living(
     home: Path, shape: TableShape, runs: Sequence[Entries], victim: DataRef,
 ) -> tuple[Rows, Entries]:
-    """The rows of a file that entries still point to, and those entries, row for row."""
+    """The rows of a file that entries still point to, and the entry of each."""
     first, second = read_fingerprints(home, victim.file)
     order = sort_pairs(first, second)  # looking up is faster in order
     known = lookup(runs, first[order], second[order], extra_count(shape))
@@ -160,8 +169,8 @@ def _living(
 def _batch(
     shape: TableShape, events: pa.Table, fold: Fold, moved: Sequence[tuple[Rows, Entries]],
     next_number: int,
-) -> Batch:
-    """Rows and entries of a batch together with those that move, under their final pointers."""
+) -> MergedBatch:
+    """Rows and entries of a batch, and the rows that are moved, with their final pointers."""
     by_arrival = _by_arrival(fold.row, events.num_rows)
     columns = pa.concat_tables([
         _taken(_stored(shape, events), fold.row[by_arrival]),
@@ -177,7 +186,7 @@ def _batch(
         place = pointers(next_number, np.arange(end, end + len(entries)), step)
         end += len(entries)
         held = find(fold.entries, entries.first, entries.second)
-        pointer[held[held >= 0]] = place[held >= 0]  # a count that changed, of a row that moves
+        pointer[held[held >= 0]] = place[held >= 0]  # a moved row whose count changes in the batch
         other = held < 0
         parts.append(replace(entries, pointer=place).take(other))
         before.append(np.full(np.count_nonzero(other), MOVED, np.int64))
@@ -188,11 +197,14 @@ def _batch(
     if moved:
         order, _ = sort_by_fingerprint(entries.first, entries.second)
         entries, replaced = entries.take(order), Replaced(*(each[order] for each in replaced))
-    return Batch(Rows(np.concatenate(first), np.concatenate(second), columns), entries, replaced)
+    rows = Rows(np.concatenate(first), np.concatenate(second), columns)
+    assert is_run(entries)  # pipeline.T2
+    assert len(rows.first) == columns.num_rows == end, (len(rows.first), end)
+    return MergedBatch(rows, entries, replaced)
 
 
 def _by_arrival(rows: I64, count: int) -> I64:
-    """Which entries have a row, in the order of the events."""
+    """The indexes of entries with a row, in the order of the events."""
     entry = np.full(count, -1, np.int64)
     has_row = np.flatnonzero(rows >= 0)
     entry[rows[has_row]] = has_row
@@ -204,7 +216,7 @@ def _stored(shape: TableShape, events: pa.Table) -> pa.Table:
 
 
 def _taken(table: pa.Table, rows: I64) -> pa.Table:
-    """Some rows, which are in order; faster than `take`, and nothing at all if it is all rows."""
+    """Some rows, which are in order; faster than `take`, and free if it is all rows."""
     if len(rows) == table.num_rows:
         return table
     mask = np.zeros(table.num_rows, np.bool_)
@@ -216,7 +228,7 @@ def _compacted(
     home: Path, shape: TableShape, state: BucketState, refs: Sequence[RunRef],
     runs: Sequence[Entries],
 ) -> tuple[RunRef, ...]:
-    """The runs of a bucket, some of the newest merged to one where it is time for that."""
+    """The runs of a bucket; the newest are merged to one if `compaction` says so."""
     count = runs_to_merge([each.entries for each in refs])
     if count < 2:
         return tuple(refs)

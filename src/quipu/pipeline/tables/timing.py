@@ -1,11 +1,11 @@
-"""Timed tables: which events may be seen yet.  Pure.
+"""Timed tables: which times are closed, so that their events take effect.  Pure.
 
-`Progress` knows spans of time, each with the number of events at its times; a time is closed when
-a span covers it, all earlier times are closed, and as many different events have come as the span
-says.  Then nothing new can come for it: whatever does is a repetition, and is dropped.
+`TimeProgress` has spans of time, each with the number of events at its times; a time is closed
+when a span covers it, all earlier times are closed, and as many different events have come as the
+span says.  After that, any event of this time is a repetition, and is dropped.
 
-If messages were lost to errors the numbers cannot be met any more; from then on a span alone
-closes its times, so that one bad message does not stop the source.
+If messages were bad, the numbers cannot be reached any more; from then on a span alone closes its
+times, so that one bad message does not stop the source.
 """
 
 import json
@@ -21,8 +21,8 @@ from quipu.pipeline.tables.merging import I64, U64
 _END = np.iinfo(np.int64).max  # the end of time
 
 
-class Span(NamedTuple):
-    """Times [lower, upper) were sent, with so many events at each."""
+class TimeSpan(NamedTuple):
+    """The times [lower, upper), all of whose events were sent; `counts` are (time, events)."""
 
     lower: int
     upper: int
@@ -30,27 +30,32 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Progress:
-    """See above.  Times before `closed` are closed."""
+class TimeProgress:
+    """The progress of a timed table: times before `closed` are closed, `spans` are after it."""
 
     closed: int = 0
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TimeSpan, ...] = ()
     lossy: bool = False
+
+    def invariants(self) -> None:
+        """Assert that spans are in order, none of them empty."""
+        assert self.spans == tuple(sorted(self.spans)), self.spans
+        assert all(span.lower < span.upper for span in self.spans), self.spans
 
     def to_json(self) -> str:
         return json.dumps({"closed": self.closed, "spans": self.spans, "lossy": self.lossy})
 
     @classmethod
-    def from_json(cls, text: str) -> "Progress":
+    def from_json(cls, text: str) -> "TimeProgress":
         if not text:
             return cls()
         found = json.loads(text)
         return cls(found["closed"],
-                   tuple(Span(lower, upper, tuple((time, count) for time, count in counts))
+                   tuple(TimeSpan(lower, upper, tuple((time, count) for time, count in counts))
                          for lower, upper, counts in found["spans"]), found["lossy"])
 
-    def told(self, messages: Iterable[bytes]) -> "Progress":
-        """With what progress events say (`envelopes/materialize.py`)."""
+    def with_messages(self, messages: Iterable[bytes]) -> "TimeProgress":
+        """Add the spans of progress messages (`envelopes/materialize.py`)."""
         spans, lossy = set(self.spans), self.lossy
         for message in messages:
             found = json.loads(message)
@@ -60,26 +65,31 @@ class Progress:
             upper = _END if found["upper"] is None else found["upper"]
             counts = tuple(sorted((time, count) for time, count in found["counts"]))
             if found["lower"] is not None and found["lower"] < upper:
-                spans.add(Span(found["lower"], upper, counts))
-        return Progress(self.closed, tuple(sorted(spans)), lossy)
+                spans.add(TimeSpan(found["lower"], upper, counts))
+        made = TimeProgress(self.closed, tuple(sorted(spans)), lossy)
+        made.invariants()
+        return made
 
-    def advanced(self, times: I64) -> "Progress":
-        """With the times of all different events that wait."""
+    def advanced(self, times: I64) -> "TimeProgress":
+        """Close the times that spans cover, given the times of all different waiting events."""
         known, numbers = np.unique(times, return_counts=True)
         arrived = dict(zip(known.tolist(), numbers.tolist(), strict=True))
         closed = self.closed
-        for span in self.spans:  # by lower: one pass reaches as far as there is to go
+        for span in self.spans:  # sorted by lower, so one pass is enough
             if span.lower > closed:
                 break
             short = [time for time, count in span.counts
                      if time >= closed and arrived.get(time, 0) < count and not self.lossy]
             closed = max(closed, min([span.upper, *short]))
         left = tuple(span for span in self.spans if span.upper > closed)
-        return Progress(closed, left, self.lossy)
+        assert closed >= self.closed, (closed, self.closed)  # a closed time stays closed
+        made = TimeProgress(closed, left, self.lossy)
+        made.invariants()
+        return made
 
 
 def first_of_each(first: U64, second: U64, diff: I64, time: I64) -> I64:
-    """Of events that are the same (identity, time, difference) the first, in their order."""
+    """The first of each set of equal events (identity, time, difference), in their order."""
     order = np.lexsort((diff, time, second, first))
     same = np.ones(len(order), np.bool_)
     for each in (first, second, diff, time):
@@ -91,5 +101,5 @@ def first_of_each(first: U64, second: U64, diff: I64, time: I64) -> I64:
 
 
 def by_time(time: I64, diff: I64) -> npt.NDArray[np.intp]:
-    """The order in which closed events take effect: at each time rows go before others come."""
+    """The order in which events take effect: at each time rows are removed, then added."""
     return np.lexsort((diff, time))
