@@ -1,19 +1,39 @@
-"""The `quipu` command: what people touch.
+"""The `quipu` command line.
 
-    main        finds the command and imports nothing else
-    start       runs a node
-    dev         runs a cluster of nodes on this machine
-    chain       list, create, extend, describe
-    topic       create, list, describe, alter, delete
-    group       list, describe, reset, delete
-    produce     lines in, records out
-    consume     records in, lines or JSON out
-    sql         sources and views on Spark: scripts, a shell, queries that are kept running
-    log         looks into stored logs, without a node
-    bench       measures a broker beside the limits of its machine
+Start at main.py: it finds the command in a table and imports only that one.
 
-Commands parse, ask and tell; the broker decides.  Most talk to any Kafka broker through librdkafka
-(kafka.py); what only Quipu knows goes by a connection of our own (direct.py).  Output goes to
-standard output, as a table or with --json as JSON lines; errors are one message on standard error
-that says what to do.  Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    main.py           the table of commands, and the exit codes
+    application.py    the parser of all commands but `start`
+    start.py          `quipu start`: runs a node
+    start_command.py  the entry of `start` in the parser and the help text
+    dev.py            `quipu dev`: runs a cluster of nodes on this machine
+    dev_layout.py     the names, ports and settings of its nodes
+    chain.py          `quipu chain`: list, create, extend, describe
+    quorum.py         `quipu quorum`: the nodes that elect the controller
+    topic.py          `quipu topic`: create, list, describe, alter, delete
+    group.py          `quipu group`: list, describe, reset, delete
+    produce.py        `quipu produce`: lines in, records out
+    consume.py        `quipu consume`: records in, lines or JSON out
+    dirty.py          `quipu consume --dirty`: the records of one node, committed or not
+    sql/              `quipu sql`: sources and views on Spark
+    log.py            `quipu log`: shows, compares and repairs stored logs, without a node
+    log_decoders.py   decodes the records of internal batches for `quipu log show --records`
+    log_object.py     `quipu log show` of an object of diskless topics
+    remote.py         `quipu remote`: lists and verifies what the remote tier has
+    diskless.py       `quipu diskless`: objects, rebuild, tier
+    diskless_objects.py  lists objects of diskless topics
+    diskless_rebuild.py  fills an empty control plane from them
+    diskless_places.py   opens the control plane and the store that a command names
+    diskless_tier.py  `quipu diskless tier`: moves old records to the remote tier, on Spark
+    cluster.py        connects to the cluster at --bootstrap; checks topics, finds offsets
+    librdkafka.py     settings and errors of librdkafka, for produce and consume
+    positions.py      positions in a topic as users write them: end, -10, 15m, ...
+    output.py         tables for people, JSON lines for programs
+    errors.py         the error that ends a command with a message
+
+Commands parse options, send requests through `client` and show the response; the broker decides.
+Output goes to standard output, as a table or with --json as JSON lines; errors are one message on
+standard error that says what to do.  Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+
+Not here: `quipu bench`, a room of its own (`bench`) that `main` finds by name.
 """

@@ -1,4 +1,4 @@
-"""All commands but `start` behind one parser, each imported when it is asked for."""
+"""The parser of all commands but `start`; the module of a command is imported when it is used."""
 
 import sys
 from typing import Annotated, Any, Final
@@ -13,7 +13,7 @@ from quipu.cli.output import printable
 from quipu.model.errors import QuipuError
 from quipu.model.nearest import nearest
 
-# Plain help and plain errors: they read the same on a terminal, in a log and in a mail.
+# Help and errors without markup: they read the same on a terminal, in a log and in a mail.
 PLAIN: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
@@ -24,7 +24,7 @@ PLAIN: Final[dict[str, Any]] = {
 
 
 class LazyGroup(TyperGroup):
-    """Commands by the table of `main`; the only place where their failures become exit codes."""
+    """The commands in the table of `main`; turns their errors into messages and exit codes."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 the parser's own types
         return list(COMMANDS)
@@ -50,12 +50,12 @@ class LazyGroup(TyperGroup):
         except (CommandFailed, QuipuError) as error:
             print(f"quipu: {printable(str(error))}", file=sys.stderr)
             raise typer.Exit(EXIT_FAILED) from None
-        except OSError as error:  # commands tell of files; what is left is the output
+        except OSError as error:  # of standard output: commands handle errors of files themselves
             raise typer.Exit(cannot_write(error)) from None
 
 
 def command() -> Any:  # noqa: ANN401 the parser's type is private to it
-    """The `quipu` command, ready to be given words."""
+    """The `quipu` command, ready to parse arguments."""
     app = typer.Typer(cls=LazyGroup, **PLAIN)
     app.callback()(_quipu)
     return typer.main.get_command(app)
@@ -64,7 +64,7 @@ def command() -> Any:  # noqa: ANN401 the parser's type is private to it
 def _quipu(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    """A Kafka-compatible log.  `quipu COMMAND --help` tells about one command."""
+    """A Kafka-compatible log.  `quipu COMMAND --help` describes one command."""
     if version:
         print(f"quipu {__version__}")
         raise typer.Exit(0)

@@ -1,61 +1,54 @@
 """`quipu chain`: list, create, extend and describe chains of nodes."""
 
 import time
-from collections.abc import Sequence
-from typing import Annotated, Any, Final, cast
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final
 
 import typer
 
-from quipu.cli import direct, kafka
 from quipu.cli.application import PLAIN
+from quipu.cli.cluster import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, connect, unknown
 from quipu.cli.errors import CommandFailed
-from quipu.cli.kafka import AsJson, Bootstrap
-from quipu.cli.output import count, print_json, show, tell
+from quipu.cli.output import count, note, print_json, show
+from quipu.client.admin.chains import (
+    ChainDescription,
+    ChainMemberDescription,
+    create_chain,
+    describe_chains,
+    extend_chain,
+)
+from quipu.client.admin.routing import TRANSIENT
+from quipu.client.cluster import Cluster
+from quipu.client.errors import BrokerRefused
 from quipu.model.chains import MemberState, member_key
 from quipu.model.errors import Code
-from quipu.wire.messages.k10000_describe_chains import (
-    ChainMember,
-    DescribeChainsRequest,
-    DescribeChainsResponse,
-    DescribedChain,
-)
-from quipu.wire.messages.k10001_create_chain import CreateChainRequest, CreateChainResponse
-from quipu.wire.messages.k10002_extend_chain import ExtendChainRequest, ExtendChainResponse
 
 app = typer.Typer(help="List, create, extend and describe chains of nodes.", **PLAIN)
 
 POLL_SECONDS: Final = 0.2
 _NOT_YET: Final = frozenset({
-    *direct.TRANSIENT, Code.BROKER_ID_NOT_REGISTERED, Code.BROKER_NOT_AVAILABLE})
-_STATES: Final = {state.value: state.name.lower() for state in MemberState}
+    *TRANSIENT, Code.BROKER_ID_NOT_REGISTERED, Code.BROKER_NOT_AVAILABLE})
 
 Name = Annotated[str, typer.Argument(metavar="CHAIN", help="Name of a chain.")]
 Wait = Annotated[
     float,
     typer.Option(
         min=0, metavar="SECONDS",
-        help="How long to wait for nodes that are not up yet, and until every member serves."),
+        help="Longest wait for nodes that are not up yet, and until every member serves."),
 ]
 
 
-class Refused(CommandFailed):
-    """The cluster said no."""
-
-    def __init__(self, doing: str, code: int, why: str | None) -> None:
-        super().__init__(f"{doing}: {why or 'no reason was given'} [{direct.code_name(code)}]")
-        self.code = code
-
-
 class NotServing(CommandFailed):
-    """A chain is there, but some members do not serve in time."""
+    """A chain exists, but some members did not start to serve in time."""
 
 
 @app.command("list")
-def list_(*, bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+def list_(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """List chains."""
-    rows = [_row(chain) for chain in find(bootstrap)]
+    with connect(bootstrap) as cluster:
+        rows = [_row(chain) for chain in describe_chains(cluster)]
     if not rows and not as_json:
-        tell("no chains yet; create one with `quipu chain create CHAIN NODE NODE ...`")
+        note("no chains yet; create one with `quipu chain create CHAIN NODE NODE ...`")
         return
     columns = ["name", "serving", "nodes", "head", "tail", "topics", "partitions", "epoch"]
     show(rows if as_json else [_short(row) for row in rows], columns, as_json=as_json)
@@ -67,14 +60,15 @@ def describe(
         list[str] | None, typer.Argument(metavar="CHAIN", help="Names of chains. [all]")
     ] = None,
     *,
-    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Show the nodes of chains, in the order in which records travel."""
-    found = {chain.name: chain for chain in find(bootstrap)}
+    with connect(bootstrap) as cluster:
+        found = {chain.name: chain for chain in describe_chains(cluster)}
     for place, name in enumerate(names or sorted(found)):
         if name not in found:
-            raise CommandFailed(kafka.unknown("chain", name, found))
+            raise CommandFailed(unknown("chain", name, found))
         if place and not as_json:
             print()
         _show_chain(found[name], as_json=as_json)
@@ -87,23 +81,23 @@ def create(
         list[str] | None,
         typer.Argument(
             metavar="NODE",
-            help="Names of its nodes, CHAIN-0 and so on. [every registered one called so]"),
+            help="Names of its nodes. [every registered node named CHAIN-0, CHAIN-1, ...]"),
     ] = None,
     *,
     or_extend: Annotated[
         bool,
-        typer.Option("--or-extend", help="If the chain exists, add those nodes that it lacks."),
+        typer.Option("--or-extend", help="If the chain exists, add the given nodes that it lacks."),
     ] = False,
     wait: Wait = 0.0,
-    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Make a chain of nodes that are up; records travel in the order of their numbers."""
+    """Create a chain of running nodes; records travel in the order of the nodes' numbers."""
     chain, what = make(bootstrap, name, nodes or [], or_extend=or_extend, wait_seconds=wait)
     if as_json:
         print_json(_row(chain))
     else:
-        tell(f"{what} {', '.join(member.name for member in chain.members)}")
+        note(f"{what} {', '.join(member.name for member in chain.members)}")
 
 
 @app.command()
@@ -112,97 +106,77 @@ def extend(
     node: Annotated[str, typer.Argument(metavar="NODE", help="Name of a node in no chain yet.")],
     *,
     wait: Wait = 0.0,
-    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Add a node to the end of a chain; it serves when it has caught up."""
     deadline = time.monotonic() + wait
-    chain = _extend(bootstrap, name, node, deadline)
-    if wait:
-        chain = _await_serving(bootstrap, name, deadline)
+    with connect(bootstrap) as cluster:
+        chain = _extended(cluster, name, node, deadline)
+        if wait:
+            chain = _await_serving(cluster, name, deadline)
     if as_json:
         print_json(_row(chain))
     else:
-        tell(f"{node} joined chain {name}; see `quipu chain describe {name}`")
+        note(f"{node} joined chain {name}; see `quipu chain describe {name}`")
 
 
-# -- what the commands do; `quipu dev` does it too
-
-
-def find(bootstrap: str, names: Sequence[str] | None = None) -> list[DescribedChain]:
-    """Chains by name; all if none are named."""
-    request = DescribeChainsRequest(names=None if names is None else list(names))
-    answer = cast("DescribeChainsResponse", direct.ask(bootstrap, request))
-    if answer.error_code != Code.NONE:
-        raise Refused("cannot list chains", answer.error_code, answer.error_message)
-    return sorted(answer.chains, key=lambda chain: chain.name)
+# -- used by `quipu dev` and the bench, too
 
 
 def make(
     bootstrap: str, name: str, nodes: Sequence[str], *, or_extend: bool, wait_seconds: float
-) -> tuple[DescribedChain, str]:
-    """A chain that is there now, and what was done for it: `created chain a of`."""
+) -> tuple[ChainDescription, str]:
+    """Create a chain, or add the nodes it lacks; returns it and a text: `created chain a of`."""
     deadline = time.monotonic() + wait_seconds
-    there = find(bootstrap, [name]) if or_extend else []
-    if there:
-        (chain,) = there
-        missing = sorted(set(nodes) - {member.name for member in chain.members}, key=member_key)
-        for node in missing:
-            chain = _extend(bootstrap, name, node, deadline)
-        what = f"extended chain {name} to" if missing else f"chain {name} is there already, of"
-    else:
-        chain = _create(bootstrap, name, nodes, deadline)
-        what = f"created chain {name} of"
-    if wait_seconds:
-        chain = _await_serving(bootstrap, name, deadline)
+    with connect(bootstrap) as cluster:
+        existing = describe_chains(cluster, [name]) if or_extend else []
+        if existing:
+            (chain,) = existing
+            missing = sorted(
+                set(nodes) - {member.name for member in chain.members}, key=member_key)
+            for node in missing:
+                chain = _extended(cluster, name, node, deadline)
+            what = f"extended chain {name} to" if missing else f"chain {name} exists already, of"
+        else:
+            chain = _when_up(lambda: create_chain(cluster, name, nodes), deadline)
+            what = f"created chain {name} of"
+        if wait_seconds:
+            chain = _await_serving(cluster, name, deadline)
     return chain, what
 
 
-def _create(
-    bootstrap: str, name: str, nodes: Sequence[str], deadline: float
-) -> DescribedChain:
-    request = CreateChainRequest(name=name, node_names=list(nodes))
-    doubts: list[int] = []  # an attempt may have worked without telling
+def _extended(cluster: Cluster, name: str, node: str, deadline: float) -> ChainDescription:
+    return _when_up(lambda: extend_chain(cluster, name, node), deadline)
+
+
+def _when_up(call: Callable[[], ChainDescription], deadline: float) -> ChainDescription:
+    """Make a call again until the nodes that it needs are up, or the time is over."""
     while True:
-        answer = cast("CreateChainResponse", direct.ask(bootstrap, request, doubts=doubts))
-        if answer.error_code == Code.NONE and answer.chain is not None:
-            return answer.chain
-        if answer.error_code == Code.DUPLICATE_RESOURCE and doubts:
-            (chain,) = find(bootstrap, [name])
-            return chain
-        if answer.error_code not in _NOT_YET or time.monotonic() > deadline:
-            raise Refused(f"cannot create chain {name}", answer.error_code, answer.error_message)
+        try:
+            return call()
+        except BrokerRefused as error:
+            if error.code not in _NOT_YET or time.monotonic() > deadline:
+                raise
         time.sleep(POLL_SECONDS)
 
 
-def _extend(bootstrap: str, name: str, node: str, deadline: float) -> DescribedChain:
-    request = ExtendChainRequest(name=name, node_name=node)
+def _await_serving(cluster: Cluster, name: str, deadline: float) -> ChainDescription:
     while True:
-        answer = cast("ExtendChainResponse", direct.ask(bootstrap, request))
-        if answer.error_code == Code.NONE and answer.chain is not None:
-            return answer.chain
-        if answer.error_code not in _NOT_YET or time.monotonic() > deadline:
-            raise Refused(
-                f"cannot add {node} to chain {name}", answer.error_code, answer.error_message)
-        time.sleep(POLL_SECONDS)
-
-
-def _await_serving(bootstrap: str, name: str, deadline: float) -> DescribedChain:
-    while True:
-        (chain,) = find(bootstrap, [name])
-        behind = [member for member in chain.members if member.state != MemberState.SERVING]
+        (chain,) = describe_chains(cluster, [name])
+        behind = [member for member in chain.members if member.state is not MemberState.SERVING]
         if not behind:
             return chain
         if time.monotonic() > deadline:
-            states = ", ".join(f"{each.name} is {_STATES.get(each.state)}" for each in behind)
-            raise NotServing(f"chain {name} is there, but not all of it serves yet: {states}")
+            states = ", ".join(f"{each.name} is {each.state.name.lower()}" for each in behind)
+            raise NotServing(f"chain {name} exists, but some members do not serve yet: {states}")
         time.sleep(POLL_SECONDS)
 
 
-# -- how it is shown
+# -- output
 
 
-def _row(chain: DescribedChain) -> dict[str, Any]:
+def _row(chain: ChainDescription) -> dict[str, Any]:
     """A chain as a JSON object."""
     return {
         "name": chain.name,
@@ -214,18 +188,18 @@ def _row(chain: DescribedChain) -> dict[str, Any]:
     }
 
 
-def _member_row(chain: DescribedChain, member: ChainMember) -> dict[str, Any]:
-    serving = [each for each in chain.members if each.state == MemberState.SERVING]
+def _member_row(chain: ChainDescription, member: ChainMemberDescription) -> dict[str, Any]:
+    serving = [each for each in chain.members if each.state is MemberState.SERVING]
     roles = [role for role, at in (("head", 0), ("tail", -1))
              if serving and serving[at] is member]
     return {
         "name": member.name,
         "id": member.node_id,
-        "state": _STATES.get(member.state, str(member.state)),
+        "state": member.state.name.lower(),
         "role": "+".join(roles) or None,
         "up": not member.is_fenced,
         "rack": member.rack,
-        "address": f"{member.host}:{member.port}" if member.host else None,
+        "address": member.address,
     }
 
 
@@ -236,7 +210,7 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
             "head": serving[0] if serving else None, "tail": serving[-1] if serving else None}
 
 
-def _show_chain(chain: DescribedChain, *, as_json: bool) -> None:
+def _show_chain(chain: ChainDescription, *, as_json: bool) -> None:
     row = _row(chain)
     if as_json:
         print_json(row)

@@ -1,8 +1,8 @@
-"""`quipu consume`: records in; values as lines, or whole records as JSON lines, out.
+"""`quipu consume`: writes the records of a topic out, as lines or as JSON lines.
 
-Without --group nothing is left behind on the broker: partitions are read from --from to --to.
-With --group the node assigns partitions and remembers how far the group got: offsets are committed
-when a batch of records has been written out, never before.
+Without --group nothing is stored on the broker: partitions are read from --from to --to.
+With --group the command joins the group, and commits offsets after it has written the records out,
+never before.
 """
 
 import base64
@@ -22,25 +22,33 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from quipu.cli import direct, kafka
+from quipu.cli import librdkafka
 from quipu.cli.application import PLAIN
+from quipu.cli.cluster import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    check_topics,
+    connect,
+    find_offsets,
+    partitions_of,
+)
 from quipu.cli.dirty import DirtyReader
 from quipu.cli.errors import CommandFailed
-from quipu.cli.kafka import Bootstrap
 from quipu.cli.positions import HELP, Position, parse_position
+from quipu.client.admin.topics import describe_topics
+from quipu.client.cluster import Cluster
+from quipu.model.ids import TopicPartition as Key
 
 BATCH_COUNT_MAX: Final = 1000  # records taken from librdkafka and written out at a time
 POLL_SECONDS: Final = 0.2  # how soon an interrupt is noticed
 QUEUE_SIZE_MAX_KIB: Final = 16 << 10  # fetched ahead
 _TIMESTAMP_NAMES: Final = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "append"}
-_IGNORED: Final = frozenset({  # librdkafka goes on by itself
+_IGNORED: Final = frozenset({  # librdkafka recovers from these by itself
     KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE,  # noqa: SLF001
 })  # fmt: skip
 
 app = typer.Typer(**PLAIN)
-Key = tuple[str, int]
 Write = Callable[[Message], bytes]
 
 
@@ -56,16 +64,16 @@ def consume(
         str | None, typer.Option("--to", metavar="POSITION", help="Stop before this position.")
     ] = None,
     number: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this many records.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--exit", help="At the end: wait for more, or exit there.")
+        bool, typer.Option("--follow/--exit", help="At the end: wait for more records, or exit.")
     ] = True,
     group: Annotated[
         str | None, typer.Option(help="Consume as a member of this group and commit offsets.")
     ] = None,
     partition: Annotated[
-        list[int], typer.Option(min=0, help="Only this one; may be given often.")
+        list[int], typer.Option(min=0, help="Read only this partition; may be repeated.")
     ] = [],  # noqa: B006 typer copies it
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-k", help="Write KEY, this text, VALUE.")
@@ -73,9 +81,9 @@ def consume(
     dirty: Annotated[
         bool,
         typer.Option(
-            "--dirty", help="What the node at --bootstrap has, committed by its chain or not."),
+            "--dirty", help="Read the node at --bootstrap: all records, committed or not."),
     ] = False,
-    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Annotated[bool, typer.Option("--json", help="Whole records as JSON lines.")] = False,
 ) -> None:
     """Write the records of a topic to standard output."""
@@ -86,25 +94,25 @@ def consume(
     if last is None and not follow:
         last = Position(before_end=0)
     write = json_line if as_json else value_line(key_separator)
-    if dirty:
-        with direct.connect(bootstrap) as node:
-            DirtyReader(node, topic, partition).run(first, last, write, number)
-        return
-    admin, metadata = kafka.connect(bootstrap)
-    kafka.check_topics([topic], metadata)
-    consumer = Consumer(_consumer_config(bootstrap, group))
-    reader = Reader(consumer, write, sys.stdout.buffer, number)
-    try:
-        if group is not None:
-            reader.subscribe(admin, topic, first, exits=not follow)
-        else:
-            parts = _partitions(topic, partition, metadata)
-            reader.assign(*_bounds(admin, parts, first, last))
-        reader.run(commits=group is not None)
-    except KafkaException as error:
-        raise CommandFailed(f"cannot consume {topic}: {kafka.reason(error)}") from None
-    finally:
-        consumer.close()
+    with connect(bootstrap) as cluster:
+        if dirty:
+            DirtyReader(cluster.any_connection(), topic, partition).run(first, last, write, number)
+            return
+        there = describe_topics(cluster)
+        check_topics([topic], there)
+        consumer = Consumer(_consumer_config(bootstrap, group))
+        reader = Reader(consumer, write, sys.stdout.buffer, number)
+        try:
+            if group is not None:
+                reader.subscribe(cluster, topic, first, exits=not follow)
+            else:
+                parts = partitions_of(there[topic], partition)
+                reader.assign(*_bounds(cluster, parts, first, last))
+            reader.run(commits=group is not None)
+        except KafkaException as error:
+            raise CommandFailed(f"cannot consume {topic}: {librdkafka.reason(error)}") from None
+        finally:
+            consumer.close()
 
 
 class Reader:
@@ -117,10 +125,10 @@ class Reader:
         self._write = write
         self._out = out
         self._left = count_max
-        self._ends: dict[Key, int] = {}  # where to stop, of partitions that have such an end
+        self._ends: dict[Key, int] = {}  # where to stop in each partition; empty: nowhere
         self._open: set[Key] = set()  # partitions that are not at their end yet
         self._assigned = False  # a member of a group waits for its partitions
-        self._exits = False  # at the ends of all partitions
+        self._exits = False  # whether to stop at the ends of all partitions
 
     def assign(self, starts: dict[Key, int], ends: dict[Key, int]) -> None:
         """Read given partitions, each up to its end if it has one."""
@@ -132,16 +140,16 @@ class Reader:
         self._consumer.assign([part for part in parts if _key(part) in self._open])
 
     def subscribe(
-        self, admin: AdminClient, topic: str, first: Position | None, *, exits: bool
+        self, cluster: Cluster, topic: str, first: Position | None, *, exits: bool
     ) -> None:
-        """Join a group; `first` is where its partitions start, else where it left off."""
+        """Join a group; read from `first`, or without it from the committed offsets."""
         self._exits = exits
 
         def on_assign(consumer: Consumer, parts: list[TopicPartition]) -> None:
             self._assigned = True
             self._open |= {_key(part) for part in parts}
             if first is not None:
-                offsets = kafka.find_offsets(admin, parts, first)
+                offsets = find_offsets(cluster, [_key(part) for part in parts], first)
                 consumer.assign([TopicPartition(*key, offsets[key]) for key in sorted(offsets)])
 
         def on_revoke(_: Consumer, parts: list[TopicPartition]) -> None:
@@ -158,15 +166,15 @@ class Reader:
             taken: list[Message] = []
             try:
                 taken += (message for message in messages if self._take(message))
-            finally:  # what came before an error is good
+            finally:  # also write and commit the records that came before an error
                 self._out.write(b"".join(map(self._write, taken)))
                 self._out.flush()
                 if commits and taken:
                     self._commit(taken)
 
     def _take(self, message: Message) -> bool:
-        """Whether a message is a record to write; notes ends on the way."""
-        key = (str(message.topic()), int(message.partition() or 0))
+        """Is a message a record to write?  Also notes the partitions that are at their end."""
+        key = Key(str(message.topic()), int(message.partition() or 0))
         error = message.error()
         if error is not None:
             self._note(error, key)
@@ -193,7 +201,7 @@ class Reader:
     def _commit(self, messages: list[Message]) -> None:
         ends: dict[Key, int] = {}
         for message in messages:
-            key = (str(message.topic()), int(message.partition() or 0))
+            key = Key(str(message.topic()), int(message.partition() or 0))
             ends[key] = int(message.offset() or 0) + 1
         parts = [TopicPartition(*key, offset) for key, offset in sorted(ends.items())]
         self._consumer.commit(offsets=parts, asynchronous=False)
@@ -227,13 +235,13 @@ def value_line(key_separator: str | None) -> Write:
 
 def _consumer_config(bootstrap: str, group: str | None) -> dict[str, Any]:
     return {
-        **kafka.client_config(bootstrap),
-        "group.id": group if group is not None else "quipu-consume",  # asked for, and unused
+        **librdkafka.client_config(bootstrap),
+        "group.id": group if group is not None else "quipu-consume",  # required even if unused
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "earliest",
         "enable.partition.eof": True,
-        "check.crcs": True,  # librdkafka does not by itself: a flipped byte must not look good
+        "check.crcs": True,  # off by default in librdkafka: a damaged record must be reported
         "queued.max.messages.kbytes": QUEUE_SIZE_MAX_KIB,
         "fetch.wait.max.ms": 100,
     }
@@ -243,15 +251,15 @@ def _check_group(group: str | None, *, assigned: bool, dirty: bool) -> None:
     if group is not None and assigned:
         raise typer.BadParameter("a group has its partitions assigned; leave out --partition, --to")
     if group is not None and dirty:
-        raise typer.BadParameter("a group reads what is committed; leave out --dirty or --group")
+        raise typer.BadParameter("a group reads committed records; leave out --dirty or --group")
 
 
 def _bounds(
-    admin: AdminClient, parts: list[TopicPartition], first: Position | None, last: Position | None
+    cluster: Cluster, parts: list[Key], first: Position | None, last: Position | None
 ) -> tuple[dict[Key, int], dict[Key, int]]:
-    """Where to begin in each partition, and where to stop if anywhere."""
-    starts = kafka.find_offsets(admin, parts, first or Position(after_start=0))
-    return starts, kafka.find_offsets(admin, parts, last) if last is not None else {}
+    """The first offset of each partition, and the end of each if `last` is given."""
+    starts = find_offsets(cluster, parts, first or Position(after_start=0))
+    return starts, find_offsets(cluster, parts, last) if last is not None else {}
 
 
 def _position(text: str | None, option: str, now_ms: int) -> Position | None:
@@ -263,16 +271,8 @@ def _position(text: str | None, option: str, now_ms: int) -> Position | None:
         raise typer.BadParameter(str(error), param_hint=option) from None
 
 
-def _partitions(topic: str, wanted: list[int], metadata: ClusterMetadata) -> list[TopicPartition]:
-    every = kafka.partitions_of(topic, metadata)
-    for index in wanted:
-        if index >= len(every):
-            raise CommandFailed(f"{topic} has partitions 0 to {len(every) - 1}, and no {index}")
-    return [TopicPartition(topic, index) for index in sorted(set(wanted))] or every
-
-
 def _key(part: TopicPartition) -> Key:
-    return part.topic, part.partition
+    return Key(part.topic, part.partition)
 
 
 def _pairs(message: Message) -> list[tuple[str, str | bytes | None]]:

@@ -1,8 +1,8 @@
 """`quipu dev`: a cluster of real processes on this machine, for as long as the command runs.
 
-Nodes are plain `quipu start` with a file of settings each, so one that was killed can be started
-again by hand; `quipu dev` itself restarts nothing.  Started again on the same directory, it goes
-on with the same cluster.
+Each node is a `quipu start` with a settings file of its own, so one that was killed can be started
+again by hand; `quipu dev` itself restarts nothing.  Started again on the same directory, it
+continues with the same cluster.
 """
 
 import fcntl
@@ -19,17 +19,20 @@ from typing import Annotated, Any, Final
 import typer
 
 from quipu.cli import chain as chains
-from quipu.cli import dev_layout, kafka
+from quipu.cli import dev_layout
 from quipu.cli.application import PLAIN
-from quipu.cli.dev_layout import HOST, Layout, Wish
-from quipu.cli.dev_processes import Child, Children
+from quipu.cli.cluster import AsJson, assignments
+from quipu.cli.dev_layout import DevLayout, DevOptions, NodePlan
 from quipu.cli.errors import CommandFailed
-from quipu.cli.kafka import AsJson
-from quipu.cli.output import show, tell
+from quipu.cli.output import note, printable, show
+from quipu.launch.group import NodeGroup
+from quipu.launch.ports import HOST
+from quipu.launch.process import NodeFailed, NodeProcess, start_command
 from quipu.model.settings import BROKER, parse
 
 CHAIN_SECONDS_MAX: Final = 60.0
 WATCH_SECONDS: Final = 0.2
+LOG_TAIL_LINES: Final = 10
 _COLUMNS: Final = ("node", "id", "rack", "address", "peers", "metrics", "pid", "log")
 
 app = typer.Typer(**{**PLAIN, "no_args_is_help": False})
@@ -39,7 +42,7 @@ app = typer.Typer(**{**PLAIN, "no_args_is_help": False})
 def dev(
     *,
     directory: Annotated[
-        Path, typer.Option("--dir", metavar="DIR", help="Where everything is kept.")
+        Path, typer.Option("--dir", metavar="DIR", help="Directory of the cluster's data and logs.")
     ] = Path("quipu-dev"),
     nodes: Annotated[
         int | None, typer.Option(min=1, help="Nodes of each chain. [3]")
@@ -47,84 +50,96 @@ def dev(
     chain: Annotated[str | None, typer.Option(help="Name of the chain. [a]")] = None,
     chain_count: Annotated[
         int | None,
-        typer.Option("--chains", min=1, max=dev_layout.CHAINS_MAX, help="How many chains. [1]"),
+        typer.Option("--chains", min=1, max=dev_layout.CHAINS_MAX, help="Number of chains. [1]"),
     ] = None,
     racks: Annotated[
         str | None,
-        typer.Option(metavar="R,R,R", help="Racks that the nodes of a chain are in, in turn."),
+        typer.Option(metavar="R,R,R", help="Racks, assigned to the nodes of a chain in turn."),
     ] = None,
     base_port: Annotated[
         int | None,
         typer.Option(min=0, max=dev_layout.PORT_MAX,
-                     help="Port of the first node; 0: any that are free. [9092]"),
+                     help="Port of the first node; 0: any free ports. [9092]"),
     ] = None,
     settings: Annotated[
         list[str],
         typer.Option("--set", metavar="KEY=VALUE",
-                     help="A setting of every node; may be given often."),
+                     help="A setting of every node; may be repeated."),
     ] = [],  # noqa: B006 typer copies it
     as_json: AsJson = False,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C.
 
-    Every node is a process of its own.  The directory keeps the cluster for the next time.
+    Every node is a process of its own.  The same --dir continues with the same cluster.
     """
-    wish = Wish(
+    options = DevOptions(
         node_count=nodes, chain=chain, chain_count=chain_count, base_port=base_port,
         racks=tuple(word.strip() for word in racks.split(",")) if racks else (),
         settings=_settings(settings))
     with _locked(directory), _interruptible():
-        layout = _layout(directory, wish)
+        layout = _layout(directory, options)
         _run(layout, directory, as_json=as_json)
 
 
-def _run(layout: Layout, directory: Path, *, as_json: bool) -> None:
-    children = Children()
+def _run(layout: DevLayout, directory: Path, *, as_json: bool) -> None:
     is_up = False
-    try:
-        children.start(layout, directory)
-        for name, members in layout.chains.items():
-            _make_chain(layout.bootstrap, name, members)
-        is_up = True
-        _tell_ready(layout, children, as_json=as_json)
-        _watch(children)
-    except KeyboardInterrupt:
-        if not is_up:
-            raise typer.Exit(128 + signal.SIGINT) from None
-        tell("stopping")
-    finally:
-        children.stop()
+    with NodeGroup() as nodes:
+        try:
+            _start(nodes, layout, directory)
+            for name, members in layout.chains.items():
+                _make_chain(layout.bootstrap, name, members)
+            is_up = True
+            _show_ready(nodes, layout, directory, as_json=as_json)
+            _watch(nodes, directory)
+        except KeyboardInterrupt:
+            if not is_up:
+                raise typer.Exit(128 + signal.SIGINT) from None
+            note("stopping")
+
+
+def _start(nodes: NodeGroup, layout: DevLayout, directory: Path) -> None:
+    """Start every node, then wait until each one serves."""
+    for plan in layout.nodes:
+        command = start_command("--config", str(_config_path(directory, plan.name)))
+        nodes.start(plan.name, command, directory / f"{plan.name}.log")
+    for node in nodes:
+        try:
+            node.await_ready()
+        except NodeFailed:
+            for line in node.log_text().splitlines()[-LOG_TAIL_LINES:]:
+                note(f"{node.name}: {printable(line)}")
+            what = f"{node.name} is not ready" if node.code is None else node.end_text()
+            raise CommandFailed(f"{what}; its whole log: {node.log_path}") from None
 
 
 def _make_chain(bootstrap: str, name: str, members: list[str]) -> None:
     try:
         chains.make(bootstrap, name, members, or_extend=True, wait_seconds=CHAIN_SECONDS_MAX)
-    except chains.NotServing as error:  # with much to catch up on it takes its time
-        tell(str(error))
+    except chains.NotServing as error:  # a member with much to catch up on may take longer
+        note(str(error))
 
 
-def _layout(directory: Path, wish: Wish) -> Layout:
+def _layout(directory: Path, options: DevOptions) -> DevLayout:
     found = dev_layout.load(directory)
     if found is None:
-        layout = dev_layout.plan(wish, secrets.token_hex(16))
+        layout = dev_layout.plan(options, secrets.token_hex(16))
     else:
-        layout = dev_layout.continued(found, wish, directory)
+        layout = dev_layout.continued(found, options, directory)
     dev_layout.check_ports(layout)
     dev_layout.save(layout, directory)
     return layout
 
 
-def _tell_ready(layout: Layout, children: Children, *, as_json: bool) -> None:
-    rows = [_row(child) for child in children]
+def _show_ready(nodes: NodeGroup, layout: DevLayout, directory: Path, *, as_json: bool) -> None:
+    rows = [_row(plan, node, directory) for plan, node in zip(layout.nodes, nodes, strict=True)]
     if not as_json:
         print(f"quipu ready {layout.bootstrap}")
     show(rows, _COLUMNS, as_json=as_json)
     sys.stdout.flush()
-    tell("Ctrl-C stops the cluster; `quipu chain describe` tells how it is")
+    note("Ctrl-C stops the cluster; `quipu chain describe` shows its state")
 
 
-def _row(child: Child) -> dict[str, Any]:
-    plan = child.plan
+def _row(plan: NodePlan, node: NodeProcess, directory: Path) -> dict[str, Any]:
     return {
         "node": plan.name,
         "chain": plan.chain,
@@ -133,27 +148,31 @@ def _row(child: Child) -> dict[str, Any]:
         "address": plan.address,
         "peers": f"{HOST}:{plan.peer_port}",
         "metrics": f"{HOST}:{plan.metrics_port}",
-        "pid": child.pid,
-        "log": str(child.log_path),
-        "config": str(child.config_path),
+        "pid": node.pid,
+        "log": str(node.log_path),
+        "config": str(_config_path(directory, plan.name)),
     }
 
 
-def _watch(children: Children) -> None:
-    """Tell of every node that ends; return when none is left."""
-    running = list(children)
+def _config_path(directory: Path, name: str) -> Path:
+    return directory / f"{name}.properties"
+
+
+def _watch(nodes: NodeGroup, directory: Path) -> None:
+    """Report every node that ends; fail when none is left."""
+    running = list(nodes)
     while running:
         time.sleep(WATCH_SECONDS)
-        for child in [each for each in running if each.code is not None]:
-            running.remove(child)
-            tell(f"{child.end_text()}; to start it again: "
-                 f"quipu start --config {child.config_path}")
+        for node in [each for each in running if each.code is not None]:
+            running.remove(node)
+            note(f"{node.end_text()}; to start it again: "
+                 f"quipu start --config {_config_path(directory, node.name)}")
     raise CommandFailed("no node is left")
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM is as good as Ctrl-C."""
+    """Make SIGTERM end the block as Ctrl-C does."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -163,7 +182,7 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """One `quipu dev` at a time in a directory."""
+    """Hold the lock of a directory: only one `quipu dev` may use it at a time."""
     try:
         directory.mkdir(0o700, parents=True, exist_ok=True)
         lock = os.open(directory / "dev.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -180,8 +199,8 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _settings(words: list[str]) -> dict[str, str]:
-    """What --set says, checked before anything starts."""
-    found = kafka.assignments(words, "--set")
+    """The settings of --set, checked before anything starts."""
+    found = assignments(words, "--set")
     for name, value in found.items():
         parse(BROKER, name, value, f"--set {name}")
     return found

@@ -1,12 +1,14 @@
-"""What a cluster of `quipu dev` consists of: names, ports and settings of its nodes.
+"""The layout of a cluster of `quipu dev`: names, ports and settings of its nodes.
 
     DIR/dev.json          the layout, written once; a later start continues with it
-    DIR/a-0.properties    settings of one node, made anew at every start
-    DIR/a-0/              what the node keeps
-    DIR/a-0.log           what it logs
+    DIR/a-0.properties    settings of one node, written again at every start
+    DIR/a-0/              the node's data
+    DIR/a-0.log           the node's log output
+    DIR/remote/           the remote tier of all nodes, if `remote.log.storage.system.enable` is
+                          set and no other place with `remote.log.storage.url`
 
 Ports of a cluster with base port P: Kafka clients P, P+1, ...; other nodes P+100, P+101, ...;
-metrics and health P+200, P+201, ....  With P = 0 every port is a free one, and is kept.
+metrics and health P+200, P+201, ....  With P = 0 free ports are chosen once, and used again.
 """
 
 import json
@@ -17,11 +19,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from quipu.cli.bench.processes import listening_pid
 from quipu.cli.errors import CommandFailed
+from quipu.launch.ports import HOST, free_ports, listening_pid
 
-HOST: Final = "127.0.0.1"
 FILE_NAME: Final = "dev.json"
+TIER_NAME: Final = "remote"
+STORAGE_ENABLE: Final = "remote.log.storage.system.enable"
+STORAGE_URL: Final = "remote.log.storage.url"
 FILE_SIZE_MAX: Final = 1 << 20
 NODES_MAX: Final = 100  # so that the ranges of ports stay apart
 CHAINS_MAX: Final = 26
@@ -30,13 +34,13 @@ PEER_PORT_STEP: Final = 100
 METRICS_PORT_STEP: Final = 200
 NODE_ID_STEP: Final = 1000  # between the first nodes of two chains
 PORT_MAX: Final = 65_535
-STOP_MS: Final = "2000"  # all stop together, so the last one asks in vain
+STOP_MS: Final = "2000"  # all nodes stop together: the last one has no node to hand over to
 _CHAIN_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,40}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """One node."""
+    """The name, id, rack and ports of one node."""
 
     name: str
     node_id: int
@@ -57,8 +61,8 @@ class NodePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """All nodes, in the order of chains and numbers."""
+class DevLayout:
+    """All nodes of a cluster, in the order of chains and numbers."""
 
     nodes: tuple[NodePlan, ...]
     secret: str = field(repr=False)
@@ -74,12 +78,12 @@ class Layout:
 
     @property
     def bootstrap(self) -> str:
-        """What clients are given."""
+        """The addresses of all nodes, for bootstrap.servers."""
         return ",".join(node.address for node in self.nodes)
 
     @property
     def voters(self) -> list[NodePlan]:
-        """Who elects the controller: an odd number, of as many chains as can be."""
+        """The nodes that elect the controller: an odd number, of as many chains as can be."""
         spread = sorted(self.nodes, key=lambda node: int(node.name.rpartition("-")[2]))
         count = min(VOTERS_MAX, len(spread))
         return spread[: count - 1 if count % 2 == 0 else count]
@@ -98,6 +102,8 @@ class Layout:
                 f"{voter.node_id}@{HOST}:{voter.peer_port}" for voter in self.voters),
             "controlled.shutdown.timeout.ms": STOP_MS,
             **({"broker.rack": node.rack} if node.rack else {}),
+            **({STORAGE_URL: (directory / TIER_NAME).absolute().as_uri()}
+               if self.settings.get(STORAGE_ENABLE) == "true" else {}),
             **self.settings,
         }
         lines = [f"{key}={_escaped(value)}" for key, value in own.items()]
@@ -105,8 +111,8 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the command line asks for; None where it does not say."""
+class DevOptions:
+    """The options of the command line; None for an option that is not given."""
 
     node_count: int | None
     chain: str | None
@@ -116,67 +122,67 @@ class Wish:
     settings: Mapping[str, str]
 
 
-def plan(wish: Wish, secret: str) -> Layout:
+def plan(options: DevOptions, secret: str) -> DevLayout:
     """The layout of a new cluster."""
-    names = _chain_names(wish.chain or "a", wish.chain_count or 1)
-    count = wish.node_count or 3
+    names = _chain_names(options.chain or "a", options.chain_count or 1)
+    count = options.node_count or 3
     if count * len(names) > NODES_MAX:
         raise CommandFailed(f"{count * len(names)} nodes are too many for one machine; "
                             f"take {NODES_MAX} at most")
-    base = 9092 if wish.base_port is None else wish.base_port
+    base = 9092 if options.base_port is None else options.base_port
     ports = _ports(base, count * len(names))
     nodes = [
         NodePlan(
             name=f"{name}-{number}", node_id=1 + NODE_ID_STEP * place + number,
-            rack=wish.racks[number % len(wish.racks)] if wish.racks else None,
+            rack=options.racks[number % len(options.racks)] if options.racks else None,
             port=port, peer_port=peer_port, metrics_port=metrics_port)
         for (place, name, number), (port, peer_port, metrics_port) in zip(
             [(place, name, number) for place, name in enumerate(names) for number in range(count)],
             ports, strict=True)
     ]
-    return Layout(nodes=tuple(nodes), secret=secret, settings=dict(wish.settings))
+    return DevLayout(nodes=tuple(nodes), secret=secret, settings=dict(options.settings))
 
 
-def continued(layout: Layout, wish: Wish, directory: Path) -> Layout:
-    """The layout of a cluster that exists; what is wished for must not contradict it."""
+def continued(layout: DevLayout, options: DevOptions, directory: Path) -> DevLayout:
+    """The layout of a cluster that exists; options must not contradict it."""
     chains = layout.chains
-    there = (f"{directory} holds a cluster of {len(layout.nodes)} nodes in chains "
-             f"{', '.join(chains)}, from port {layout.nodes[0].port} on")
-    told: list[tuple[str, object, object]] = [
-        ("--nodes", wish.node_count, len(layout.nodes) // len(chains)),
-        ("--chain", wish.chain, next(iter(chains))),
-        ("--chains", wish.chain_count, len(chains)),
-        ("--base-port", wish.base_port or None, layout.nodes[0].port),
-        ("--racks", wish.racks or None, _racks(layout, len(wish.racks))),
+    found_text = (f"{directory} holds a cluster of {len(layout.nodes)} nodes in chains "
+                  f"{', '.join(chains)}, from port {layout.nodes[0].port} on")
+    given: list[tuple[str, object, object]] = [
+        ("--nodes", options.node_count, len(layout.nodes) // len(chains)),
+        ("--chain", options.chain, next(iter(chains))),
+        ("--chains", options.chain_count, len(chains)),
+        ("--base-port", options.base_port or None, layout.nodes[0].port),
+        ("--racks", options.racks or None, _racks(layout, len(options.racks))),
     ]
-    for option, wanted, found in told:
+    for option, wanted, found in given:
         if wanted is not None and wanted != found:
-            raise CommandFailed(f"{there}; leave out {option}, or choose another --dir")
-    return Layout(nodes=layout.nodes, secret=layout.secret,
-                  settings={**layout.settings, **wish.settings})
+            raise CommandFailed(f"{found_text}; leave out {option}, or choose another --dir")
+    return DevLayout(nodes=layout.nodes, secret=layout.secret,
+                  settings={**layout.settings, **options.settings})
 
 
-def load(directory: Path) -> Layout | None:
+def load(directory: Path) -> DevLayout | None:
     """The layout of the cluster in `directory`, if there is one."""
     path = directory / FILE_NAME
     try:
         with path.open("rb") as file:
             found = json.loads(file.read(FILE_SIZE_MAX))
         nodes = tuple(NodePlan(**node) for node in found["nodes"])
-        layout = Layout(nodes=nodes, secret=found["secret"], settings=found["settings"])
+        layout = DevLayout(nodes=nodes, secret=found["secret"], settings=found["settings"])
     except FileNotFoundError:
         return None
     except OSError as error:
         raise CommandFailed(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
-        raise CommandFailed(f"{path} is not what quipu dev wrote; choose another --dir") from None
+        raise CommandFailed(f"{path} was not written by quipu dev; choose another --dir") from None
     if not nodes:
         raise CommandFailed(f"{path} names no nodes; choose another --dir")
     return layout
 
 
-def save(layout: Layout, directory: Path) -> None:
-    """Write the layout and every node's settings; nobody else may read the secret in them."""
+def save(layout: DevLayout, directory: Path) -> None:
+    """Write the layout and every node's settings, readable by this user only: they hold secrets."""
     whole = {"nodes": [asdict(node) for node in layout.nodes], "secret": layout.secret,
              "settings": dict(layout.settings)}
     _write(directory / FILE_NAME, json.dumps(whole, indent=1) + "\n")
@@ -184,8 +190,8 @@ def save(layout: Layout, directory: Path) -> None:
         _write(directory / f"{node.name}.properties", layout.properties(node, directory))
 
 
-def check_ports(layout: Layout) -> None:
-    """Tell of a port that is taken, before anything is started."""
+def check_ports(layout: DevLayout) -> None:
+    """Raise `CommandFailed` if a port of the layout is in use."""
     for node in layout.nodes:
         for port in (node.port, node.peer_port, node.metrics_port):
             with socket.socket() as probe:
@@ -194,7 +200,7 @@ def check_ports(layout: Layout) -> None:
                     probe.bind((HOST, port))
                 except OSError as error:
                     pid = listening_pid(port)
-                    user = f"process {pid}, which uses it" if pid else "what uses it"
+                    user = f"process {pid}, which uses it" if pid else "the process that uses it"
                     raise CommandFailed(
                         f"port {port} for {node.name}: {error.strerror}; stop {user}, or "
                         "begin in another --dir with another --base-port (0: any that are free)"
@@ -210,7 +216,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _chain_names(first: str, count: int) -> list[str]:
-    """`a`, `b`, `c`; or of another first name `x`, `x2`, `x3`."""
+    """The names `a`, `b`, `c`; with another first name `x`: `x`, `x2`, `x3`."""
     if not _CHAIN_NAME.fullmatch(first):
         raise CommandFailed(
             f"--chain {first}: write lower-case letters, digits and dashes, such as orders")
@@ -221,7 +227,7 @@ def _chain_names(first: str, count: int) -> list[str]:
 
 def _ports(base: int, count: int) -> list[tuple[int, int, int]]:
     if base == 0:
-        free = _free_ports(3 * count)
+        free = free_ports(3 * count)
         return [(free[3 * place], free[3 * place + 1], free[3 * place + 2])
                 for place in range(count)]
     if base + METRICS_PORT_STEP + count - 1 > PORT_MAX:
@@ -230,18 +236,7 @@ def _ports(base: int, count: int) -> list[tuple[int, int, int]]:
             for place in range(count)]
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
-def _racks(layout: Layout, count: int) -> tuple[str | None, ...]:
+def _racks(layout: DevLayout, count: int) -> tuple[str | None, ...]:
     """The racks of the first chain's first nodes."""
     racks: Sequence[str | None] = [node.rack for node in layout.nodes]
     return tuple(racks[:count])

@@ -1,19 +1,20 @@
-"""Dirty reads: what one node has of a topic, committed or not (`quipu consume --dirty`).
+"""Dirty reads: one node's records of a topic, committed or not (`quipu consume --dirty`).
 
-The node that is asked is the first of --bootstrap that answers, and no other: two nodes may well
-show different ends.  What is shown may yet vanish, if the chain goes on without this node.
+They are read from the first node of --bootstrap that responds, and from no other: two nodes may
+have different ends.  An uncommitted record may still be lost, if the chain drops this node.
 """
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Final, cast
+from typing import Final
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
-from quipu.cli import kafka
-from quipu.cli.direct import METADATA_VERSION, Connection, code_name
+from quipu.cli.cluster import unknown
 from quipu.cli.errors import CommandFailed
 from quipu.cli.positions import Position, resolve
+from quipu.client.connection import BrokerConnection
+from quipu.client.errors import code_name
 from quipu.model.errors import Code, MalformedBytes
 from quipu.wire.messages.k01_fetch import (
     FetchPartition,
@@ -39,12 +40,12 @@ from quipu.wire.record_batch import (
     parse_header,
 )
 
-DIRTY_READER: Final = -2  # in the place of a replica's id
-FETCH_VERSION: Final = 12
+DIRTY_READER: Final = -2  # sent as the replica id, to ask for a dirty read
+FETCH_VERSION: Final = 12  # the last version that names topics instead of giving their ids
 LIST_OFFSETS_VERSION: Final = 5
 WAIT_MS: Final = 500
 FETCH_SIZE_MAX: Final = 8 << 20
-RECORDS_SIZE_MAX: Final = 256 << 20  # of one batch, decompressed: no node takes more
+RECORDS_SIZE_MAX: Final = 256 << 20  # of one batch, decompressed: nodes accept no larger one
 EARLIEST: Final = -2
 LATEST: Final = -1
 _TYPES: Final = {
@@ -58,11 +59,11 @@ Write = Callable[[Message], bytes]
 class DirtyReader:
     """Reads partitions of one topic from one node."""
 
-    def __init__(self, node: Connection, topic: str, wanted: list[int]) -> None:
+    def __init__(self, node: BrokerConnection, topic: str, wanted: list[int]) -> None:
         self._node = node
         self._topic = topic
         self._partitions = self._find_partitions(wanted)
-        self._next: dict[int, int] = {}  # offset of each partition that is not at its end
+        self._next: dict[int, int] = {}  # next offset of each partition that is not at its end
         self._ends: dict[int, int] = {}
 
     def run(
@@ -95,9 +96,9 @@ class DirtyReader:
         request = FetchRequest(
             replica_id=DIRTY_READER, max_wait=WAIT_MS, min_bytes=1, max_bytes=FETCH_SIZE_MAX,
             topics=[FetchTopic(topic=self._topic, partitions=parts)])
-        answer = cast("FetchResponse", self._node.ask(request, FETCH_VERSION))
-        self._check(answer.error_code)
-        for topic in answer.responses:
+        response = self._node.ask(request, FetchResponse, highest=FETCH_VERSION)
+        self._check(response.error_code)
+        for topic in response.responses:
             for part in topic.partitions:
                 self._check(part.error_code, part.partition_index)
                 yield from self._messages(part)
@@ -143,15 +144,14 @@ class DirtyReader:
             f"{self._node.address} sends a damaged batch of {self._topic}-{index} at offset "
             f"{offset}: {why}; see `quipu log show` on that node, and read from another one")
 
-    # -- what there is
+    # -- partitions and offsets
 
     def _find_partitions(self, wanted: list[int]) -> list[int]:
         names = [MetadataRequestTopic(name=self._topic)]
         request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
-        answer = cast("MetadataResponse", self._node.ask(request, METADATA_VERSION))
-        (found,) = answer.topics
+        (found,) = self._node.ask(request, MetadataResponse).topics
         if found.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION:
-            raise CommandFailed(kafka.unknown("topic", self._topic, ()))
+            raise CommandFailed(unknown("topic", self._topic, ()))
         every = sorted(part.partition_index for part in found.partitions)
         for index in wanted:
             if index not in every:
@@ -165,8 +165,8 @@ class DirtyReader:
         request = ListOffsetsRequest(
             replica_id=DIRTY_READER,
             topics=[ListOffsetsTopic(name=self._topic, partitions=parts)])
-        answer = cast("ListOffsetsResponse", self._node.ask(request, LIST_OFFSETS_VERSION))
-        (topic,) = answer.topics
+        response = self._node.ask(request, ListOffsetsResponse, highest=LIST_OFFSETS_VERSION)
+        (topic,) = response.topics
         for part in topic.partitions:
             self._check(part.error_code, part.partition_index)
         return {part.partition_index: part.offset for part in topic.partitions}

@@ -1,4 +1,4 @@
-"""What went wrong with a command, in one message for the person who gave it."""
+"""The error that ends a command with a message for the user."""
 
 
 class CommandFailed(Exception):

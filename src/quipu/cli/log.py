@@ -1,35 +1,36 @@
-"""`quipu log`: look into stored logs, compare replicas, cut at damage; no node is needed.
+"""`quipu log`: shows stored logs, compares replicas, cuts damaged logs; no node is needed.
 
-Exit codes: 0 all is well, 1 something is wrong (or replicas differ), 2 wrong usage.
-Rows are printed as they are read, so a log of any size can be looked at; what was found is told
-below each row, `!` before what is wrong and `*` before what is only remarkable.
+Exit codes: 0 no fault found, 1 a fault found (or replicas differ), 2 wrong usage.
+Rows are printed as they are read, so a log of any size can be shown.  Findings are printed below
+each row: `!` marks a fault, `*` something unusual that is no fault.
 """
 
 import re
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 from uuid import UUID
 
 import typer
 
 from quipu.cli.application import PLAIN
 from quipu.cli.log_decoders import DECODERS
-from quipu.cli.output import count, print_json, printable, tell
+from quipu.cli.log_object import is_object_file, show_object
+from quipu.cli.output import count, note, print_json, printable
 from quipu.cli.output import show as show_rows
 from quipu.model.batch_types import registered
 from quipu.model.topics import RESERVED
 from quipu.runtime.clock import SystemClock
-from quipu.runtime.disk import Disk, RealDisk
+from quipu.runtime.disks.disk import Disk, RealDisk
 from quipu.storage.inspect import render
 from quipu.storage.inspect.continuity import Finding
 from quipu.storage.inspect.diff import Comparison, compare
 from quipu.storage.inspect.examine import (
     Examination,
+    ExaminedBatch,
     LogSummary,
     Seen,
-    SeenBatch,
     SeenDamage,
     Selection,
     file_name,
@@ -40,19 +41,20 @@ from quipu.storage.inspect.repair import CannotRepair, RepairPlan, hold, plan_re
 from quipu.storage.inspect.repair import repair as repair_log
 
 app = typer.Typer(
-    help="Look into stored logs, compare and repair them; no node is needed.", **PLAIN
+    help="Show, compare and repair stored logs; no node is needed.", **PLAIN
 )
 
 EXIT_WRONG: Final = 1
 TIME_HELP: Final = "2026-01-31T12:00Z or milliseconds since 1970"
-# What a node remembers for itself, and its own account of what the cluster agreed on.
+# Logs that differ between nodes: a node's own state, and its replica of the metadata log.
 NEVER_THE_SAME: Final = tuple(f"{name}-" for name in sorted(RESERVED))
 
 Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH...",
-        help="A .log file, a log directory such as DATA/orders-0, or a data directory.",
+        help="A .log file, a log directory such as DATA/orders-0, a data directory, or a file "
+             "with an object of diskless topics.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
@@ -66,33 +68,34 @@ def show(
     paths: Paths,
     *,
     with_records: Annotated[
-        bool, typer.Option("--records", help="Decode the records too.")
+        bool, typer.Option("--records", help="Also show the records of each batch.")
     ] = False,
     from_offset: Annotated[
         int | None,
-        typer.Option(min=0, help="From this client offset on; earlier files are not opened."),
+        typer.Option(min=0, help="Start at this client offset; earlier files are not opened."),
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option(min=0, help="Up to this client offset, exclusive.")
+        int | None, typer.Option(min=0, help="Stop before this client offset.")
     ] = None,
-    from_time: Annotated[str | None, typer.Option(help=f"From this time on: {TIME_HELP}.")] = None,
-    to_time: Annotated[str | None, typer.Option(help="Up to this time, exclusive.")] = None,
+    from_time: Annotated[str | None, typer.Option(help=f"Start at this time: {TIME_HELP}.")] = None,
+    to_time: Annotated[str | None, typer.Option(help="Stop before this time.")] = None,
     types: Annotated[
         list[str],
         typer.Option(
-            "--type", help="Only batches of this type, by name or number; may be given often."
+            "--type", help="Only batches of this type, by name or number; may be repeated."
         ),
     ] = [],  # noqa: B006 typer copies it
     summary_only: Annotated[
-        bool, typer.Option("--summary", help="One row per log, and what is wrong.")
+        bool, typer.Option("--summary", help="Only one row per log, and the faults.")
     ] = False,
     headers_only: Annotated[
         bool,
-        typer.Option("--headers-only", help="Leave bodies unread, and so their checksums: faster."),
+        typer.Option(
+            "--headers-only", help="Faster: do not read the bodies of batches nor check them."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show every batch, and everything that is wrong."""
+    """Show every batch, and every fault that is found."""
     selection = Selection(
         offset_start=from_offset,
         offset_end=to_offset,
@@ -101,26 +104,52 @@ def show(
         types=frozenset(map(_type_number, types)) if types else None,
     )
     disk = RealDisk()
+    objects = [path for path in paths if is_object_file(path)]
+    faults = sum(show_object(
+        disk, path, as_json=as_json, with_records=with_records, summary_only=summary_only,
+        verify=not headers_only, selection=selection) for path in objects)
+    if len(objects) < len(paths):
+        logs = _find(disk, [path for path in paths if path not in objects])
+        faults += _show_logs(disk, logs, selection, _Shown(
+            as_json=as_json, with_records=with_records, summary_only=summary_only,
+            verify=not headers_only))
+    if faults:
+        raise typer.Exit(EXIT_WRONG)
+
+
+class _Shown(NamedTuple):
+    """What `show` prints."""
+
+    as_json: bool
+    with_records: bool
+    summary_only: bool
+    verify: bool
+
+
+def _show_logs(
+    disk: Disk, logs: Iterable[LogFiles], selection: Selection, shown: _Shown
+) -> int:
+    """Print logs; returns the number of faults."""
+    as_json, with_records, summary_only, verify = shown
     printer = _JsonPrinter(selection) if as_json else _TextPrinter(selection)
     summaries = []
-    for log in _find(disk, paths):
+    for log in logs:
         marks = flushed_marks(disk, data_directory_of(log))
-        examination = Examination(disk, log, verify=not headers_only, selection=selection,
+        examination = Examination(disk, log, verify=verify, selection=selection,
                                   flushed=marks.get(log.entry, 0))
         printer.start(log, with_heading=not summary_only)
         for seen in examination:
             if not summary_only or any(finding.is_fault for finding in seen.findings):
                 printer.seen(seen)
-                if with_records and isinstance(seen, SeenBatch):
+                if with_records and isinstance(seen, ExaminedBatch):
                     printer.records(seen, examination.summary)
         summaries.append(examination.summary)
     printer.finish(summaries)
-    if any(summary.fault_count for summary in summaries):
-        raise typer.Exit(EXIT_WRONG)
+    return sum(summary.fault_count for summary in summaries)
 
 
 class _TextPrinter:
-    """Rows as they come; a table of summaries at the end."""
+    """Prints rows as they are read, and a table of summaries at the end."""
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
@@ -135,10 +164,10 @@ class _TextPrinter:
             print(render.HEADING)
 
     def seen(self, seen: Seen) -> None:
-        if isinstance(seen, SeenBatch):
+        if isinstance(seen, ExaminedBatch):
             print(render.batch_row(seen))
         for finding in seen.findings:
-            where = "" if isinstance(seen, SeenBatch) else f"{file_name(seen.segment)}: "
+            where = "" if isinstance(seen, ExaminedBatch) else f"{file_name(seen.segment)}: "
             self._finding(f"{where}{finding}", finding)
 
     def _finding(self, text: str, finding: Finding) -> None:
@@ -146,7 +175,7 @@ class _TextPrinter:
         line = f"  {mark} {self._name}: {printable(text)}"
         print(typer.style(line, fg=colour) if self._is_terminal else line)
 
-    def records(self, seen: SeenBatch, summary: LogSummary) -> None:
+    def records(self, seen: ExaminedBatch, summary: LogSummary) -> None:
         for record in render.records(seen, DECODERS, self._selection):
             print(render.record_line(record))
             render.note_undecoded(record, summary)
@@ -161,7 +190,7 @@ class _TextPrinter:
 
 
 class _JsonPrinter:
-    """One object per line: batch, record, damage, file; a summary per log at the end."""
+    """Prints one JSON object per batch, record, damage and file, and a summary per log."""
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
@@ -171,14 +200,14 @@ class _JsonPrinter:
         self._name = log.name
 
     def seen(self, seen: Seen) -> None:
-        if isinstance(seen, SeenBatch):
+        if isinstance(seen, ExaminedBatch):
             print_json(render.batch_json(self._name, seen))
         elif isinstance(seen, SeenDamage):
             print_json(render.damage_json(self._name, seen))
         else:
             print_json(render.file_json(self._name, seen))
 
-    def records(self, seen: SeenBatch, summary: LogSummary) -> None:
+    def records(self, seen: ExaminedBatch, summary: LogSummary) -> None:
         for record in render.records(seen, DECODERS, self._selection):
             print_json({"log": self._name, **record})
             render.note_undecoded(record, summary)
@@ -194,23 +223,23 @@ class _JsonPrinter:
 @app.command()
 def diff(
     a: Annotated[str, typer.Argument(help="One replica: a file, log or data directory.")],
-    b: Annotated[str, typer.Argument(help="The other one.")],
+    b: Annotated[str, typer.Argument(help="The other replica.")],
     as_json: AsJson = False,
 ) -> None:
     """Compare two replicas and name the first offset where they differ."""
     disk = RealDisk()
-    (logs_a, logs_b), lonely = _pairs(_find(disk, [a]), _find(disk, [b]))
-    differ = bool(lonely)
-    for line in lonely:
-        _tell_difference(
-            {"kind": "missing", "log": line[0], "only_in": line[1]},
-            f"{line[0]}: only in {line[1]}",
+    (logs_a, logs_b), unpaired = _pairs(_find(disk, [a]), _find(disk, [b]))
+    differ = bool(unpaired)
+    for name, side in unpaired:
+        _print_difference(
+            {"kind": "missing", "log": name, "only_in": side},
+            f"{name}: only in {side}",
             as_json=as_json,
         )
     for log_a, log_b in zip(logs_a, logs_b, strict=True):
         comparison = compare(disk, log_a, log_b)
         differ = differ or comparison.difference is not None
-        _tell_difference(
+        _print_difference(
             _comparison_json(comparison), _comparison_text(comparison), as_json=as_json
         )
     if differ:
@@ -220,20 +249,20 @@ def diff(
 def _pairs(
     a: list[LogFiles], b: list[LogFiles]
 ) -> tuple[tuple[list[LogFiles], list[LogFiles]], list[tuple[str, str]]]:
-    """The same logs side by side, and (name, side) of those that only one side has.
+    """The logs that both sides have, and (name, side) of each log that only one side has.
 
-    Logs are the same by name and topic id, wherever they lie.  Two single logs are compared
-    whatever they are.
+    Logs are paired by name and topic id, in whichever directory they are.  If each side has one
+    log, these two are compared without a check of their names.
     """
     if len(a) == len(b) == 1:
         return (a, b), []
     logs_a, logs_b = _by_identity(a), _by_identity(b)
     both = sorted(logs_a.keys() & logs_b.keys())
-    lonely = [
+    unpaired = [
         (identity[0], "A" if identity in logs_a else "B")
         for identity in sorted(logs_a.keys() ^ logs_b.keys())
     ]
-    return ([logs_a[each] for each in both], [logs_b[each] for each in both]), lonely
+    return ([logs_a[each] for each in both], [logs_b[each] for each in both]), unpaired
 
 
 def _by_identity(logs: list[LogFiles]) -> dict[tuple[str, UUID], LogFiles]:
@@ -273,7 +302,7 @@ def _comparison_text(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _tell_difference(value: render.Json, text: str, *, as_json: bool) -> None:
+def _print_difference(value: render.Json, text: str, *, as_json: bool) -> None:
     if as_json:
         print_json(value)
     else:
@@ -287,11 +316,11 @@ def _tell_difference(value: render.Json, text: str, *, as_json: bool) -> None:
 def repair(
     path: Annotated[str, typer.Argument(help="A log directory, or a data directory.")],
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it; else only say what would be done.")
+        bool, typer.Option("--yes", help="Change the logs; else only show what would be changed.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Cut damaged logs at their last good batch; what is cut is kept beside them.
+    """Cut damaged logs after their last good batch; what is cut off is kept in files beside them.
 
     Nothing is changed without --yes, nor while a node runs on the data directory.
     """
@@ -304,16 +333,16 @@ def repair(
                 plan = plan_repair(disk, log)
                 kept = repair_log(disk, plan, SystemClock()) if plan is not None and yes else None
             except CannotRepair as error:
-                tell(f"quipu: {printable(str(error))}")
+                note(f"quipu: {printable(str(error))}")
                 failed = True
                 continue
-            _tell_repair(log, plan, kept, as_json=as_json)
+            _print_repair(log, plan, kept, as_json=as_json)
             failed = failed or (plan is not None and not yes)
     if failed:
         raise typer.Exit(EXIT_WRONG)
 
 
-def _tell_repair(
+def _print_repair(
     log: LogFiles, plan: RepairPlan | None, kept: list[str] | None, *, as_json: bool
 ) -> None:
     if as_json:
@@ -322,7 +351,7 @@ def _tell_repair(
         print("\n".join(render.repair_lines(log, plan, kept)))
 
 
-# --- words ------------------------------------------------------------------------------------
+# --- arguments --------------------------------------------------------------------------------
 
 
 def _find(disk: Disk, paths: Iterable[str]) -> list[LogFiles]:

@@ -1,6 +1,6 @@
-"""What the records of internal batches mean, where the room that writes them can tell.
+"""Decodes the records of internal batches for `quipu log show --records`.
 
-`quipu log show --records` prints records of other types as they are.
+The decoders belong to the rooms that write the batches; records of other types are printed raw.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from quipu.wire.stored_batch import PREFIX_SIZE, StoredHeader, parse_stored
 
 
 def _commands(decode: Callable[[bytes], object]) -> Decoder:
-    """Records whose values are commands, told as the message that each is."""
+    """A decoder for records whose values are commands: each is shown as its message."""
 
     def decode_batch(stored: memoryview) -> list[Json]:
         header = parse_stored(stored)
@@ -35,7 +35,7 @@ def _commands(decode: Callable[[bytes], object]) -> Decoder:
 def _command(decode: Callable[[bytes], object], record: Record, header: StoredHeader) -> Json:
     try:
         command = decode(record.value or b"")
-    except QuipuError as error:  # by a newer version: show it as it is, and why
+    except QuipuError as error:  # perhaps written by a newer version: show it raw, with the error
         return {**record_json(record, header), "note": str(error)}
     return {"log_offset": header.log_offset + record.offset - header.base_offset,
             "command": repr(command)}

@@ -1,7 +1,7 @@
-"""Finds the command that was asked for and imports only that one.
+"""Finds a command in the table of commands and imports only its module.
 
-`start` is on a fast path of its own: a node should serve within a few hundred milliseconds, and
-it needs neither the parser of the other commands nor a Kafka client.
+`start` does not use the parser of the other commands: a node should be ready within a few hundred
+milliseconds, and importing the parser and a Kafka client takes longer.
 """
 
 import importlib
@@ -22,9 +22,11 @@ COMMANDS: Final = {  # in the order of the help text; each module has an `app`
     "group": "quipu.cli.group",
     "produce": "quipu.cli.produce",
     "consume": "quipu.cli.consume",
-    "sql": "quipu.cli.sql",
+    "sql": "quipu.cli.sql.command",
     "log": "quipu.cli.log",
-    "bench": "quipu.cli.bench",
+    "remote": "quipu.cli.remote",
+    "diskless": "quipu.cli.diskless",
+    "bench": "quipu.bench.commands",
 }
 EXIT_FAILED: Final = 1
 EXIT_BROKEN_PIPE: Final = 141  # as a shell reports a program that SIGPIPE ended
@@ -35,17 +37,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _run(words)
-        print(end="", flush=True)  # an error of the last write belongs to the exit code
+        print(end="", flush=True)  # if the last write fails, so does the command
     except OSError as error:
         return cannot_write(error)
     return code
 
 
 def cannot_write(error: OSError) -> int:
-    """Tell that the output went nowhere; returns the exit code for it."""
+    """Report that the output could not be written; returns the exit code for it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the last flush does not fail too
     if isinstance(error, BrokenPipeError):
-        return EXIT_BROKEN_PIPE  # whoever read the output has seen enough
+        return EXIT_BROKEN_PIPE  # the reader of the output has closed it
     print(f"quipu: {error.strerror or error}", file=sys.stderr)
     return EXIT_FAILED
 
@@ -70,6 +72,6 @@ def _run(words: list[str]) -> int:
 
 
 def load(name: str) -> "typer.Typer":
-    """The commands of one module of the table."""
+    """The typer application of a command in the table."""
     app: typer.Typer = importlib.import_module(COMMANDS[name]).app
     return app

@@ -1,7 +1,7 @@
-"""How commands tell what they found: a table for people, JSON lines for programs.
+"""The output of commands: a table, or JSON lines.
 
-On a terminal a table has rules and colours; anywhere else it is plain aligned text without borders
-and without limits of width, so that `grep`, `awk` and a mail get every character.
+On a terminal a table has rules and colours; elsewhere it is plain aligned text of any width, so
+that `grep`, `awk` and a mail get every character.
 """
 
 import json
@@ -47,7 +47,7 @@ def plain_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
 
 
 def cell(value: object) -> str:
-    """A value in a table; what was not known or not set is a dash."""
+    """A value in a table; one that is unknown, unset or empty is a dash."""
     match value:
         case None | "" | []:
             return "-"
@@ -60,7 +60,7 @@ def cell(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` with everything escaped that would break a line or steer a terminal."""
+    """`text` with line breaks and the control characters of terminals escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -73,8 +73,8 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def tell(text: str, *, file: TextIO | None = None) -> None:
-    """A remark for the person at the terminal; never part of the output."""
+def note(text: str, *, file: TextIO | None = None) -> None:
+    """Write a remark for the user to standard error, apart from the output."""
     print(text, file=file if file is not None else sys.stderr)
 
 

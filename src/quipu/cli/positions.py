@@ -1,11 +1,11 @@
-"""Places in a topic as people write them, and the offsets that they mean.
+"""Positions in a topic as users write them, and the offsets that they mean.
 
 beginning, earliest      the first record kept
 end, latest              after the last record
 417                      this offset
 -10                      ten records before the end of each partition
 2026-01-31T12:00:00Z     the first record at or after a time; UTC unless it says otherwise
-15m, 2h, 7d              so long ago
+15m, 2h, 7d              the first record that is at most this old
 @1769860800000           milliseconds since 1970
 """
 
@@ -24,11 +24,11 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A place in every partition of a topic; exactly one of the fields is set."""
+    """A position in every partition of a topic; exactly one of the fields is set."""
 
     offset: int | None = None  # this offset
-    before_end: int | None = None  # so many records before the end; 0: the end
-    after_start: int | None = None  # so many records after the first one kept
+    before_end: int | None = None  # this many records before the end; 0: the end
+    after_start: int | None = None  # this many records after the first one kept
     timestamp_ms: int | None = None  # the first record at or after this time
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Position:
 
 
 def parse_position(text: str, *, now_ms: int) -> Position:
-    """What `text` means; raises ValueError with what may be written instead."""
+    """The position that `text` means; raises ValueError that lists the possible forms."""
     match text.strip().lower():
         case "beginning" | "earliest":
             return Position(after_start=0)
@@ -79,7 +79,7 @@ def _parse_time(text: str) -> int:
             moment = moment.replace(tzinfo=UTC)
         timestamp_ms = int(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no place in a topic; write {HELP}") from None
+        raise ValueError(f"{text!r} is no position in a topic; write {HELP}") from None
     if timestamp_ms < 0:
         raise ValueError(f"{text!r} is before 1970")
     return timestamp_ms

@@ -1,4 +1,4 @@
-"""`quipu produce`: lines in, records out.
+"""`quipu produce`: sends each line of the input as a record.
 
 Input is read line by line, and no faster than the broker takes it: memory is bounded by
 `QUEUE_SIZE_MAX_KIB` and one line.  A record counts only when the broker has acknowledged it.
@@ -13,13 +13,21 @@ from typing import Annotated, Any, BinaryIO, Final
 
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import ClusterMetadata
 
-from quipu.cli import kafka
+from quipu.cli import librdkafka
 from quipu.cli.application import PLAIN
+from quipu.cli.cluster import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    assignments,
+    check_topics,
+    connect,
+    partitions_of,
+)
 from quipu.cli.errors import CommandFailed
-from quipu.cli.kafka import AsJson, Bootstrap
-from quipu.cli.output import count, print_json, printable, tell
+from quipu.cli.output import count, note, print_json, printable
+from quipu.client.admin.topics import describe_topics
 
 LINE_SIZE_MAX: Final = 64 << 20
 QUEUE_SIZE_MAX_KIB: Final = 64 << 10
@@ -32,15 +40,15 @@ app = typer.Typer(**PLAIN)
 
 
 class Acks(StrEnum):
-    """Who has the record before it counts."""
+    """The replicas that must have a record before it counts as delivered."""
 
     NONE = "0"
     LEADER = "1"
     ALL = "all"
 
 
-class Compression(StrEnum):
-    """How batches are compressed."""
+class CompressionOption(StrEnum):
+    """The values of --compression."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -50,7 +58,7 @@ class Compression(StrEnum):
 
 
 class Delivery:
-    """What has become of the records so far."""
+    """Counts delivered records, and failed ones by their reasons."""
 
     def __init__(self) -> None:
         self.delivered_count = 0
@@ -60,17 +68,17 @@ class Delivery:
         self.offsets: dict[int, tuple[int, int]] = {}  # by partition: first and last
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
-        """Librdkafka's delivery report."""
+        """Count one record: librdkafka calls this for its delivery report."""
         if error is not None:
             self.failed_count += 1
-            why = kafka.reason(error)
+            why = librdkafka.reason(error)
             if why in self.failures or len(self.failures) < FAILURES_SHOWN_MAX:
                 self.failures[why] = self.failures.get(why, 0) + 1
             return
         self.delivered_count += 1
         self.delivered_size += len(message)
         partition, offset = message.partition(), message.offset()
-        if partition is None or offset is None or offset < 0:  # acks=0: nobody said where it went
+        if partition is None or offset is None or offset < 0:  # acks=0: the offset is unknown
             return
         first, last = self.offsets.get(partition, (offset, offset))
         self.offsets[partition] = (min(first, offset), max(last, offset))
@@ -85,24 +93,29 @@ def produce(
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", help="A line is KEY, this text, VALUE."),
+        typer.Option("--key-separator", "-k", help="Text between key and value in each line."),
     ] = None,
     header: Annotated[
         list[str],
-        typer.Option(metavar="NAME=VALUE", help="Header of every record; may be given often."),
+        typer.Option(metavar="NAME=VALUE", help="Header of every record; may be repeated."),
     ] = [],  # noqa: B006 typer copies it
     partition: Annotated[
-        int | None, typer.Option(min=0, help="Only to this one; else by key, or spread.")
+        int | None, typer.Option(min=0, help="Send to this partition. [by key, else any]")
     ] = None,
-    acks: Annotated[Acks, typer.Option(help="Who has a record before it counts.")] = Acks.ALL,
-    compression: Annotated[Compression, typer.Option(help="Of batches.")] = Compression.NONE,
+    acks: Annotated[
+        Acks, typer.Option(help="Replicas that acknowledge a record: none, the leader, or all.")
+    ] = Acks.ALL,
+    compression: Annotated[
+        CompressionOption, typer.Option(help="How batches are compressed.")
+    ] = CompressionOption.NONE,
     idempotent: Annotated[
-        bool, typer.Option("--idempotent", help="In order and once, whatever is sent again.")
+        bool,
+        typer.Option("--idempotent", help="Store records in order and once, also after retries."),
     ] = False,
     create: Annotated[
-        bool, typer.Option("--create", help="Create the topic if it is not there.")
+        bool, typer.Option("--create", help="Create the topic if it does not exist.")
     ] = False,
-    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Send lines of standard input, or of a file, as records."""
@@ -111,10 +124,11 @@ def produce(
     if idempotent and acks is not Acks.ALL:
         raise typer.BadParameter("needs --acks all", param_hint="--idempotent")
     headers = [(name, value.encode()) for name, value in _headers(header)]
-    _, metadata = kafka.connect(bootstrap)
-    if not create:
-        kafka.check_topics([topic], metadata)
-        _check_partition(topic, partition, metadata)
+    with connect(bootstrap) as cluster:
+        if not create:
+            there = describe_topics(cluster)
+            check_topics([topic], there)
+            partitions_of(there[topic], [] if partition is None else [partition])
     config = {
         "acks": acks.value,
         "compression.type": compression.value,
@@ -141,7 +155,7 @@ def send(
 ) -> Delivery:
     """Produce `records` and wait until each is acknowledged or has failed.
 
-    Bad input ends the run; what was read before it is still delivered, and told.
+    Bad input ends the run; the records read before it are still delivered, and reported.
     """
     delivery = Delivery()
     show_progress = _progress(delivery)
@@ -158,9 +172,9 @@ def send(
             show_progress()
     except KafkaException as error:  # librdkafka refused the record itself
         delivery.failed_count += 1
-        delivery.failures[kafka.reason(error)] = 1
+        delivery.failures[librdkafka.reason(error)] = 1
     except KeyboardInterrupt:
-        producer.flush(INTERRUPTED_SECONDS_MAX)  # what was typed before it counts
+        producer.flush(INTERRUPTED_SECONDS_MAX)  # deliver the lines before the interrupt
         raise
     except CommandFailed as error:
         producer.flush(DELIVERY_SECONDS_MAX)
@@ -175,29 +189,23 @@ def send(
 
 def _producer_config(bootstrap: str) -> dict[str, Any]:
     return {
-        **kafka.client_config(bootstrap),
+        **librdkafka.client_config(bootstrap),
         "linger.ms": 5,
         "delivery.timeout.ms": DELIVERY_SECONDS_MAX * 1000,
-        "message.max.bytes": LINE_SIZE_MAX,  # how large a record may be is the broker's to say
+        "message.max.bytes": LINE_SIZE_MAX,  # the broker decides how large a record may be
         "queue.buffering.max.kbytes": QUEUE_SIZE_MAX_KIB,
-        "partitioner": "murmur2_random",  # a key goes where a Java producer would send it
+        "partitioner": "murmur2_random",  # the partition of a key is that of a Java producer
     }
 
 
 def _headers(words: list[str]) -> Iterator[tuple[str, str]]:
     for word in words:
-        yield from kafka.assignments([word], "--header").items()
-
-
-def _check_partition(topic: str, partition: int | None, metadata: ClusterMetadata) -> None:
-    size = len(metadata.topics[topic].partitions)
-    if partition is not None and partition >= size:
-        raise CommandFailed(f"{topic} has partitions 0 to {size - 1}, and no {partition}")
+        yield from assignments([word], "--header").items()
 
 
 def _open(file: Path | None) -> BinaryIO:
     if file is None:
-        if sys.__stdin__ is None:  # closed by whoever started the command
+        if sys.__stdin__ is None:  # closed by the process that started the command
             raise CommandFailed("standard input is closed; give lines to it, or --file FILE")
         return sys.stdin.buffer
     try:
@@ -228,7 +236,7 @@ def _split(line: bytes, number: int, separator: str | None) -> tuple[bytes | Non
 
 
 def _progress(delivery: Delivery) -> Callable[..., None]:
-    """A line on a terminal that counts along; nothing elsewhere."""
+    """A function that shows the count in one line of a terminal; elsewhere it does nothing."""
     if not sys.stderr.isatty() or sys.stdin.isatty():
         return lambda **_: None
     begun = time.monotonic()
@@ -265,7 +273,7 @@ def _summarise(topic: str, delivery: Delivery, *, as_json: bool) -> None:
         )
         more = f" and {len(parts) - 8} more" if len(parts) > 8 else ""
         sent = f"{count(delivery.delivered_count, 'record')}, {delivery.delivered_size:,} bytes"
-        tell(f"produced {sent}{': ' if places else ''}{places}{more}")
+        note(f"produced {sent}{': ' if places else ''}{places}{more}")
     if delivery.failed_count:
         reasons = "; ".join(f"{why} ({times} x)" for why, times in delivery.failures.items())
         raise CommandFailed(f"{count(delivery.failed_count, 'record')} not delivered: {reasons}")

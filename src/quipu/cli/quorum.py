@@ -1,105 +1,67 @@
-"""`quipu quorum`: the nodes that elect the controller; list them, add one, remove one."""
+"""`quipu quorum`: lists, adds and removes the voters, the nodes that elect the controller."""
 
 import time
 from collections.abc import Iterable
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any
 
 import typer
 
-from quipu.cli import direct, kafka
 from quipu.cli.application import PLAIN
-from quipu.cli.errors import CommandFailed
-from quipu.cli.kafka import AsJson, Bootstrap
-from quipu.cli.output import show, tell
-from quipu.model.errors import Code
-from quipu.wire.messages.k55_describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    PartitionData,
-    QuorumPartitionData,
-    ReplicaState,
-    TopicData,
-)
-from quipu.wire.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from quipu.wire.messages.k81_remove_raft_voter import (
-    RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
+from quipu.cli.cluster import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, connect
+from quipu.cli.output import note, show
+from quipu.client.admin.quorum import (
+    QuorumDescription,
+    QuorumReplica,
+    add_voter,
+    describe_quorum,
+    remove_voter,
 )
 
-app = typer.Typer(help="The nodes that elect the controller: list, add and remove.", **PLAIN)
-
-DESCRIBE_VERSION: Final = 2
-CATCH_UP_MS: Final = 30_000  # that a new voter may take to get the metadata
-DUPLICATE_VOTER: Final = 126
-VOTER_NOT_FOUND: Final = 127
+app = typer.Typer(
+    help="List, add and remove voters: the nodes that elect the controller.", **PLAIN)
 
 NodeNumber = Annotated[
-    int, typer.Argument(metavar="ID", min=0, help="Number of a node, as `quipu chain describe` "
-                        "and Kafka's tools show it.")]
+    int, typer.Argument(metavar="ID", min=0, help="Id of a node (node.id), as `quipu chain "
+                        "describe` shows it.")]
 
 
 @app.command("list")
-def list_(*, bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """List the nodes that have the metadata: voters, and observers, which do not vote."""
-    quorum = describe(bootstrap)
-    rows = [*_rows(quorum, quorum.current_voters, "voter"),
+def list_(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """List the nodes that replicate the metadata: voters, and observers, which do not vote."""
+    with connect(bootstrap) as cluster:
+        quorum = describe_quorum(cluster)
+    rows = [*_rows(quorum, quorum.voters, "voter"),
             *_rows(quorum, quorum.observers, "observer")]
     show(rows, ["id", "role", "log_end", "behind", "heard_ms_ago"], as_json=as_json)
 
 
 @app.command()
-def add(node: NodeNumber, *, bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP) -> None:
-    """Let a node vote that runs; returns when it has all metadata, and it is decided.
+def add(node: NodeNumber, *, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """Make a running node a voter; returns when it has caught up and the change is committed.
 
-    With two voters the loss of either stops decisions: go on to three.
+    With two voters the loss of either stops the quorum: add a third.
     """
-    doubts: list[int] = []
-    request = AddRaftVoterRequest(voter_id=node, timeout=CATCH_UP_MS)
-    answer = cast("AddRaftVoterResponse", direct.ask(bootstrap, request, doubts=doubts))
-    _check(f"node {node} cannot be added", answer, DUPLICATE_VOTER if doubts else Code.NONE)
-    tell(f"node {node} is a voter")
+    with connect(bootstrap) as cluster:
+        add_voter(cluster, node)
+    note(f"node {node} is a voter")
 
 
 @app.command()
-def remove(node: NodeNumber, *, bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP) -> None:
-    """Take its vote from a node; it stays in the cluster, and in its chain."""
-    doubts: list[int] = []
-    request = RemoveRaftVoterRequest(voter_id=node)
-    answer = cast("RemoveRaftVoterResponse", direct.ask(bootstrap, request, doubts=doubts))
-    _check(f"node {node} cannot be removed", answer, VOTER_NOT_FOUND if doubts else Code.NONE)
-    tell(f"node {node} is no voter any more")
-
-
-def describe(bootstrap: str) -> QuorumPartitionData:
-    """The quorum as its leader sees it."""
-    request = DescribeQuorumRequest(topics=[TopicData(
-        topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])])
-    answer = cast("DescribeQuorumResponse", direct.ask(bootstrap, request, DESCRIBE_VERSION))
-    if answer.error_code != Code.NONE or not answer.topics:
-        raise CommandFailed(
-            "no controller answers: half of the voters or more are down, or cut off "
-            f"[{direct.code_name(answer.error_code)}]")
-    return answer.topics[0].partitions[0]
+def remove(node: NodeNumber, *, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """Make a voter an observer; it stays in the cluster, and in its chain."""
+    with connect(bootstrap) as cluster:
+        remove_voter(cluster, node)
+    note(f"node {node} is no voter any more")
 
 
 def _rows(
-    quorum: QuorumPartitionData, replicas: Iterable[ReplicaState], role: str
+    quorum: QuorumDescription, replicas: Iterable[QuorumReplica], role: str
 ) -> list[dict[str, Any]]:
-    end = max((each.log_end_offset for each in quorum.current_voters), default=0)
+    end = max((each.log_end_offset for each in quorum.voters), default=0)
     now_ms = int(time.time() * 1000)
     return [
-        {"id": each.replica_id, "role": "leader" if each.replica_id == quorum.leader_id else role,
+        {"id": each.node_id, "role": "leader" if each.node_id == quorum.leader_id else role,
          "log_end": each.log_end_offset, "behind": end - each.log_end_offset,
-         "heard_ms_ago": max(now_ms - each.last_fetch_timestamp, 0)
-         if each.last_fetch_timestamp >= 0 else None}
-        for each in sorted(replicas, key=lambda each: each.replica_id)]
-
-
-def _check(
-    doing: str, answer: AddRaftVoterResponse | RemoveRaftVoterResponse, done_before: int
-) -> None:
-    """Fail unless it was done; now, or by an earlier try whose answer did not come."""
-    if answer.error_code not in (Code.NONE, done_before):
-        raise CommandFailed(
-            f"{doing}: {answer.error_message or 'no reason was given'} "
-            f"[{direct.code_name(answer.error_code)}]")
+         "heard_ms_ago": None if each.last_fetch_ms is None
+         else max(now_ms - each.last_fetch_ms, 0)}
+        for each in replicas]

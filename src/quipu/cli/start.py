@@ -1,11 +1,11 @@
-"""`quipu start`: runs a node until it is told to stop.
+"""`quipu start`: runs a node until SIGTERM or Ctrl-C.
 
 Prints one line on standard output, `quipu ready HOST:PORT`, when the node serves; everything else
 goes to the log on standard error.  SIGTERM and SIGINT stop the node cleanly, a second one at once.
 
-It parses its few options with the standard library: a node that starts in an instant has no time
-to import a command-line framework.  Settings come from, weakest first: defaults, --config FILE,
-QUIPU_... environment variables, the command line.
+It parses its options with the standard library, because importing a command-line framework would
+delay the start.  Settings come from, weakest first: defaults, --config FILE, QUIPU_... environment
+variables, the command line.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from quipu.broker import logs
+from quipu.broker.observing import logs
 from quipu.model.errors import QuipuError, SettingError
 from quipu.model.settings import BROKER, BrokerSettings, parse
 from quipu.model.settings_sources import (
@@ -25,6 +25,7 @@ from quipu.model.settings_sources import (
     from_assignments,
     from_environment,
     from_properties,
+    may_be_of_class,
 )
 from quipu.model.settings_types import Address
 
@@ -50,7 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         given = _given(options)
         for name, (value, where) in given.items():
-            parse(BROKER, name, value, where)
+            if not may_be_of_class(name):
+                parse(BROKER, name, value, where)
     except SettingError as error:
         return _fail(error, EXIT_USAGE)
     try:
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _serve(settings: BrokerSettings) -> int:
-    import uvloop  # noqa: PLC0415 a wrong option is told without it
+    import uvloop  # noqa: PLC0415 not needed to report a wrong option
 
     from quipu.broker import node  # noqa: PLC0415
     from quipu.runtime.garbage import keep_collections_short  # noqa: PLC0415
@@ -76,7 +78,7 @@ def _serve(settings: BrokerSettings) -> int:
         return _fail(f"{error.filename or settings.log_dirs}: {error.strerror or error}")
     except KeyboardInterrupt:  # before the node could take the signal itself
         return 128 + 2
-    except Exception:  # noqa: BLE001 the last line of defence: tell, and end
+    except Exception:  # noqa: BLE001 the last line of defence: log, and end
         _log.critical("the node failed; this is a bug", exc_info=True)
         return EXIT_FAILED
     return 0
@@ -99,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = made.add_argument
-    add("--dir", metavar="DIR", help="where the node keeps everything (default: ./quipu-data)")
+    add("--dir", metavar="DIR", help="directory of the node's data (default: ./quipu-data)")
     add(
         "--listen",
         metavar="HOST:PORT",
@@ -113,13 +115,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="a setting; may be given often",
+        help="a setting; may be repeated",
     )
     return made
 
 
 def _given(options: argparse.Namespace) -> dict[str, Given]:
-    """What the command line says; an option and --set for the same thing must not disagree."""
+    """The settings of the command line; an option and --set must not disagree about one."""
     given = from_assignments(options.set)
     for option, setting in _OPTIONS.items():
         value: str | None = getattr(options, option)
@@ -142,7 +144,7 @@ def _from_file(path: Path | None) -> dict[str, Given]:
     except OSError as error:
         raise SettingError(f"cannot read --config {path}: {error.strerror}") from None
     if len(content) > CONFIG_SIZE_MAX:
-        raise SettingError(f"--config {path}: more than {CONFIG_SIZE_MAX} bytes are no settings")
+        raise SettingError(f"--config {path}: is larger than {CONFIG_SIZE_MAX} bytes")
     try:
         return from_properties(content.decode(), str(path))
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""`start` as the other commands see it: a line of the help text, and a way to it.
+"""The entry of `start` in the parser and the help text of all commands.
 
-The command itself is `start`, which needs no parser but its own.
+The command itself is in start.py, which has a parser of its own.
 """
 
 import typer

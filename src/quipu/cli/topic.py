@@ -1,32 +1,35 @@
 """`quipu topic`: create, list, describe, alter and delete topics."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import TopicCollection, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    NewPartitions,
-    NewTopic,
-    TopicDescription,
-)
 
-from quipu.cli import kafka
 from quipu.cli.application import PLAIN
+from quipu.cli.cluster import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    assignments,
+    bounds,
+    check_topics,
+    connect,
+    partitions_of,
+)
 from quipu.cli.errors import CommandFailed
-from quipu.cli.kafka import AsJson, Bootstrap
-from quipu.cli.output import count, print_json, show, tell
+from quipu.cli.output import count, note, print_json, show
+from quipu.client.admin import topics
+from quipu.client.admin.remote import describe_remote
+from quipu.client.admin.topics import CreatedTopic, TopicDescription
+from quipu.client.cluster import Cluster
+from quipu.client.errors import BrokerRefused, NotServed
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", **PLAIN)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
 Settings = Annotated[
     list[str],
-    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; may be given often."),
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; may be repeated."),
 ]
 
 
@@ -35,55 +38,65 @@ def create(
     names: Names,
     *,
     partitions: Annotated[
-        int, typer.Option(min=-1, help="How many; -1 leaves it to the broker's num.partitions.")
+        int, typer.Option(min=-1, help="Number of partitions; -1: the broker's num.partitions.")
     ] = -1,
     replicas: Annotated[
-        int, typer.Option(min=-1, help="How many; -1 leaves it to default.replication.factor.")
+        int, typer.Option(
+            min=-1, help="Number of replicas; -1: the broker's default.replication.factor.")
     ] = -1,
     config: Settings = [],  # noqa: B006 typer copies it
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+        bool, typer.Option("--if-not-exists", help="A topic that exists already is no error.")
     ] = False,
-    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Create topics."""
     if partitions == 0 or replicas == 0:
         raise typer.BadParameter("a topic has at least one partition and one replica")
-    settings = kafka.assignments(config, "--config")
-    admin, metadata = kafka.connect(bootstrap)
-    there = [name for name in names if name in metadata.topics]
-    wanted = [name for name in names if not (if_not_exists and name in there)]
-    topics = [
-        NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)
-        for name in wanted
-    ]
-    futures = admin.create_topics(topics) if topics else {}
-    for name in wanted:
-        kafka.result(futures[name], f"cannot create topic {name}")
-    _tell_created(admin, names, wanted, as_json=as_json)
+    settings = assignments(config, "--config")
+    with connect(bootstrap) as cluster:
+        there = topics.describe_topics(cluster, names) if if_not_exists else {}
+        created: dict[str, CreatedTopic] = {}
+        refusals: list[BrokerRefused] = []
+        for name in names:
+            if name in there:
+                continue
+            try:
+                created[name] = topics.create_topic(
+                    cluster, name, partitions=partitions, replicas=replicas, settings=settings)
+            except BrokerRefused as error:  # the other topics are still created
+                refusals.append(error)
+        for refusal in refusals:
+            raise refusal
+        for name in names:
+            if name in created:
+                _show_created(cluster, name, created[name], as_json=as_json)
+            else:
+                _show_there(there[name], as_json=as_json)
 
 
 @app.command("list")
 def list_(
     *,
     internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
-    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """List topics."""
-    _, metadata = kafka.connect(bootstrap)
+    with connect(bootstrap) as cluster:
+        there = topics.describe_topics(cluster)
     rows = [
         {
             "topic": name,
             "partitions": len(topic.partitions),
-            "replicas": min((len(each.replicas) for each in topic.partitions.values()), default=0),
+            "replicas": min((len(each.replicas) for each in topic.partitions), default=0),
         }
-        for name, topic in sorted(metadata.topics.items())
+        for name, topic in sorted(there.items())
         if internal or not name.startswith("__")
     ]
     if not rows and not as_json:
-        tell("no topics yet; create one with `quipu topic create NAME`")
+        note("no topics yet; create one with `quipu topic create NAME`")
         return
     show(rows, ["topic", "partitions", "replicas"], as_json=as_json)
 
@@ -92,26 +105,32 @@ def list_(
 def describe(
     names: Names,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Show settings with defaults too.")] = False,
-    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also show settings that have their default values.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Show partitions, offsets and settings of topics."""
-    admin, metadata = kafka.connect(bootstrap)
-    kafka.check_topics(names, metadata)
-    for name in names:
-        topic = _description(admin, name)
-        topic["config"] = _settings(admin, name, every=every)
-        if as_json:
-            print_json(topic)
-            continue
-        parts = topic.pop("partitions")
-        columns = ["partition", "leader", "replicas", "isr", "start", "end", "records"]
-        show(parts, columns, as_json=False, title=f"topic {name}  id {topic['id']}")
-        settings = [{"setting": key, "value": value} for key, value in topic["config"].items()]
-        if settings:
-            print()
-            show(settings, ["setting", "value"], as_json=False)
+    """Show partitions, offsets and settings of topics.
+
+    Of a topic with a remote tier also which offsets are local (from `local_start` on) and which
+    are copied (below `tiered`), and the bytes in each tier.  Of a diskless topic the bytes in
+    objects.
+    """
+    with connect(bootstrap) as cluster:
+        there = topics.describe_topics(cluster)
+        check_topics(names, there)
+        for name in names:
+            topic = _row(cluster, there[name])
+            settings = topics.topic_settings(cluster, name)
+            topic["diskless"] = _is_on(settings, "diskless.enable")
+            if topic["diskless"] or _is_on(settings, "remote.storage.enable"):
+                _add_tiers(cluster, there[name], topic)
+            topic["config"] = _shown_settings(settings, every=every)
+            if as_json:
+                print_json(topic)
+            else:
+                _show_topic(topic)
 
 
 @app.command()
@@ -123,119 +142,125 @@ def alter(
     ] = None,
     config: Settings = [],  # noqa: B006
     reset: Annotated[
-        list[str], typer.Option("--reset", metavar="KEY", help="Back to the broker's default.")
+        list[str],
+        typer.Option(
+            "--reset", metavar="KEY",
+            help="A setting to reset to the broker's default; may be repeated."),
     ] = [],  # noqa: B006
-    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Add partitions, change settings."""
-    settings = kafka.assignments(config, "--config")
+    """Add partitions to a topic, or change its settings."""
+    settings = assignments(config, "--config")
     if partitions is None and not settings and not reset:
         raise typer.BadParameter("nothing to change; give --partitions, --config or --reset")
     if twice := sorted(set(settings) & set(reset)):
         raise typer.BadParameter(f"{twice[0]} is both set and reset; keep one")
-    admin, metadata = kafka.connect(bootstrap)
-    kafka.check_topics([name], metadata)
-    if settings or reset:
-        _alter_settings(admin, name, settings, reset)
-    if partitions is not None:
-        _add_partitions(admin, name, len(metadata.topics[name].partitions), partitions)
+    with connect(bootstrap) as cluster:
+        there = topics.describe_topics(cluster)
+        check_topics([name], there)
+        if settings or reset:
+            topics.alter_topic_settings(cluster, name, settings, reset)
+            note(f"altered {name}: {', '.join([*settings, *reset])}")
+        if partitions is not None:
+            _add_partitions(cluster, there[name], partitions)
 
 
 @app.command()
 def delete(
     names: Names,
     *,
-    bootstrap: Bootstrap = kafka.DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete topics and all their records."""
-    admin, metadata = kafka.connect(bootstrap)
-    kafka.check_topics(names, metadata)  # all are there, or none is deleted
-    futures = admin.delete_topics(names)
-    for name in names:
-        kafka.result(futures[name], f"cannot delete topic {name}")
-        tell(f"deleted {name}")
+    with connect(bootstrap) as cluster:
+        check_topics(names, topics.describe_topics(cluster))  # if one is unknown, none is deleted
+        for name in names:
+            topics.delete_topic(cluster, name)
+            note(f"deleted {name}")
 
 
-def _tell_created(
-    admin: AdminClient, names: list[str], created: list[str], *, as_json: bool
-) -> None:
-    for name in names:
-        topic = _describe(admin, name)
-        size = len(topic.partitions)
-        if as_json:
-            row = {
-                "topic": name,
-                "id": str(topic.topic_id),
-                "partitions": size,
-                "created": name in created,
-            }
-            print_json(row)
-        elif name in created:
-            tell(f"created {name} with {count(size, 'partition')}")
-        else:
-            tell(f"{name} is there already")
+def _show_created(cluster: Cluster, name: str, topic: CreatedTopic, *, as_json: bool) -> None:
+    size = topic.partition_count or len(cluster.partitions([name]))
+    if as_json:
+        print_json(
+            {"topic": name, "id": str(topic.topic_id), "partitions": size, "created": True})
+    else:
+        note(f"created {name} with {count(size, 'partition')}")
 
 
-def _describe(admin: AdminClient, name: str) -> TopicDescription:
-    futures = admin.describe_topics(TopicCollection([name]))
-    topic: TopicDescription = kafka.result(futures[name], f"cannot describe topic {name}")
-    return topic
+def _show_there(topic: TopicDescription, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"topic": topic.name, "id": str(topic.topic_id),
+                    "partitions": len(topic.partitions), "created": False})
+    else:
+        note(f"{topic.name} exists already")
 
 
-def _description(admin: AdminClient, name: str) -> dict[str, Any]:
+def _row(cluster: Cluster, topic: TopicDescription) -> dict[str, Any]:
     """A topic as a JSON object, its offsets included."""
-    topic = _describe(admin, name)
-    partitions = sorted(topic.partitions, key=lambda each: each.id)
-    limits = kafka.bounds(admin, [TopicPartition(name, each.id) for each in partitions])
+    limits = bounds(cluster, partitions_of(topic))
     rows = []
-    for each in partitions:
-        start, end = limits[name, each.id]
+    for each, (start, end) in zip(topic.partitions, limits.values(), strict=True):
         row = {
-            "partition": each.id,
-            "leader": getattr(each.leader, "id", None),  # there may be none
-            "replicas": [node.id for node in each.replicas],
-            "isr": [node.id for node in each.isr],
+            "partition": each.partition,
+            "leader": each.leader,
+            "replicas": list(each.replicas),
+            "isr": list(each.in_sync),
             "start": start,
             "end": end,
             "records": end - start,
         }
         rows.append(row)
-    return {"topic": name, "id": str(topic.topic_id), "partitions": rows}
+    return {"topic": topic.name, "id": str(topic.topic_id), "partitions": rows}
 
 
-def _settings(admin: AdminClient, name: str, *, every: bool) -> dict[str, str | None]:
+def _show_topic(topic: dict[str, Any]) -> None:
+    columns = ["partition", "leader", "replicas", "isr", "start", "end", "records"]
+    if topic["diskless"]:
+        columns += ["tiered", "object_bytes", "remote_bytes"]
+    elif any("remote_bytes" in row for row in topic["partitions"]):
+        columns += ["local_start", "tiered", "local_bytes", "remote_bytes"]
+    kind = "  diskless" if topic["diskless"] else ""
+    title = f"topic {topic['topic']}  id {topic['id']}{kind}"
+    show(topic["partitions"], columns, as_json=False, title=title)
+    settings = [{"setting": key, "value": value} for key, value in topic["config"].items()]
+    if settings:
+        print()
+        show(settings, ["setting", "value"], as_json=False)
+
+
+def _shown_settings(
+    found: Mapping[str, topics.TopicSetting], *, every: bool
+) -> dict[str, str | None]:
     """A topic's settings: its own, or `every` one that applies to it."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-    (future,) = admin.describe_configs([resource]).values()
-    entries = kafka.result(future, f"cannot read the settings of {name}")
-    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return {
-        key: entry.value for key, entry in sorted(entries.items()) if every or entry.source == own
-    }
+    return {key: setting.value for key, setting in sorted(found.items()) if every or setting.is_own}
 
 
-def _alter_settings(
-    admin: AdminClient, name: str, settings: dict[str, str], reset: list[str]
-) -> None:
-    changes = [
-        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        for key, value in settings.items()
-    ]
-    changes += [
-        ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in reset
-    ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=changes)
-    (future,) = admin.incremental_alter_configs([resource]).values()
-    kafka.result(future, f"cannot alter topic {name}")
-    tell(f"altered {name}: {', '.join([*settings, *reset])}")
+def _is_on(settings: Mapping[str, topics.TopicSetting], name: str) -> bool:
+    setting = settings.get(name)
+    return setting is not None and setting.value == "true"
 
 
-def _add_partitions(admin: AdminClient, name: str, now: int, wanted: int) -> None:
+def _add_tiers(cluster: Cluster, topic: TopicDescription, row: dict[str, Any]) -> None:
+    """Add the offsets and sizes of both tiers to the partitions of `row`."""
+    for part, partition in zip(row["partitions"], partitions_of(topic), strict=True):
+        try:
+            tier = describe_remote(cluster, partition, with_segments=False).bounds
+        except NotServed:  # it is another Kafka broker, or an older Quipu
+            return
+        part |= {"local_start": tier.local_start, "tiered": tier.tiered_end,
+                 "local_bytes": tier.local_bytes, "remote_bytes": max(tier.remote_bytes, 0)}
+        if row["diskless"]:
+            part["object_bytes"] = tier.object_bytes
+
+
+def _add_partitions(cluster: Cluster, topic: TopicDescription, wanted: int) -> None:
+    now = len(topic.partitions)
     if wanted == now:
-        tell(f"{name} has {count(now, 'partition')} already")
+        note(f"{topic.name} has {count(now, 'partition')} already")
         return
     if wanted < now:
-        raise CommandFailed(f"{name} has {count(now, 'partition')}; their number can only grow")
-    futures = admin.create_partitions([NewPartitions(name, wanted)])
-    kafka.result(futures[name], f"cannot add partitions to {name}")
-    tell(f"altered {name}: {count(wanted, 'partition')}")
+        raise CommandFailed(
+            f"{topic.name} has {count(now, 'partition')}; their number can only grow")
+    topics.create_partitions(cluster, topic.name, wanted)
+    note(f"altered {topic.name}: {count(wanted, 'partition')}")
