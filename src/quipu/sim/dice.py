@@ -1,7 +1,7 @@
-"""Chance in a simulated world: one seed, and a child of it for everyone who needs chance.
+"""Random values in a simulated world: one seed, and a generator derived from it for each user.
 
-A child's chance depends on the seed and on its own name alone, so that one who throws more often
-than before does not change what the others get.
+A derived generator depends only on the seed and on its own name, so that drawing more values from
+one does not change those of the others.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Dice:
-    """A source of chance that repeats itself; also a `runtime.rng.Rng`."""
+    """A source of random values that are the same for the same seed; a `runtime.rng.Rng`."""
 
     def __init__(self, seed: int, name: str = "world") -> None:
         self.seed = seed
@@ -26,14 +26,14 @@ class Dice:
         self.token = self._rng.token
 
     def fork(self, name: str) -> "Dice":
-        """The child called `name`; the same name gives the same child."""
+        """The derived generator called `name`; the same for the same name."""
         return Dice(self.seed, f"{self.name}/{name}")
 
     def uuid(self) -> UUID:
         return self._rng.uuid()
 
     def flip(self, likelihood: float) -> bool:
-        """True so often."""
+        """True with this probability."""
         return self.random() < likelihood
 
     def between(self, low: float, high: float) -> float:

@@ -1,19 +1,19 @@
 """An asyncio loop in virtual time, whose work belongs to processes that can crash and pause.
 
     SimLoop   runs one callback at a time; when nothing is ready, time jumps to the next timer
-    Process   one run of one simulated machine: its callbacks, tasks and timers are its own
+    Process   one process of a simulated machine, with its own callbacks, tasks and timers
 
 A callback belongs to the process in whose context it was scheduled; what it schedules belongs to
-the same process.  The world's own work (network, faults, checkers) belongs to nobody.
+the same process.  The world's own callbacks (network, faults, checkers) belong to no process.
 
 Invariants
-    L1  callbacks run in the order of their time, and at one time in the order in which they were
-        scheduled: the same calls give the same run
-    L2  nothing of a dead process ever runs again; what a paused one has to do waits
-    L3  no socket and no thread of the real world is used while the loop runs
-    L4  between two moments of virtual time at most `STEPS_AT_ONCE_MAX` callbacks run
+    sim.L1  callbacks run in the order of their time, and at one time in the order in which they
+            were scheduled: the same calls give the same run
+    sim.L2  no callback of a dead process runs; those of a paused process wait
+    sim.L3  no real socket and no real thread is used while the loop runs
+    sim.L4  at one point of virtual time at most `STEPS_AT_ONCE_MAX` callbacks run
 
-A process sees its own time: `time()` drifts with its clock, and timers with it.
+A process has its own time: `time()` and timers drift with its clock.
 """
 
 import asyncio
@@ -34,16 +34,16 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 STEPS_AT_ONCE_MAX: Final = 100_000
-EXECUTOR_SECONDS: Final = 0.001  # how long work takes that real nodes give to a thread
+EXECUTOR_SECONDS: Final = 0.001  # duration of work that real nodes run in a thread
 TASKS_KEPT_MIN: Final = 64
 
 
 class Livelock(AssertionError):
-    """Callbacks run and time does not pass (L4)."""
+    """Callbacks run without end and time does not advance (sim.L4)."""
 
 
 class Life(Enum):
-    """What a process is doing."""
+    """The state of a process."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -51,7 +51,7 @@ class Life(Enum):
 
 
 class Process:
-    """One run of one simulated machine."""
+    """One process of one simulated machine."""
 
     def __init__(self, loop: "SimLoop", name: str, *, drift: float = 0.0) -> None:
         self.name = name
@@ -59,23 +59,23 @@ class Process:
         self.drift = drift  # how much faster its clock runs: 0.01 is one percent
         self.context = copy_context()
         self.context.run(OWNER.set, self)
-        self.held: list[SimHandle] = []  # what waits for the end of a pause
+        self.held: list[SimHandle] = []  # callbacks that wait for the end of a pause
         self._loop = loop
         self._began = loop.now
-        self._tasks: list[asyncio.Task[Any]] = []  # strong: a dead one's must not be collected
+        self._tasks: list[asyncio.Task[Any]] = []  # references: they must not be collected
         self._tasks_max = TASKS_KEPT_MIN
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.life.value}>"
 
     def local(self, now: float) -> float:
-        """What this process's monotonic clock shows at `now`."""
+        """The time of this process's monotonic clock at `now`."""
         return now + (now - self._began) * self.drift
 
     def universal(self, local: float) -> float:
-        """The first moment at which this process's clock shows `local` or more."""
+        """The first world time at which this process's clock shows `local` or more."""
         when = (local + self._began * self.drift) / (1.0 + self.drift)
-        while self.local(when) < local:  # rounding: a timer must not come too early by a hair
+        while self.local(when) < local:  # by rounding, a timer would fire slightly too early
             when = math.nextafter(when, math.inf)
         return when
 
@@ -84,7 +84,7 @@ class Process:
         return self._loop.create_task(coroutine, name=name, context=self.context.copy())
 
     def pause(self) -> None:
-        """As SIGSTOP does: time goes on, and nothing here notices."""
+        """Stop running callbacks, as SIGSTOP does; time advances."""
         assert self.life is Life.RUNNING, self
         self.life = Life.PAUSED
 
@@ -95,26 +95,26 @@ class Process:
         self._loop.take_back(held)
 
     def kill(self) -> None:
-        """As SIGKILL does: nothing of it runs again (L2)."""
+        """End the process, as SIGKILL does: none of its callbacks runs again (sim.L2)."""
         self.life = Life.DEAD
         self.held = []
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Hold a task until it is done, or until the world ends."""
+        """Keep a reference to a task until it is done, or until the world ends."""
         self._tasks.append(task)
         if len(self._tasks) > self._tasks_max:
             self._tasks = [each for each in self._tasks if not each.done()]
             self._tasks_max = max(TASKS_KEPT_MIN, 2 * len(self._tasks))
 
     def bury(self) -> list[asyncio.Task[Any]]:
-        """Let go of what a dead process left; gives the tasks that never ended."""
+        """Release the tasks of a dead process; return those that never ended."""
         assert self.life is Life.DEAD, self
         tasks = [task for task in self._tasks if not task.done()]
         self._tasks = []
         hook, sys.unraisablehook = sys.unraisablehook, _ignore
         try:
             for task in tasks:
-                # It is gone on purpose.
+                # Its process was ended on purpose.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
                 with suppress(BaseException):
                     task.get_coro().close()
@@ -124,7 +124,7 @@ class Process:
 
 
 OWNER: ContextVar[Process | None] = ContextVar("OWNER", default=None)
-NOBODYS: Final = Context()  # the world's own: no process, and nothing that one has set
+NOBODYS: Final = Context()  # of the world's own callbacks: belongs to no process
 
 
 class SimHandle(asyncio.TimerHandle):
@@ -142,10 +142,10 @@ class SimLoop(asyncio.AbstractEventLoop):
     """Runs callbacks in virtual time."""
 
     def __init__(self) -> None:
-        self.now = 0.0  # seconds, of the world; `time` is a process's own
+        self.now = 0.0  # seconds, of the world; `time` is that of the current process
         self.step_count = 0
         self.after_step: Callable[[Process | None], None] = _no_step
-        self.failures: list[dict[str, Any]] = []  # what callbacks raised and nobody caught
+        self.failures: list[dict[str, Any]] = []  # uncaught exceptions of callbacks
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[float, int, SimHandle]] = []
         self._number = count()
@@ -155,7 +155,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     # -- running
 
     def run_until(self, deadline: float, *, done: Callable[[], bool] | None = None) -> bool:
-        """Run until `deadline`, or until `done`; tells whether it was `done`."""
+        """Run until `deadline`, or until `done()`; return whether it was done."""
         asyncio._set_running_loop(self)  # noqa: SLF001 as every loop does
         try:
             with _no_real_world():
@@ -180,7 +180,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             if owner is not None and owner.life is not Life.RUNNING:
                 if owner.life is Life.PAUSED:
                     owner.held.append(handle)
-                continue  # L2
+                continue  # sim.L2
             self._steps_at_once += 1
             if self._steps_at_once > STEPS_AT_ONCE_MAX:
                 raise Livelock(f"{owner} at {self.now:.6f}: {handle}")
@@ -190,7 +190,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             return True
 
     def _jump(self, deadline: float) -> bool:
-        """Move on to the next timers; False if none is due by `deadline`."""
+        """Advance time to the next timers; False if none is due by `deadline`."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:  # noqa: SLF001
             heapq.heappop(timers)
@@ -205,7 +205,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return True
 
     def take_back(self, handles: list[SimHandle]) -> None:
-        """What waited for the end of a pause is ready."""
+        """Make callbacks ready that waited for the end of a pause."""
         self._ready.extend(handles)
 
     # -- scheduling
@@ -234,7 +234,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts,
         context: Context | None = None,
     ) -> SimHandle:
-        caller = OWNER.get()  # `when` is on the caller's clock, whoever the callback belongs to
+        caller = OWNER.get()  # `when` is on the caller's clock, not on that of `context`
         handle = self._handle(when, callback, args, context)
         self._push(when if caller is None else caller.universal(when), handle)
         return handle
@@ -243,13 +243,14 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts,
         context: Context | None = None,
     ) -> SimHandle:
-        """`call_at` in the world's time; without a context it is the world's own work."""
+        """`call_at` in the world's time; without a context the callback is the world's own."""
         handle = self._handle(when, callback, args, NOBODYS if context is None else context)
         self._push(when, handle)
         return handle
 
     def _push(self, when: float, handle: SimHandle) -> None:
         if handle.owner is None or handle.owner.life is not Life.DEAD:
+            # Timers of the same time run in the order in which they were set (sim.L1).
             heapq.heappush(self._timers, (max(when, self.now), next(self._number), handle))
 
     def _handle(
@@ -264,7 +265,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Nothing: cancelled timers are left in the heap until their time."""
+        """Do nothing: cancelled timers stay in the heap until their time."""
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -282,7 +283,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def run_in_executor(
         self, executor: object, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """No thread: `func` runs a moment later, on the loop (L3)."""
+        """Run `func` a moment later on the loop, not in a thread (sim.L3)."""
         del executor
         future: asyncio.Future[T] = self.create_future()
 
@@ -290,18 +291,18 @@ class SimLoop(asyncio.AbstractEventLoop):
             if not future.cancelled():
                 try:
                     future.set_result(func(*args))
-                except Exception as error:  # noqa: BLE001 whoever waits deals with it
+                except Exception as error:  # noqa: BLE001 the future raises it
                     future.set_exception(error)
 
         self.call_later(EXECUTOR_SECONDS, work)
         return future
 
     async def create_server(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401
-        """A server that nobody connects to: a node's pages of metrics."""
+        """A server without connections, for a node's metrics page."""
         del args, kwargs
         return NoServer()
 
-    # -- the rest of what asyncio asks of a loop
+    # -- other methods that asyncio calls
 
     def get_debug(self) -> bool:
         return False
@@ -318,14 +319,14 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._timers.clear()
 
     async def shutdown_asyncgens(self) -> None:
-        """There is nothing to shut down."""
+        """Do nothing: there are no async generators to close."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.failures.append(context)
 
 
 class NoServer:
-    """Stands for an HTTP server: it has an address, and nobody calls."""
+    """Replaces an HTTP server: it has an address, and gets no connections."""
 
     def __init__(self) -> None:
         self.sockets = [self]
@@ -334,31 +335,31 @@ class NoServer:
         return "sim", 80
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no socket is open."""
 
     def close_clients(self) -> None:
-        """Nobody is there."""
+        """Do nothing: there are no clients."""
 
     async def wait_closed(self) -> None:
-        """At once."""
+        """Return at once."""
 
 
 def _no_step(owner: Process | None) -> None:
-    """Nobody watches."""
+    """The default of `after_step`: do nothing."""
 
 
 def _ignore(unraisable: object) -> None:
-    """What dead coroutines say when they are closed interests nobody."""
+    """Ignore exceptions that coroutines of dead processes raise when they are closed."""
 
 
 def _forbidden(*args: object, **kwargs: object) -> NoReturn:
     del args, kwargs
-    raise RuntimeError("a simulated node used a socket or a thread of the real world (L3)")
+    raise RuntimeError("a simulated node used a socket or a thread of the real world (sim.L3)")
 
 
 @contextmanager
 def _no_real_world() -> Iterator[None]:
-    """Refuse to open sockets and to start threads (L3)."""
+    """Refuse to open sockets and to start threads (sim.L3)."""
     start, connect, bind = threading.Thread.start, socket.socket.connect, socket.socket.bind
     threading.Thread.start = _forbidden  # type: ignore[method-assign]
     socket.socket.connect = _forbidden  # type: ignore[method-assign]

@@ -1,16 +1,15 @@
-"""Faults: what happens to machines, links, disks and clocks while the first phase lasts.
+"""Injects faults of machines, links, disks, clocks and stores in the first phase of a world.
 
-Each fault is one method, begun at a moment that chance decides and undone by itself after a while;
-`heal` undoes all of them at once.  How bad a world gets is its `Malice`.
+Each fault is one method, called at a random time, and undone by itself after a while; `heal` undoes
+all of them at once.  `Malice` says which faults a world has.
 
-Chance alone rarely hits the moment that matters, so there are ambushes: a fault that waits for a
-sync to be under way, for an acknowledgement to arrive at a client, or for a message to leave, and
-strikes then.  And half of the faults that hit one machine hit the one that the world says matters
-most just now: whoever leads.
+Random times rarely hit the critical moment, so there are ambushes: a fault that waits until a sync
+is running, an acknowledgement reaches a client, or a message is sent, and then happens.  And half
+of the faults of one machine happen to the one that matters most at that time: a leader.
 
-A mishap is a loss that is promised to be borne by one machine at a time: of what was acknowledged
-and not flushed, of a whole disk, or of a bit of it, until somebody replaces the disk.  It happens
-only while the world is whole, and until it is whole again no other machine is touched.
+A mishap is a loss that the cluster guarantees to survive on one machine at a time: of data that was
+acknowledged and not flushed, of a whole disk, or of one bit, until the disk is replaced.  It
+happens only while all machines are in sync, and until they are again no other machine is touched.
 """
 
 import asyncio
@@ -18,12 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from quipu.runtime.disk import DiskError
+from quipu.runtime.disks.disk import DiskError
 from quipu.sim.dice import Dice
 from quipu.sim.loop import Life
-from quipu.sim.net import CALM, Weather
+from quipu.sim.twins.net import CALM, Weather
+from quipu.sim.twins.objects import NO_FAULTS, STORE_HOST, StoreFaults
 from quipu.sim.world import Machine, World
-from quipu.storage.directory_names import is_log
+from quipu.storage.directory.directory_names import is_log
 
 SYNC_ERRORS_IN: Final = "data/t-"  # not the metadata: a node that cannot keep that must stop
 CLOCK_STEP_MS_MAX: Final = 40 * 60_000  # beyond an hour records are refused for their time
@@ -31,16 +31,19 @@ BAD_WEATHER: Final = Weather(
     delay_min=0.0005, delay_max=0.03, loss=0.03, duplicate=0.03, reorder=0.05)
 SLOW_LINKS: Final = Weather(delay_min=0.02, delay_max=0.2, bytes_per_second=40_000.0)
 LONG_DELAYS: Final = Weather(delay_min=0.001, delay_max=0.4, reorder=0.2)
+SLOW_STORE: Final = StoreFaults(slow=0.5, slow_seconds_max=6.0)
+REFUSING_STORE: Final = StoreFaults(refuse=0.5)
+FORGETFUL_STORE: Final = StoreFaults(slow=0.1, refuse=0.1, lose_answer=0.3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Malice:
-    """What may happen, and how much of it."""
+    """Which faults happen, and how often."""
 
     pause_min: float = 0.1  # seconds between two faults
     pause_max: float = 1.2
-    haste: float = 1.0  # how much shorter than usual faults last
-    down_max: int = 1  # machines that are down or paused at once, by our hand
+    haste: float = 1.0  # divides the duration of faults
+    down_max: int = 1  # machines that the nemesis stops or pauses at the same time
     kills: bool = True
     power_losses: bool = True
     stops: bool = True
@@ -53,15 +56,16 @@ class Malice:
     failing_logs: bool = False
     clock_steps: bool = True
     ambushes: bool = True
-    outages: bool = False  # everything at once
+    outages: bool = False  # all machines at once
     mishaps: bool = False  # power losses where nothing is flushed
     lost_disks: bool = False
-    voteless: tuple[str, ...] = ()  # no voters: the quorum can do without their chain
-    old_disks: bool = False  # machines come back with what they had some time ago
+    voteless: tuple[str, ...] = ()  # nodes of a chain without voters
+    old_disks: bool = False  # machines come back with an earlier copy of their disk
+    store_faults: bool = False  # of the object store, and of the links to it
 
 
 class Nemesis:
-    """The source of all faults of one world."""
+    """Injects all faults of one world."""
 
     def __init__(
         self, world: World, malice: Malice,
@@ -69,15 +73,15 @@ class Nemesis:
         is_whole: Callable[[], bool] = lambda: False,
     ) -> None:
         self.count = 0
-        self._favourite = favourite  # the machine that matters most just now
-        self._is_whole = is_whole  # does every machine serve, and could any of them be lost?
-        self._is_guarded = False  # a mishap is being overcome
-        self._cut_count = 0  # cuts that last
+        self._favourite = favourite  # the machine that matters most at this time
+        self._is_whole = is_whole  # whether all machines are in sync, so that one may be lost
+        self._is_guarded = False  # the world is recovering from a mishap
+        self._cut_count = 0  # cuts that are not undone yet
         self._world = world
         self._malice = malice
         self._dice: Dice = world.dice.fork("nemesis")
         self._stopped = False
-        self._hit: dict[str, None] = {}  # machines that are down or paused by our hand
+        self._hit: dict[str, None] = {}  # machines that the nemesis has stopped or paused
         faults: list[tuple[bool, Callable[[], None]]] = [
             (malice.kills, self.kill), (malice.power_losses, self.power_off),
             (malice.stops, self.stop_in_order), (malice.pauses, self.pause),
@@ -88,13 +92,15 @@ class Nemesis:
             (malice.clock_steps, self.step_clock), (malice.outages, self.outage),
             (malice.ambushes, self.ambush), (malice.ambushes, self.ambush),
             (malice.failing_logs, self.fail_log), (malice.failing_logs, self.fail_log),
+            (malice.store_faults, self.fail_store), (malice.store_faults, self.cut_store),
+            *[(malice.store_faults and malice.pauses, self.depose)] * 4,
         ]
         self._faults = [fault for is_on, fault in faults if is_on]
         has_mishaps = malice.mishaps or malice.lost_disks or malice.old_disks
         self._faults += [self.mishap] * (len(self._faults) // 3 if has_mishaps else 0)
 
     async def run(self) -> None:
-        """One fault after another, until `heal`."""
+        """Cause one fault after another, until `heal`."""
         malice, dice = self._malice, self._dice
         while not self._stopped:
             await asyncio.sleep(dice.between(malice.pause_min, malice.pause_max))
@@ -105,14 +111,15 @@ class Nemesis:
                 dice.choose(self._faults)()
 
     def heal(self) -> None:
-        """Undo everything: all machines run, all links are open, the weather is fine."""
+        """Undo all faults: all machines run, all links are open and fast."""
         self._stopped = True
         world = self._world
         world.trap = None
-        world.tell("heal")
+        world.record("heal")
         world.net.heal()
         world.net.climate = CALM
         world.net.set_weather(CALM)
+        world.bucket.faults = NO_FAULTS
         for machine in world.machines.values():
             machine.worker.slowness = 1.0
             machine.disk.broken = None
@@ -121,7 +128,7 @@ class Nemesis:
             if machine.disk.capacity is not None or machine.disk.sync_error is not None:
                 machine.disk.capacity = machine.disk.sync_error = None
                 if not machine.is_dead:
-                    machine.kill()  # what a bad disk has failed is good again after a start
+                    machine.kill()  # logs that failed are opened again at a start
             self._revive(machine)
 
     def _revive(self, machine: Machine) -> None:
@@ -136,7 +143,7 @@ class Nemesis:
     # -- machines
 
     def _victim(self) -> Machine | None:
-        """A machine that runs, unless enough are down already."""
+        """A running machine; None if enough are down already."""
         running = [each for each in self._world.machines.values()
                    if each.is_running and each.name not in self._hit]
         if not running or self._is_guarded or len(self._hit) >= self._malice.down_max:
@@ -151,7 +158,7 @@ class Nemesis:
         self._later(seconds, lambda: self._revive(machine))
 
     def _while(self) -> float:
-        """How long a fault lasts: often short, sometimes long."""
+        """A random duration of a fault: often short, sometimes long."""
         return self._dice.choose([0.1, 0.5, 2.0, 6.0]) * self._dice.random()
 
     def _later(self, seconds: float, undo: Callable[[], None]) -> None:
@@ -176,7 +183,7 @@ class Nemesis:
             self._down(machine, self._while())
 
     def stop_in_order(self) -> None:
-        """A clean stop; whoever takes too long for it is killed."""
+        """Stop a machine cleanly; kill it if that takes too long."""
         machine = self._victim()
         if machine is None or not machine.is_up:
             return
@@ -189,7 +196,7 @@ class Nemesis:
             self._down(machine, self._while())
 
     def outage(self) -> None:
-        """Every machine loses power, or its process, at one moment."""
+        """Every machine loses power, or its process is killed, at the same time."""
         if self._is_guarded:
             return
         for machine in self._world.machines.values():
@@ -201,14 +208,14 @@ class Nemesis:
             self._down(machine, self._while())
 
     def ambush(self) -> None:
-        """Wait for a moment that matters, and strike then."""
+        """Wait for a critical moment, and cause a fault then."""
         kind = self._dice.choose(["sync", "ack", "send"])
         loop = self._world.loop
 
         def spring(what: str, name: str) -> None:
             if what == kind and name in self._world.machines and self._dice.flip(0.5):
                 self._world.trap = None
-                self._world.tell("ambush", f"{what} {name}")
+                self._world.record("ambush", f"{what} {name}")
                 delay = self._dice.choose([0.0, 0.0, self._dice.between(0, 0.003)])
                 loop.universal_at(loop.now + delay, lambda: self._strike(name))
 
@@ -226,11 +233,11 @@ class Nemesis:
             else:
                 machine.kill()
             self._down(machine, self._while())
-            if self._dice.flip(0.5):  # and the next one, before anybody has noticed
+            if self._dice.flip(0.5):  # and another one, before the first is detected
                 self._later(self._dice.between(0, 0.1), self._dice.choose([self.kill, self.pause]))
 
     def mishap(self) -> None:
-        """One machine loses what it had not flushed, or its whole disk; the others have it all."""
+        """One machine loses unflushed data or its disk, while all others are in sync."""
         if self._is_guarded or self._hit or self._cut_count or not self._is_whole():
             return
         self._is_guarded = True
@@ -256,7 +263,7 @@ class Nemesis:
         self._down(machine, self._while())
 
     def _outage_with_lost_disk(self, name: str) -> None:
-        """Every process ends; one machine comes back with another disk, its chain's others late."""
+        """Kill all processes; one comes back with an empty disk before the rest of its chain."""
         chain, _, _ = name.rpartition("-")
         for machine in self._world.machines.values():
             if machine.name == name:
@@ -280,16 +287,16 @@ class Nemesis:
         return names[0], names[1 % len(names)]
 
     def cut_two(self) -> None:
-        """Two machines no longer hear each other."""
+        """Cut both directions between two machines."""
         one, other = self._two()
         self._cut([(one, other), (other, one)])
 
     def cut_one_way(self) -> None:
-        """One no longer hears the other, who hears it."""
+        """Cut one direction between two machines."""
         self._cut([self._two()])
 
     def isolate(self) -> None:
-        """One machine is alone; half of the time clients do not reach it either."""
+        """Cut one machine off from the others; half of the time from clients, too."""
         alone = self._dice.choose(sorted(self._world.machines))
         others = [name for name in sorted(self._world.machines) if name != alone]
         if self._dice.flip(0.5):
@@ -311,10 +318,41 @@ class Nemesis:
 
         self._later(self._while(), undo)
 
+    def depose(self) -> None:
+        """Pause a machine that copies a segment, until others have taken over."""
+        def spring(what: str, name: str) -> None:
+            machine = self._world.machines.get(name)
+            if what != "put" or machine is None or self._dice.flip(0.3):
+                return
+            self._world.trap = None
+            if machine.is_running and not self._is_guarded and (
+                    len(self._hit) < self._malice.down_max):
+                machine.pause()
+                self._down(machine, self._malice.haste * self._dice.between(1.0, 3.0))
+
+        self._world.trap = spring
+
+    def cut_store(self) -> None:
+        """Cut one machine off from the object store, in one direction or in both."""
+        name = self._dice.choose(sorted(self._world.machines))
+        pairs = [(name, STORE_HOST), (STORE_HOST, name)]
+        self._cut(self._dice.choose([pairs, pairs[:1], pairs[1:]]))
+
+    def fail_store(self) -> None:
+        """Let the object store be slow, refuse requests or lose responses for a while."""
+        bucket = self._world.bucket
+        self._world.record("store fails")
+        bucket.faults = self._dice.choose([SLOW_STORE, REFUSING_STORE, FORGETFUL_STORE])
+
+        def undo() -> None:
+            bucket.faults = NO_FAULTS
+
+        self._later(self._dice.between(0.5, 4.0), undo)
+
     def storm(self) -> None:
-        """Bad weather on all links for a while."""
+        """Make all links slow or lossy for a while."""
         net = self._world.net
-        self._world.tell("storm")
+        self._world.record("storm")
         net.set_weather(self._dice.choose([BAD_WEATHER, SLOW_LINKS, LONG_DELAYS]))
         self._later(self._dice.between(0.5, 3.0), lambda: net.set_weather(net.climate))
 
@@ -331,13 +369,13 @@ class Nemesis:
 
     def fill_disk(self) -> None:
         machine = self._dice.choose(list(self._world.machines.values()))
-        machine.tell("full disk")
+        machine.record("full disk")
         machine.disk.capacity = self._dice.below(4000)
 
     def fail_syncs(self) -> None:
-        """The logs of one machine cannot be made durable; a start with a sound disk mends it."""
+        """Let syncs of one machine's logs fail, until it is restarted with a good disk."""
         if (machine := self._victim()) is not None:
-            machine.tell("failing syncs")
+            machine.record("failing syncs")
             machine.disk.sync_error = DiskError("a sync failed")
             machine.disk.sync_error_in = SYNC_ERRORS_IN
             self._hit[machine.name] = None
@@ -350,15 +388,15 @@ class Nemesis:
         self._revive(machine)
 
     def fail_log(self) -> None:
-        """The files of one log can neither be written nor synced, for a while."""
+        """Let writes and syncs of one log's files fail for a while."""
         machine = self._dice.choose(list(self._world.machines.values()))
         disk = machine.disk
         found = [name for name in disk.list("data") if is_log(name)] if disk.exists("data") else []
-        if self._dice.flip(0.8):  # of those that are written to all the time
+        if self._dice.flip(0.8):  # mostly a topic's log, which is written to all the time
             found = [name for name in found if not name.startswith("__")]
         if not found or disk.broken is not None:
             return
-        machine.tell("log fails")
+        machine.record("log fails")
         broken = disk.broken = f"data/{self._dice.choose(found)}"
 
         def undo() -> None:
@@ -370,5 +408,5 @@ class Nemesis:
     def step_clock(self) -> None:
         machine = self._dice.choose(list(self._world.machines.values()))
         step_ms = int(self._dice.between(-CLOCK_STEP_MS_MAX, CLOCK_STEP_MS_MAX))
-        machine.tell("clock", f"{step_ms - machine.clock.step_ms:+} ms")
+        machine.record("clock", f"{step_ms - machine.clock.step_ms:+} ms")
         machine.clock.step_ms = step_ms

@@ -1,16 +1,19 @@
-"""Run worlds by name and seed, and tell how to see a failure again."""
+"""Runs worlds by name and seed, and reports how to reproduce a failure."""
 
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from quipu.sim.chain_world import ChainWorld
-from quipu.sim.node_world import NodeWorld
-from quipu.sim.raft_world import RaftWorld
 from quipu.sim.trace import Trace
+from quipu.sim.worlds.chain import ChainWorld
+from quipu.sim.worlds.diskless import DisklessWorld
+from quipu.sim.worlds.node import NodeWorld
+from quipu.sim.worlds.raft import RaftWorld
+from quipu.sim.worlds.tiered_chain import TieredChainWorld
+from quipu.sim.worlds.tiered_node import TieredNodeWorld
 
-Tell = Callable[[str], None]
+Echo = Callable[[str], None]
 TAIL_LINES: Final = 60
 
 
@@ -23,23 +26,26 @@ class Simulation(Protocol):
     def step_count(self) -> int: ...
     @property
     def now(self) -> float:
-        """Of its own time, in its own unit."""
+        """The world's virtual time, in its own unit."""
         ...
 
     def run(self) -> None:
-        """Both phases; raises whatever is wrong."""
+        """Run both phases; raise if a checker finds a violation."""
         ...
 
 
 WORLDS: Final[dict[str, Callable[..., Simulation]]] = {
     "raft": RaftWorld,
     "chain": ChainWorld,
+    "tiered-chain": TieredChainWorld,
     "node": NodeWorld,
+    "tiered-node": TieredNodeWorld,
+    "diskless": DisklessWorld,
 }
 
 
 class Outcome(NamedTuple):
-    """What there is to say of a run that went well."""
+    """The result of a run without a failure."""
 
     name: str
     seed: int
@@ -51,7 +57,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Broken(Exception):
-    """A world in which something went wrong."""
+    """A failed run of a world."""
 
     name: str
     seed: int
@@ -62,16 +68,16 @@ class Broken(Exception):
         return f"world {self.name}, seed {self.seed}: {type(self.why).__name__}: {self.why}"
 
     def report(self, commit: str, *, lines: int = TAIL_LINES) -> str:
-        """The end of the trace, where it went wrong, and the line that repeats it."""
+        """The end of the trace, the traceback, and the command that reproduces the failure."""
         trail = traceback.format_exception(self.why)
         return "\n".join([
             *self.tail[-lines:], "", "".join(trail).rstrip(), "", str(self),
             f"reproduce: make sim SEED={self.seed} (commit {commit})"])
 
 
-def simulate(name: str, seed: int, *, tell: Tell | None = None) -> Outcome:
+def simulate(name: str, seed: int, *, echo: Echo | None = None) -> Outcome:
     """Run one world to its end; raises `Broken`."""
-    simulation = WORLDS[name](seed, tell=tell)
+    simulation = WORLDS[name](seed, echo=echo)
     try:
         simulation.run()
     except Exception as error:

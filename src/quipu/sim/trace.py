@@ -1,9 +1,9 @@
-"""What happened in a world: one line per event, in fixed columns, and a digest of all of them.
+"""The log of a world: one line per event, in fixed columns, and a digest of all of them.
 
     seconds      who      what       about
      12.034500   n2       -> n1      raft 96 bytes, at 12.036
 
-The digest is over every line; only the last lines are kept, since most worlds go well.
+The digest covers every line; only the last lines are kept, because most worlds do not fail.
 """
 
 from collections import deque
@@ -15,11 +15,11 @@ LINES_KEPT: Final = 400
 
 
 class Trace:
-    """The record of one world."""
+    """The log of one world."""
 
-    def __init__(self, *, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(self, *, echo: Callable[[str], None] | None = None) -> None:
         self.count = 0
-        self._tell = tell  # gets every line as it is written
+        self._echo = echo  # gets every line as it is written
         self._tail: deque[str] = deque(maxlen=LINES_KEPT)
         self._digest = blake2b(digest_size=16)
 
@@ -30,12 +30,12 @@ class Trace:
         self._tail.append(line)
         self._digest.update(line.encode())
         self._digest.update(b"\n")
-        if self._tell is not None:
-            self._tell(line)
+        if self._echo is not None:
+            self._echo(line)
 
     @property
     def digest(self) -> str:
-        """The same for the same run, and for no other."""
+        """A digest of all lines: equal only for equal runs."""
         return self._digest.hexdigest()
 
     def tail(self, count: int = LINES_KEPT) -> list[str]:

@@ -1,8 +1,8 @@
-"""The time that simulated disks take: syncs that come back later, or much later.
+"""The delays of simulated disks: syncs that complete later, or much later.
 
-`SimDisk` (runtime) holds the bytes and loses them; `DiskWorker` is the thread beside it.  Work
-runs at some moment between its submission and its end, so that what was appended meanwhile may or
-may not be part of it, as with a real thread.
+`SimDisk` (runtime) holds the bytes and loses them; `DiskWorker` simulates its thread.  Work runs at
+some time between its submission and its completion, so that bytes appended meanwhile may or may not
+be part of it, as with a real thread.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from quipu.model.errors import QuipuError
-from quipu.runtime.disk import Done, Wait, Work
-from quipu.runtime.sim_disk import outcome_of
+from quipu.runtime.disks.disk import Done, Wait, Work
+from quipu.runtime.disks.sim_disk import outcome_of
 from quipu.sim.dice import Dice
 
 SYNC_SECONDS_MIN: Final = 0.0001
@@ -37,12 +37,12 @@ class _Job:
 
 
 class DiskWorker:
-    """Runs what is submitted to one node's disk, on the loop of the world."""
+    """Runs the work submitted to one node's disk, on the loop of the world."""
 
     def __init__(self, dice: Dice, notify: Callable[[], None]) -> None:
-        self.slowness = 1.0  # how many times longer everything takes
+        self.slowness = 1.0  # multiplies all delays
         self._dice = dice
-        self._notify = notify  # told of each piece of work, as it begins
+        self._notify = notify  # called when a piece of work is submitted
 
     def __call__(self, work: Work, done: Done) -> Wait:
         loop = asyncio.get_running_loop()

@@ -1,14 +1,15 @@
 """A log for worlds of chains: batches without bodies, in memory, which a crash may shorten.
 
-A batch has a number that no other batch has, so that two logs can be compared; it takes one to
-three log offsets, and as many client offsets if it is data.  Checkpoints stand where segments
-begin: retention and a copy of a whole log start there.
+A batch has a unique number, so that two logs can be compared; it takes up one to three log offsets,
+and as many client offsets if it is data.  A segment begins with a checkpoint: retention and a copy
+of a whole log start there.  A tiered log (`TierMarks`) also has batches that say up to where a
+remote tier has a copy of it.
 
 Not here: real logs (storage), which the worlds of nodes run on.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -20,7 +21,7 @@ _BATCH: Final = Struct(">qqiiBq")
 
 
 class Batch(NamedTuple):
-    """One batch; `number` tells it from all others."""
+    """One batch; `number` is unique."""
 
     log_offset: int
     offset: int
@@ -45,11 +46,21 @@ class Entry(NamedTuple):
     next_log: LogOffset
 
 
+class TierMarks:
+    """What the tier has, by the batches that say it; shared by all logs of a world."""
+
+    def __init__(self) -> None:
+        self.ends: dict[int, int] = {}  # by a batch's number: the tier has all below
+
+
 class ModelLog:
     """See the module.  `is_durable`: acknowledgements wait for the disk."""
 
     def __init__(self, *, is_durable: bool, clamps_epochs: bool) -> None:
         self.is_durable = is_durable
+        self.tier: TierMarks | None = None
+        self._tiered: list[tuple[int, LogOffset]] = []  # what the tier has; after which batch
+        self.committed_log: Callable[[], int] = lambda: 0
         self._clamps_epochs = clamps_epochs  # does retention forget where an epoch began?
         self.batches: list[Batch] = []
         self._starts: list[int] = []
@@ -58,12 +69,30 @@ class ModelLog:
         self.log_end = LogOffset(0)
         self.end_offset = Offset(0)
         self.last_epoch = NO_EPOCH
+        self.sync_floor = LogOffset(0)  # tests set it; the worlds' logs are not compacted
 
     # --- as replication sees it -------------------------------------------------------------
 
     @property
     def log_start(self) -> LogOffset:
         return LogOffset(self._starts[0]) if self._starts else LogOffset(0)
+
+    @property
+    def copy_start(self) -> LogOffset:
+        """The last checkpoint before which the tier has everything, as far as committed."""
+        end = self.tiered_end(self.committed_log())
+        starts = [batch.log_offset for batch in self.batches
+                  if batch.batch_type == CHECKPOINT and batch.log_offset <= end]
+        return LogOffset(starts[-1]) if starts else self.log_start
+
+    def tiered_end(self, log_end: int) -> int:
+        """The end of what the tier has, by the batches below `log_end`."""
+        return max((end for end, next_log in self._tiered if next_log <= log_end), default=0)
+
+    @property
+    def flushed_end(self) -> LogOffset:
+        """The end of what a crash cannot take."""
+        return self.batches[self._flushed - 1].next_log if self._flushed else LogOffset(0)
 
     @property
     def end(self) -> Mark:
@@ -86,6 +115,8 @@ class ModelLog:
     def add(self, *, width: int, epoch: int, batch_type: int, number: int) -> Batch:
         """Append a new batch, as a head does."""
         batch = Batch(self.log_end, self.end_offset, width, epoch, batch_type, number)
+        if batch_type == CHECKPOINT and self.tier is not None:
+            self.tier.ends[number] = self.tiered_end(self.log_end)
         self.append(batch)
         return batch
 
@@ -100,6 +131,8 @@ class ModelLog:
             self._epochs.append((Epoch(batch.epoch), LogOffset(batch.log_offset)))
         self.batches.append(batch)
         self._starts.append(batch.log_offset)
+        if self.tier is not None and batch.number in self.tier.ends:
+            self._tiered.append((self.tier.ends[batch.number], batch.next_log))
         self._find_end()
 
     def _find_end(self) -> None:
@@ -119,6 +152,7 @@ class ModelLog:
         del self._starts[count:]
         self._flushed = min(self._flushed, count)
         self._epochs = [entry for entry in self._epochs if entry[1] < log_end]
+        self._tiered = [entry for entry in self._tiered if entry[1] <= log_end]
         self._find_end()
 
     def restart(self, batch: Batch) -> None:
@@ -129,6 +163,7 @@ class ModelLog:
 
     def wipe(self) -> None:
         self.batches, self._starts, self._epochs, self._flushed = [], [], [], 0
+        self._tiered = []
         self._find_end()
 
     def trim(self, log_start: int) -> None:
@@ -157,7 +192,7 @@ class ModelLog:
         self._flushed = len(self.batches)
 
     def lose(self, count: int) -> None:
-        """A crash: the last `count` batches, none of them flushed, are gone."""
+        """Lose the last `count` batches, none of them flushed, in a crash."""
         assert count <= self.unflushed_count, (count, self.unflushed_count)
         if count:
             self.cut(self.batches[-count].log_offset)
@@ -166,18 +201,18 @@ class ModelLog:
     # --- reading ----------------------------------------------------------------------------
 
     def ending_at(self, log_end: int) -> Batch | None:
-        """The batch that ends there."""
+        """The batch that ends at `log_end`; None if none does."""
         index = bisect_left(self._starts, log_end) - 1
         if index < 0 or self.batches[index].next_log != log_end:
             return None
         return self.batches[index]
 
     def holds(self, batch: Batch) -> bool:
-        """Is `batch` here, or was it before retention took it?"""
+        """Whether the log has `batch`, or had it before retention removed it."""
         return batch.next_log <= self.log_start or self.ending_at(batch.next_log) == batch
 
     def read_entries(self, start_log: int, size_max: int) -> list[Entry]:
-        """Entries from `start_log` on: at least one batch; a checkpoint stands alone."""
+        """Entries from `start_log` on, at least one; each entry is one batch."""
         index = bisect_left(self._starts, start_log)
         assert index == len(self._starts) or self._starts[index] == start_log, start_log
         entries: list[Entry] = []

@@ -1,21 +1,21 @@
-"""What clients do in a simulated world: produce, consume, create topics; each until it is told.
+"""Clients in a simulated world that produce, consume and create topics until the load ends.
 
-    produce_idempotently   sends each batch, with its sequence, until it is acknowledged by all
-    produce_plainly        sends each batch once; acks 1 or all; an unknown outcome stays unknown
-    consume                reads one partition from its beginning, where it is told to
-    create_topics          creates topics by name, again where the answer was lost
+    produce_idempotently   sends each batch, with its sequence, until acks=all is acknowledged
+    produce_plainly        sends each batch once, with acks 1 or all; the outcome may stay unknown
+    Consumer               reads one partition from its start, as the leader directs
+    create_topics          creates topics by name, again if the response was lost
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
 from quipu.model.errors import Code, QuipuError
-from quipu.sim.client import Client, Place
-from quipu.sim.frames import Disconnected
-from quipu.sim.history import History, TopicPartition
+from quipu.sim.twins.frames import SimDisconnected
+from quipu.sim.workloads.client import BrokerAddress, Client
+from quipu.sim.workloads.history import ClientHistory, TopicPartition
 from quipu.sim.world import BEGAN_MS, Violation
 from quipu.wire.messages.k00_produce import (
     PartitionProduceData,
@@ -29,18 +29,25 @@ from quipu.wire.messages.k19_create_topics import (
     CreateTopicsRequest,
 )
 from quipu.wire.messages.k22_init_producer_id import InitProducerIdRequest
-from quipu.wire.record_batch import Record, body_crc, decode_records, encode_batch, parse_header
+from quipu.wire.record_batch import (
+    BatchHeader,
+    Record,
+    body_crc,
+    decode_records,
+    encode_batch,
+    parse_header,
+)
 
 PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 11
 RECORD_SIZE_MAX: Final = 1 << 20
 ALL: Final = -1
-NOT_TAKEN: Final = frozenset({  # errors that promise that nothing was written
+NOT_TAKEN: Final = frozenset({  # errors that guarantee that nothing was written
     Code.UNKNOWN_TOPIC_OR_PARTITION, Code.NOT_ENOUGH_REPLICAS, Code.LEADER_NOT_AVAILABLE,
     Code.FENCED_LEADER_EPOCH, Code.INVALID_TIMESTAMP,
 })
 RETRIED: Final = NOT_TAKEN | {
-    Code.NOT_LEADER_OR_FOLLOWER,  # perhaps it was, when the batch came
+    Code.NOT_LEADER_OR_FOLLOWER,  # it may have been the leader when the batch came
     Code.REQUEST_TIMED_OUT, Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Code.KAFKA_STORAGE_ERROR,
     Code.BROKER_NOT_AVAILABLE, Code.NOT_CONTROLLER, Code.NETWORK_EXCEPTION,
     Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS,
@@ -48,22 +55,24 @@ RETRIED: Final = NOT_TAKEN | {
 
 
 class CorruptBatch(QuipuError):
-    """What every client checks: the bytes are not those that a producer sent."""
+    """A fetched batch with a wrong checksum, which every client detects."""
 
 
 @dataclass(slots=True, eq=False)
 class Load:
-    """What all clients of a world share."""
+    """The state that all clients of a world share."""
 
-    history: History = field(default_factory=History)
+    history: ClientHistory = field(default_factory=ClientHistory)
     goes_on: bool = True  # producers stop when it does not
     pause_min: float = 0.002  # seconds between two requests of one client
     pause_max: float = 0.1
     payload_max: int = 200
+    # The offset before which records of a partition may have been deleted.
+    deleted_end: Callable[[TopicPartition], int] = lambda _partition: 0
 
 
 def batch_of(client: Client, load: Load, start: int) -> tuple[list[bytes], list[Record]]:
-    """Some values that nobody else sends, and the records that carry them."""
+    """Some values that no other client sends, and the records with them."""
     values = [f"{client.name}-{start + index}".encode()
               for index in range(1 + client.dice.below(4))]
     now_ms = BEGAN_MS + int(client.world.loop.now * 1000)
@@ -72,7 +81,7 @@ def batch_of(client: Client, load: Load, start: int) -> tuple[list[bytes], list[
 
 
 async def produce_idempotently(client: Client, load: Load, partition: TopicPartition) -> None:
-    """Every batch exactly once, whatever happens."""
+    """Send each batch until it is acknowledged: it must be stored exactly once."""
     producer_id, sequence, number = await producer_id_for(client), 0, 0
     while load.goes_on:
         values, records = batch_of(client, load, number)
@@ -80,20 +89,21 @@ async def produce_idempotently(client: Client, load: Load, partition: TopicParti
             records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
         for value in values:
             load.history.sent(value)
-        offset = await _until_acked(client, partition, bytes(batch))
+        offset = await until_acked(client, partition, bytes(batch))
         for index, value in enumerate(values):
-            if offset >= 0:  # a copy of a batch far back is known to be there, not where
+            if offset >= 0:  # an old duplicate is acknowledged without an offset
                 load.history.acked(partition, offset + index, value)
         number += len(values)
         sequence += len(values)
         await asyncio.sleep(client.dice.between(load.pause_min, load.pause_max))
 
 
-async def _until_acked(client: Client, partition: TopicPartition, batch: bytes) -> int:
+async def until_acked(client: Client, partition: TopicPartition, batch: bytes) -> int:
+    """Send `batch` until it is acknowledged; its offset, -1 if it was stored before."""
     while True:
         try:
             code, offset = await _produce(client, partition, batch, ALL)
-        except Disconnected:
+        except SimDisconnected:
             code, offset = Code.NETWORK_EXCEPTION, -1
         if code == Code.NONE:
             return offset
@@ -108,7 +118,7 @@ async def _until_acked(client: Client, partition: TopicPartition, batch: bytes) 
 async def produce_plainly(
     client: Client, load: Load, partition: TopicPartition, *, acks: int
 ) -> None:
-    """Every batch at most once."""
+    """Send each batch once: it must be stored at most once."""
     number = 0
     while load.goes_on:
         values, records = batch_of(client, load, number)
@@ -116,7 +126,7 @@ async def produce_plainly(
             load.history.sent(value)
         try:
             code, offset = await _produce(client, partition, bytes(encode_batch(records)), acks)
-        except Disconnected:
+        except SimDisconnected:
             code, offset = Code.NETWORK_EXCEPTION, -1
         if code == Code.NONE and acks == ALL:
             for index, value in enumerate(values):
@@ -133,7 +143,7 @@ async def produce_plainly(
 async def _produce(
     client: Client, partition: TopicPartition, batch: bytes, acks: int
 ) -> tuple[int, int]:
-    """The error code and the offset that the leader answers."""
+    """The error code and the offset of the leader's response."""
     topic, index = partition
     place = await client.leader(topic, index)
     request = ProduceRequest(acks=acks, timeout=2000, topic_data=[TopicProduceData(
@@ -141,7 +151,7 @@ async def _produce(
             PartitionProduceData(index=index, records=memoryview(batch))])])
     try:
         answer = await client.ask(place, request, PRODUCE_VERSION)
-    except Disconnected:
+    except SimDisconnected:
         client.forget_leader(topic, index)
         raise
     part = answer.responses[0].partition_responses[0]
@@ -155,13 +165,13 @@ async def _produce(
 
 
 async def producer_id_for(client: Client) -> int:
-    """An id of its own; asks until somebody gives one."""
+    """A new producer id; requests one until there is a response with one."""
     while True:
         try:
             answer = await client.ask(
                 client.anyone(), InitProducerIdRequest(
                     transactional_id=None, transaction_timeout=60_000), 3)
-        except Disconnected:
+        except SimDisconnected:
             continue
         if answer.error_code == Code.NONE:
             producer_id: int = answer.producer_id
@@ -173,28 +183,28 @@ async def producer_id_for(client: Client) -> int:
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """Reads one partition from its beginning."""
+    """Reads one partition from its start."""
 
     client: Client
     load: Load
     partition: TopicPartition
     position: int = 0
     high_watermark: int = 0
-    read_from: Place | None = None  # the replica that the leader prefers
+    read_from: BrokerAddress | None = None  # the replica that the leader prefers
 
     async def run(self) -> None:
-        """For as long as the world goes on."""
+        """Read for as long as the world runs."""
         while True:
             try:
                 code = await self._poll()
-            except Disconnected:
+            except SimDisconnected:
                 code = Code.NETWORK_EXCEPTION
             except CorruptBatch:
                 if not any(each.is_corrupt for each in self.client.world.machines.values()):
                     raise
                 code = Code.CORRUPT_MESSAGE
             if code != Code.NONE:
-                self._tell(f"{Code(code).name} at {self.position}")
+                self._record(f"{Code(code).name} at {self.position}")
                 self.read_from = None
                 self.client.forget_leader(*self.partition)
                 await asyncio.sleep(self.client.dice.between(0.02, 0.2))
@@ -210,29 +220,44 @@ class Consumer:
         if answer.error_code != Code.NONE:
             return int(answer.error_code)
         part = answer.responses[0].partitions[0]
-        if part.error_code == Code.OFFSET_OUT_OF_RANGE:  # a client would begin elsewhere
-            raise Violation(f"{self.client.name}: {place.host} says that {topic}-{index} has "
-                            f"nothing at {self.position}: it ends at {part.high_watermark}")
+        if part.error_code == Code.OFFSET_OUT_OF_RANGE:  # a client would reset its position
+            self._reset(place, part)
+            return Code.NONE
         if part.error_code != Code.NONE:
             return int(part.error_code)
         if part.preferred_read_replica >= 0:
-            self._tell(f"at {self.position} from {part.preferred_read_replica}")
+            self._record(f"at {self.position} from {part.preferred_read_replica}")
             if part.preferred_read_replica not in self.client.brokers:
                 await self.client.refresh(topic)
             self.read_from = self.client.brokers.get(part.preferred_read_replica)
             return Code.NONE if self.read_from is not None else Code.BROKER_NOT_AVAILABLE
-        if part.high_watermark < 0 and part.records:
-            pass  # committed, and the node is not sure that there is no more
-        elif part.high_watermark < max(self.high_watermark, self.position):
-            raise Violation(f"end-fell: {self.client.name} is told by {place.host} that "
-                            f"{self.partition} is committed to {part.high_watermark}; it was "
-                            f"{self.high_watermark}, and read to {self.position}")
-        else:
-            self.high_watermark = part.high_watermark
+        self._check_end(place, part)
         self._take(part)
         return Code.NONE
 
-    def _tell(self, about: str) -> None:
+    def _check_end(self, place: BrokerAddress, part: Any) -> None:  # noqa: ANN401
+        """Check that the high watermark of a response is not below an earlier one."""
+        if part.high_watermark < 0 and (
+                part.records or self.position < self.load.history.end(self.partition)):
+            return  # the node has records, here or in the tier, and does not know the current end
+        if part.high_watermark < max(self.high_watermark, self.position):
+            raise Violation(f"end-fell: {self.client.name} got from {place.host} that "
+                            f"{self.partition} is committed to {part.high_watermark}; it was "
+                            f"{self.high_watermark}, and read to {self.position}")
+        self.high_watermark = part.high_watermark
+
+    def _reset(self, place: BrokerAddress, part: Any) -> None:  # noqa: ANN401
+        """Go on from the log start, if the records before it may have been deleted."""
+        start = part.log_start_offset
+        if not self.position < start <= self.load.deleted_end(self.partition):
+            raise Violation(f"{self.client.name}: {place.host} says that {self.partition} has "
+                            f"nothing at {self.position}: it is from {start} to "
+                            f"{part.high_watermark}")
+        self._record(f"from {start}, not {self.position}")
+        self.load.history.skipped(self.client.name, self.partition, start)
+        self.position = start
+
+    def _record(self, about: str) -> None:
         world = self.client.world
         world.trace.add(world.loop.now, self.client.name, "reads", about)
 
@@ -240,7 +265,7 @@ class Consumer:
         read = self.load.history.read
         for record in records_of(part.records or memoryview(b"")):
             if record.offset < self.position:
-                continue  # a batch is sent whole
+                continue  # a batch is sent whole, also its first records
             if 0 <= part.high_watermark <= record.offset:
                 raise Violation(f"{self.client.name} got {self.partition} {record.offset}, "
                                 f"committed is {part.high_watermark}")
@@ -250,7 +275,13 @@ class Consumer:
 
 
 def records_of(data: memoryview) -> Iterator[Record]:
-    """Every record in batches that stand back to back; the last may be cut short."""
+    """Yield every record of consecutive batches; the last one may be incomplete."""
+    for _, batch in batches_of(data):
+        yield from decode_records(batch, size_max=RECORD_SIZE_MAX)
+
+
+def batches_of(data: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield every batch, checked; the last one may be incomplete."""
     position = 0
     while len(data) - position >= 12:
         header_size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
@@ -260,14 +291,14 @@ def records_of(data: memoryview) -> Iterator[Record]:
         header = parse_header(batch)
         if body_crc(batch) != header.crc:
             raise CorruptBatch(f"a batch at offset {header.base_offset} has a wrong CRC")
-        yield from decode_records(batch, size_max=RECORD_SIZE_MAX)
+        yield header, batch
         position += header_size
 
 
 async def create_topic(
     client: Client, load: Load, name: str, *, partitions: int, **configs: str
 ) -> None:
-    """Until it exists; by answer at most once."""
+    """Create a topic, again until it exists; record the creation if it is acknowledged."""
     wanted = CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=-1,
         configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value)
@@ -276,7 +307,7 @@ async def create_topic(
         try:
             answer = await client.ask(
                 client.anyone(), CreateTopicsRequest(topics=[wanted], timeout=3000), 7)
-        except Disconnected:
+        except SimDisconnected:
             await asyncio.sleep(client.dice.between(0.05, 0.3))
             await client.refresh()
             continue
@@ -288,7 +319,7 @@ async def create_topic(
             load.history.created(name, str(topic.topic_id))
             return
         if topic.error_code == Code.TOPIC_ALREADY_EXISTS:
-            return  # an answer that was lost
+            return  # the response to an earlier request was lost
         if topic.error_code not in RETRIED:
             raise Violation(f"{client.name} cannot create {name}: {Code(topic.error_code).name} "
                             f"{topic.error_message}")
@@ -297,7 +328,7 @@ async def create_topic(
 
 
 async def create_topics(client: Client, load: Load) -> None:
-    """One topic after another."""
+    """Create one topic after another."""
     number = 0
     while load.goes_on:
         await create_topic(client, load, f"{client.name}-{number}", partitions=1)

@@ -1,25 +1,27 @@
-"""A controller for worlds of chains: one object that never fails, and follows the real one's rules.
+"""A controller for worlds of chains: one object that never fails, with the rules of the real one.
 
-It knows of each node whether it is registered, under which life, and whether it is fenced.  After
-every change it reviews the members:
+It knows whether each node is registered, with which life (process), and whether it is fenced.
+After every change it reviews the members:
 
-    some serving member is up under the life it serves with: the other serving ones go offline
-    none is: once all have come back, or the wait is over, those that are back with the disk that
-    they served with serve under their new lives; if none is back, nothing changes
-    offline members that are up sync; syncing ones that are down, or in a new life, go offline
+    if some serving member is up with the life that it serves with: serving ones that are down go
+    offline
+    if none is: once all are back, or the wait is over, those that are back with the disk that
+    they served with serve with their new lives; if none is back, nothing changes
+    offline members that are up start to sync; syncing ones that are down, or have a new life, go
+    offline
 
-Not here: the real one (controller/), which decides the same for many chains by records.
+Not here: the real one (controller/), which decides the same for many chains.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet
 from quipu.model.ids import Epoch, NodeId
 
 
-class Place(NamedTuple):
-    """A member, the life under which it serves or syncs, and the disk that it has there."""
+class MemberLife(NamedTuple):
+    """A member, and the life and the disk with which it serves or syncs."""
 
     node_id: NodeId
     state: MemberState
@@ -31,10 +33,10 @@ class Oracle:
     """The controller's view of one chain."""
 
     def __init__(self, nodes: Sequence[NodeId]) -> None:
-        self.places: list[Place] = [Place(node, MemberState.SERVING, 0) for node in nodes]
+        self.places: list[MemberLife] = [MemberLife(node, MemberState.SERVING, 0) for node in nodes]
         self.epoch = Epoch(1)
         self.version = 1
-        self.lives: dict[NodeId, int] = {}  # of those that are registered and not fenced
+        self.lives: dict[NodeId, int] = {}  # of registered nodes that are not fenced
         self.disks: dict[NodeId, int] = {}  # of the same
         self.moving_to: tuple[NodeId, ...] = ()
         self._reported: set[NodeId] = set()
@@ -43,31 +45,31 @@ class Oracle:
     @property
     def replica_set(self) -> ReplicaSet:
         return ReplicaSet(epoch=self.epoch, version=self.version, members=tuple(
-            Member(place.node_id, place.state) for place in self.places))
+            ReplicaMember(place.node_id, place.state) for place in self.places))
 
     def life_of(self, node: NodeId) -> int | None:
-        """The life under which `node` is a member; None if it is none."""
+        """The life with which `node` is a member; None if it is not a member."""
         for place in self.places:
             if place.node_id == node:
                 return place.life
         return None
 
-    def serving(self) -> list[Place]:
+    def serving(self) -> list[MemberLife]:
         return [place for place in self.places if place.state is MemberState.SERVING]
 
     @property
     def is_cold(self) -> bool:
-        """Is no serving member up under the life it serves with?"""
+        """Whether no serving member is up with the life that it serves with."""
         return not any(self._is_live(place) for place in self.serving())
 
     @property
     def is_moving(self) -> bool:
         return bool(self.moving_to)
 
-    def _is_live(self, place: Place) -> bool:
+    def _is_live(self, place: MemberLife) -> bool:
         return self.lives.get(place.node_id) == place.life
 
-    # --- what it is told --------------------------------------------------------------------
+    # --- events from nodes ------------------------------------------------------------------
 
     def register(self, node: NodeId, life: int, disk: int) -> None:
         self.lives[node] = life
@@ -77,7 +79,7 @@ class Oracle:
         self.lives.pop(node, None)
 
     def report(self, node: NodeId, version: int) -> bool:
-        """A syncing member has everything; false if that is about another version."""
+        """A syncing member has caught up; False if the report is of another version."""
         if version != self.version or node not in self._syncing():
             return False
         if self.moving_to:
@@ -99,21 +101,21 @@ class Oracle:
     def _syncing(self) -> list[NodeId]:
         return [place.node_id for place in self.places if place.state is MemberState.SYNCING]
 
-    # --- what people ask for ----------------------------------------------------------------
+    # --- requests of operators --------------------------------------------------------------
 
     def extend(self, nodes: Iterable[NodeId]) -> None:
         known = {place.node_id for place in self.places}
-        new = [Place(node, MemberState.OFFLINE, 0) for node in nodes if node not in known]
+        new = [MemberLife(node, MemberState.OFFLINE, 0) for node in nodes if node not in known]
         if new:
             self._change([*self.places, *new], is_new_epoch=False)
 
     def move(self, nodes: Sequence[NodeId]) -> None:
-        """Reassign: once all of `nodes` have everything they serve, and then nobody else does."""
+        """Reassign: once all of `nodes` have caught up, they serve, and no other node does."""
         self.moving_to = tuple(nodes)
         self.extend(nodes)
 
     def finish_move(self) -> bool:
-        """Drop everybody who is not moved to, if all who are serve."""
+        """Remove all other members, if all nodes that the chain moves to serve."""
         serving = [place.node_id for place in self.serving()]
         if not self.moving_to or not set(self.moving_to) <= set(serving):
             return False
@@ -124,7 +126,7 @@ class Oracle:
 
     @property
     def is_lost(self) -> bool:
-        """Have all that serve come back, and none of them with the disk that it served with?"""
+        """Whether all serving members are back, but none with the disk that it served with."""
         serving = self.serving()
         return all(place.node_id in self.lives for place in serving) and not any(
             map(self._has_returned, serving))
@@ -133,7 +135,8 @@ class Oracle:
         """An unclean election: `node` serves alone from now on."""
         rest = [place._replace(state=MemberState.OFFLINE) for place in self.places
                 if place.node_id != node]
-        self._change([Place(node, MemberState.SERVING, self.lives[node], self.disks[node]), *rest],
+        first = MemberLife(node, MemberState.SERVING, self.lives[node], self.disks[node])
+        self._change([first, *rest],
                      is_new_epoch=True)
 
     def reorder(self, order: Sequence[int]) -> None:
@@ -145,7 +148,7 @@ class Oracle:
     # --- the review -------------------------------------------------------------------------
 
     def review(self, *, is_wait_over: bool = False) -> bool:
-        """Make the members what they should be; true if that changed anything."""
+        """Update the states of the members; True if that changed anything."""
         changed = self._review_serving(is_wait_over=is_wait_over)
         return self._review_others() or changed
 
@@ -167,18 +170,18 @@ class Oracle:
         self._change([*stay, *syncing, *gone], is_new_epoch=True)
         return True
 
-    def _has_returned(self, place: Place) -> bool:
+    def _has_returned(self, place: MemberLife) -> bool:
         return place.node_id in self.lives and self.disks[place.node_id] == place.disk
 
     def _review_others(self) -> bool:
-        def is_ready(place: Place) -> bool:
+        def is_ready(place: MemberLife) -> bool:
             return not self.is_cold and place.node_id in self.lives
 
         serving = self.serving()
         stay = [place for place in self.places
                 if place.state is MemberState.SYNCING and self._is_live(place)]
         others = [place for place in self.places if place not in serving and place not in stay]
-        joining = [Place(place.node_id, MemberState.SYNCING, self.lives[place.node_id],
+        joining = [MemberLife(place.node_id, MemberState.SYNCING, self.lives[place.node_id],
                          self.disks[place.node_id])
                    for place in others if is_ready(place)]
         gone = [place._replace(state=MemberState.OFFLINE) for place in others
@@ -190,7 +193,7 @@ class Oracle:
         self._change(places, is_new_epoch=False)
         return True
 
-    def _change(self, places: list[Place], *, is_new_epoch: bool) -> None:
+    def _change(self, places: list[MemberLife], *, is_new_epoch: bool) -> None:
         self.places = places
         self.version += 1
         self._reported.clear()

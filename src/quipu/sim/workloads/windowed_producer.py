@@ -1,18 +1,18 @@
-"""An idempotent producer with a window, by librdkafka's rules.
+"""An idempotent producer with several batches in flight, which follows librdkafka's rules.
 
-Up to five batches are on their way at once, sent in order without waiting for answers.  What it
-does about each answer is what librdkafka does (rdkafka_request.c, `handle_Produce_error`):
+Up to five batches are in flight at once, sent in order without waiting for responses.  It handles
+each response as librdkafka does (rdkafka_request.c, `handle_Produce_error`):
 
     NONE                      acknowledged
-    DUPLICATE_SEQUENCE_NUMBER acknowledged, at an offset that is not told
-    anything retriable        nothing more is sent until every answer has come; then all that is
+    DUPLICATE_SEQUENCE_NUMBER acknowledged, at an unknown offset
+    any retriable error       nothing more is sent until every response has come; then all that is
                               not acknowledged is sent again, in order, with the same sequences
     OUT_OF_ORDER_SEQUENCE_NUMBER
                               if records before it are not acknowledged: the same, but in a new
-                              producer epoch, which it gives itself, and numbered from 0: whatever
-                              of the window had been written is written twice
-    the same of any other batch, and everything else
-                              fatal: the producer could not go on
+                              producer epoch, which it chooses itself, and numbered from 0: batches
+                              in flight that had been written are written twice
+    the same for any other batch, and all other errors
+                              fatal: the producer cannot continue
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quipu.model.errors import Code
-from quipu.sim.client import ASK_SECONDS_MAX, Client, Place
-from quipu.sim.frames import ClientLink, Disconnected
-from quipu.sim.history import TopicPartition
-from quipu.sim.workload import (
+from quipu.sim.twins.frames import ClientLink, SimDisconnected
+from quipu.sim.workloads.client import ASK_SECONDS_MAX, BrokerAddress, Client
+from quipu.sim.workloads.history import TopicPartition
+from quipu.sim.workloads.traffic import (
     ALL,
     PRODUCE_VERSION,
     RETRIED,
@@ -41,8 +41,8 @@ from quipu.wire.messages.k00_produce import (
 )
 from quipu.wire.record_batch import Record, encode_batch
 
-IN_FLIGHT_MAX: Final = 5  # as many as a broker remembers of a producer
-BEGIN_AGAIN: Final = 0.3  # how often the producer is another one, after a window
+IN_FLIGHT_MAX: Final = 5  # as many batches as a broker remembers of a producer
+BEGIN_AGAIN: Final = 0.3  # probability of a new producer id after a window
 
 
 @dataclass(slots=True, eq=False)
@@ -67,13 +67,13 @@ class WindowedProducer:
     epoch: int = 0
     epoch_start: int = 0  # number of the record that has sequence 0
     next_number: int = 0
-    next_acked: int = 0  # number of the record after the last that was acknowledged
+    next_acked: int = 0  # number of the record after the last acknowledged one
     window: list[_Batch] = field(default_factory=list)  # not acknowledged, in order
     bump_due: bool = False
     timeout_ms: int = 2000  # of one request, for the other nodes
 
     async def run(self) -> None:
-        """Until the load ends and all is acknowledged."""
+        """Produce until the load ends and all is acknowledged."""
         self.load.history.in_order(self.client.name)
         await self._begin()
         dice, load = self.client.dice, self.load
@@ -87,7 +87,7 @@ class WindowedProducer:
             await asyncio.sleep(dice.between(load.pause_min, load.pause_max))
 
     async def _begin(self) -> None:
-        """As a new process does: with an id of its own, and sequence 0 for what comes next."""
+        """Start as a new process does: with a new producer id, and sequence 0."""
         self.producer_id = await producer_id_for(self.client)
         self.epoch, self.epoch_start = 0, self.next_number
 
@@ -100,14 +100,14 @@ class WindowedProducer:
                 self.load.history.sent(value)
 
     async def _send_window(self) -> bool:
-        """Send all that is not acknowledged and take the answers; False: wait before a retry."""
+        """Send all unacknowledged batches and handle the responses; False if any failed."""
         topic, index = self.partition
         place = await self.client.leader(topic, index)
         sent: list[tuple[int, _Batch]] = []
         try:
             link = await self.client.link(place)
             self.timeout_ms = self.client.dice.choose([100, 400, 2000])
-            spacing = self.client.dice.choose([0.0, 0.01, 0.15, 0.8])  # a slow way, at times
+            spacing = self.client.dice.choose([0.0, 0.01, 0.15, 0.8])  # sometimes slow
             for batch in list(self.window):
                 sent.append((self._send(link, batch), batch))
                 await asyncio.sleep(spacing * self.client.dice.random())
@@ -116,12 +116,12 @@ class WindowedProducer:
                 async with asyncio.timeout(ASK_SECONDS_MAX):
                     frame = await link.answer()
                 went_well &= self._answered(place, number, batch, frame)
-        except (TimeoutError, Disconnected):
+        except (TimeoutError, SimDisconnected):
             self.client.drop(place)
             went_well = False
         if not went_well:
             self.client.forget_leader(topic, index)
-        if self.bump_due:  # everything that was on its way has been answered, or never will be
+        if self.bump_due:  # no batch is in flight any more
             self.bump_due = False
             self.epoch += 1
             self.epoch_start = self.window[0].start if self.window else self.next_number
@@ -139,11 +139,11 @@ class WindowedProducer:
             PRODUCE_VERSION, correlation_id=number, client_id=self.client.name))
         return number
 
-    def _answered(self, place: Place, number: int, batch: _Batch, frame: bytes) -> bool:
-        """Take one answer; True if the batch is acknowledged."""
+    def _answered(self, place: BrokerAddress, number: int, batch: _Batch, frame: bytes) -> bool:
+        """Handle one response; True if the batch is acknowledged."""
         correlation_id, answer = decode_response(memoryview(frame), 0, PRODUCE_VERSION)
         assert isinstance(answer, ProduceResponse)
-        assert correlation_id == number, "answers out of order (Q1)"
+        assert correlation_id == number, "responses out of order (Q1)"
         part = answer.responses[0].partition_responses[0]
         world, code = self.client.world, Code(part.error_code)
         world.trace.add(world.loop.now, self.client.name, "produced", (

@@ -1,18 +1,20 @@
 """A world of quorums: the real Raft core and its real driver, on simulated disks and links.
 
-What is replicated is a list of words.  Clients propose words, each once, and ask for barriers;
-voters come and go.
+The replicated state is a list of words.  Clients propose words, each once, and request barriers;
+voters are added and removed.
 
 Checkers
-    one-leader-per-term      nobody leads in a term in which somebody else did
+    one-leader-per-term      only one node ever leads in a term (raft.R1)
     logs-match               the same index and term are the same entry, after the same entry
-    committed-stays          what is committed stays as it is, on every node, and no node's commit
-                             point falls while its process lives
-    states-agree             every state is a prefix of one list of words, and each index decided
-                             the same words everywhere
-    applied-grows            an index is applied once, after all before it
-    decided-once             a word that was acknowledged is in the list, and no word is twice
-    barriers-see             after a barrier, what was acknowledged before it is there
+                             (raft.F1, raft.R3)
+    committed-stays          a committed entry never changes, on any node, and no node's commit
+                             index falls while its process runs (raft.G3, raft.A2)
+    states-agree             every state is a prefix of one list of words, and each index committed
+                             the same words everywhere (broker.quorum.Q2)
+    applied-grows            an index is applied once, after all before it (broker.quorum.Q2)
+    decided-once             an acknowledged word is in the list, and no word is in it twice
+                             (broker.quorum.Q1)
+    barriers-see             after a barrier, all words acknowledged before it are visible (raft.D1)
 """
 
 import asyncio
@@ -25,18 +27,17 @@ from uuid import UUID
 from quipu.broker.quorum import Quorum, QuorumConfig
 from quipu.model.errors import RequestError
 from quipu.model.ids import NodeId, RaftIndex
-from quipu.model.settings import BrokerSettings
-from quipu.model.settings_sources import broker_settings, from_assignments
+from quipu.model.settings_types import Address
 from quipu.raft.admission import NoChecks
 from quipu.raft.log import RaftLog
-from quipu.raft.messages import Entry
-from quipu.runtime.peer_net import Identity
+from quipu.raft.messages import RaftEntry
+from quipu.runtime.peers.peer_net import Identity, PeerConfig
 from quipu.sim.nemesis import Malice, Nemesis
-from quipu.sim.net import CALM, Weather
 from quipu.sim.trace import Trace
+from quipu.sim.twins.net import CALM, Weather
 from quipu.sim.world import Machine, Violation, World
 from quipu.storage.config import LogConfig
-from quipu.storage.data_directory import DataDirectory
+from quipu.storage.directory.data_directory import DataDirectory
 
 PEER_PORT: Final = 9192
 LOG_NAME: Final = "__cluster-0"
@@ -48,7 +49,7 @@ WILD: Final = Weather(delay_min=0.001, delay_max=0.04, loss=0.05, duplicate=0.05
 
 
 class Ledger:
-    """The one list of words that all states are prefixes of; the checkers live here."""
+    """The one list of words that all states are prefixes of, and the checks of it."""
 
     def __init__(self) -> None:
         self.words: list[bytes] = []
@@ -63,7 +64,7 @@ class Ledger:
             raise Violation(f"states-agree: {who} decided {commands} at {index}, others {known}")
 
     def has(self, who: str, place: int, word: bytes) -> None:
-        """`who` has `word` as number `place` of its list."""
+        """Check that node `who` may have `word` at index `place` of its list."""
         if place < len(self.words):
             if self.words[place] != word:
                 raise Violation(
@@ -80,7 +81,7 @@ class Ledger:
         self.acked[word] = index
 
     def acked_end(self) -> int:
-        """How long a list must be to hold everything that was acknowledged."""
+        """The length of the shortest list that holds every acknowledged word."""
         return max((self._places[word] for word in self.acked), default=-1) + 1
 
     def leads(self, who: str, term: int) -> None:
@@ -89,11 +90,11 @@ class Ledger:
 
 
 class RaftLogs:
-    """Looks at the cores' own logs."""
+    """Checks the logs of the Raft cores."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._written: dict[tuple[int, int], tuple[Entry, int | None]] = {}  # by index and term
+        self._written: dict[tuple[int, int], tuple[RaftEntry, int | None]] = {}  # by index and term
         self._committed: dict[int, int] = {}  # index -> term
         self._seen: dict[str, tuple[int, int, int, int]] = {}  # boot, last index and term, commit
 
@@ -111,14 +112,14 @@ class RaftLogs:
         before = self._seen.get(machine.name, (0, 0, 0, 0))
         if before[0] != machine.boots:
             before = (machine.boots, 0, 0, 0)
-        now = (machine.boots, int(log.last_index), int(log.last_term), int(log.committed))
+        now = (machine.boots, int(log.last_index), int(log.last_term), int(log.commit_index))
         if now != before:
             self._seen[machine.name] = now
             self._match(machine, log)
             self._stays(machine, log, before[3])
 
     def _match(self, machine: Machine, log: RaftLog) -> None:
-        for index in range(log.last_index, log.image_index, -1):
+        for index in range(log.last_index, log.snapshot_index, -1):
             entry, previous = log.entry(index), log.find_term(index - 1)
             known = self._written.get((index, entry.term))
             if known is None:
@@ -127,12 +128,12 @@ class RaftLogs:
             if known[0] != entry or previous is None or known[1] not in (None, previous):
                 raise Violation(f"logs-match: {machine.name} has {entry} after term {previous}, "
                                 f"others {known[0]} after {known[1]}")
-            return  # as are all before it, by induction
+            return  # all earlier entries match, too, by induction
 
     def _stays(self, machine: Machine, log: RaftLog, before: int) -> None:
-        if log.committed < before:
-            raise Violation(f"committed-stays: {machine.name}: {log.committed} after {before}")
-        for index in range(max(before, log.image_index) + 1, log.committed + 1):
+        if log.commit_index < before:
+            raise Violation(f"committed-stays: {machine.name}: {log.commit_index} after {before}")
+        for index in range(max(before, log.snapshot_index) + 1, log.commit_index + 1):
             term = log.entry(index).term
             if self._committed.setdefault(index, term) != term:
                 raise Violation(f"committed-stays: {machine.name} has term {term} at {index}, "
@@ -167,14 +168,14 @@ class Words(NoChecks):
             self.words.append(bytes(item))
 
     def leadership(self, is_leader: bool) -> None:  # noqa: FBT001 as the protocol has it
-        """Seen by the checkers after the step."""
+        """Do nothing: the checkers see it after the step."""
 
 
 class QuorumProgram:
-    """A `Program`: a directory, a quorum, and the ways to the others."""
+    """A `Program`: a data directory, a quorum, and the connections to the others."""
 
     def __init__(
-        self, machine: Machine, ids: dict[str, int], plan: "Plan", ledger: Ledger
+        self, machine: Machine, ids: dict[str, int], plan: "RaftWorldPlan", ledger: Ledger
     ) -> None:
         self.state = Words(machine.name, ledger)
         self._plan = plan
@@ -192,7 +193,7 @@ class QuorumProgram:
             LOG_NAME, LogConfig(flush_messages=1, retention_ms=-1, retention_bytes=-1,
                                 segment_bytes=60_000), topic_id=LOG_ID)
         self._peers = machine.door.peers(
-            Identity(node_id, machine.name, rng.uuid()), _settings(machine.name), rng)
+            Identity(node_id, machine.name, rng.uuid()), _peer_config(machine.name), rng)
         for name, other in self._ids.items():
             self._peers.know(NodeId(other), name, PEER_PORT)
         self.quorum = Quorum(
@@ -200,7 +201,7 @@ class QuorumProgram:
                 node_id=node_id, voters=self._voters,
                 election_timeout_ms=self._plan.election_timeout_ms,
                 heartbeat_interval_ms=self._plan.election_timeout_ms // 5,
-                image_due_size=self._plan.image_due_size,
+                snapshot_due_size=self._plan.snapshot_due_size,
                 entries_kept=self._plan.entries_kept),
             log=log, clock=machine.clock, rng=rng, peers=self._peers)
         await self._peers.start()
@@ -213,23 +214,22 @@ class QuorumProgram:
         self._directory.close()
 
 
-def _settings(host: str) -> BrokerSettings:
-    return broker_settings(from_assignments([
-        f"peer.listener={host}:{PEER_PORT}", "peer.secret=a secret of all nodes"]))
+def _peer_config(host: str) -> PeerConfig:
+    return PeerConfig(listener=Address(host, PEER_PORT), secret=b"a secret of all nodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What one seed's world looks like."""
+class RaftWorldPlan:
+    """The parameters of one seed's world."""
 
     nodes: int
-    voters: int  # of them, to begin with
+    voters: int  # the number of initial voters
     fault_seconds: float
-    changes: bool  # voters come and go
+    changes: bool  # whether voters are added and removed
     climate: Weather
     slowness: tuple[float, ...]  # of the disks
     election_timeout_ms: int
-    image_due_size: int
+    snapshot_due_size: int
     entries_kept: int
     malice: Malice
 
@@ -237,8 +237,8 @@ class Plan:
 class RaftWorld:
     """Quorums, proposers and faults."""
 
-    def __init__(self, seed: int, *, tell: Callable[[str], None] | None = None) -> None:
-        self.world = World(seed, tell=tell)
+    def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None) -> None:
+        self.world = World(seed, echo=echo)
         self.plan = plan_of(self.world)
         self.ledger = Ledger()
         self._goes_on = True
@@ -264,7 +264,7 @@ class RaftWorld:
         return self.world.loop.now
 
     def run(self) -> None:
-        """Both phases; raises `Violation`."""
+        """Run both phases; raises `Violation`."""
         try:
             self._run()
         finally:
@@ -272,7 +272,7 @@ class RaftWorld:
 
     def _run(self) -> None:
         world = self.world
-        world.tell("plan", self.plan)
+        world.record("plan", self.plan)
         for machine in world.machines.values():
             machine.boot()
         world.run_until(lambda: self._leader() is not None, LEADER_SECONDS_MAX, "led")
@@ -307,7 +307,7 @@ class RaftWorld:
             words_of(machine) == self.ledger.words for machine in machines)
 
     def _describe(self) -> str:
-        """Where everybody is, for people."""
+        """The state of all nodes, for people."""
         return f"{len(self.ledger.words)} words; " + "; ".join(
             f"{machine.name} has {len(words_of(machine))}, follows {quorum_of(machine).leader} in "
             f"{quorum_of(machine).term} of {quorum_of(machine).voters}"
@@ -316,7 +316,7 @@ class RaftWorld:
     # -- clients
 
     async def _propose(self, name: str) -> None:
-        """One word after another, each proposed once, wherever the leader seems to be."""
+        """Propose one word after another, each once, to the node that seems to lead."""
         dice = self.world.dice.fork(f"client/{name}")
         number = 0
         while self._goes_on:
@@ -326,16 +326,16 @@ class RaftWorld:
                 continue
             words = [f"{name}-{number + index}".encode() for index in range(1 + dice.below(3))]
             number += len(words)
-            task = self.world.run_on(machine, self._decide(machine, words), name)
+            task = self.world.run_on(machine, partial(self._decide, machine, words), name)
             await asyncio.wait([task], timeout=dice.between(0.2, 3.0))
 
     async def _decide(self, machine: Machine, words: list[bytes]) -> None:
-        """In the process of a node: propose, and note the answer."""
+        """Propose in the process of a node, and record the result."""
         try:
             index = await quorum_of(machine).propose(words)
         except RequestError:
             return
-        machine.tell("decided", f"{index} {words[0].decode()}")
+        machine.record("decided", f"{index} {words[0].decode()}")
         for word in words:
             self.ledger.acknowledged(word, index)
         self.world.happened("ack", machine.name)
@@ -348,7 +348,7 @@ class RaftWorld:
                        if each.is_running and each.is_up]
             if running:
                 machine = dice.choose(running)
-                self.world.run_on(machine, self._barrier(machine), "barrier")
+                self.world.run_on(machine, partial(self._barrier, machine), "barrier")
 
     async def _barrier(self, machine: Machine) -> None:
         wanted = self.ledger.acked_end()
@@ -361,7 +361,7 @@ class RaftWorld:
                             f"{wanted} were acknowledged before its barrier")
 
     async def _change_voters(self) -> None:
-        """Now and then, one voter more or less."""
+        """Add or remove one voter now and then."""
         dice = self.world.dice.fork("changes")
         while self._goes_on:
             await asyncio.sleep(dice.between(0.5, 2.0))
@@ -372,15 +372,16 @@ class RaftWorld:
             one = NodeId(dice.choose(list(self._ids.values())))
             voters ^= {one}
             if voters and len(voters) >= min(3, self.plan.voters):
-                self.world.run_on(machine, self._change(machine, sorted(voters)), "change")
+                self.world.run_on(
+                    machine, partial(self._change, machine, sorted(voters)), "change")
 
     async def _change(self, machine: Machine, voters: list[NodeId]) -> None:
-        machine.tell("voters", voters)
+        machine.record("voters", voters)
         try:
             await quorum_of(machine).change_voters(voters)
         except RequestError:
             return
-        machine.tell("changed", voters)
+        machine.record("changed", voters)
 
 
 def quorum_of(machine: Machine) -> Quorum:
@@ -396,18 +397,18 @@ def words_of(machine: Machine) -> list[bytes]:
     return program.state.words
 
 
-def plan_of(world: World) -> Plan:
-    """Everything about a world that is decided before it begins."""
+def plan_of(world: World) -> RaftWorldPlan:
+    """The parameters of a world, chosen by its seed."""
     dice = world.dice.fork("plan")
     nodes = dice.choose([1, 3, 3, 4, 5, 5])
     voters = nodes if nodes < 4 else dice.choose([3, nodes])
-    return Plan(
+    return RaftWorldPlan(
         nodes=nodes, voters=voters, fault_seconds=dice.between(2, 5),
         changes=nodes > 3 and dice.flip(0.5),
         climate=dice.choose([CALM, ROUGH, WILD]),
         slowness=tuple(dice.choose([1.0, 1.0, 10.0]) for _ in range(nodes)),
         election_timeout_ms=dice.choose([60, 120, 300]),
-        image_due_size=dice.choose([200, 1000, 4 << 20]), entries_kept=dice.choose([0, 3, 1000]),
+        snapshot_due_size=dice.choose([200, 1000, 4 << 20]), entries_kept=dice.choose([0, 3, 1000]),
         malice=Malice(
             pause_min=0.01, pause_max=0.3, haste=dice.choose([2.0, 5.0, 20.0]),
             down_max=dice.choose([1, 2, nodes]), pauses=dice.flip(0.7), cuts=dice.flip(0.8),

@@ -1,39 +1,44 @@
-"""What must never be so in a world of chains; looked at after every step.
+"""Checkers of a world of chains, which run after every step.
 
     log-matching         one epoch, one writer: the same epoch and log offset is the same batch,
-                         after the same batch, in every log there ever was
+                         after the same batch, in every log there ever was (chain.I2)
     update-propagation   a serving member's log is a prefix of its predecessor's, in one epoch
-    in-process           what they differ in is what is on its way: acknowledged is what the other
-                         has, and what it lacks can still be read and sent
-    committed-grows      a replica's commit point never moves back, and all replicas' commit points
-                         lie on one history
+                         (chain.I1)
+    in-process           what they differ in is in flight: a predecessor counts as acknowledged only
+                         what its successor has durably (chain.C2), and can still send the rest
+    committed-grows      a replica's commit point never moves back (chain.N1), and all replicas'
+                         commit points are on one history
     committed-everywhere a batch is committed only when all that serve in that epoch have it
-    acknowledged-stays   whoever serves by the controller's word has every committed batch, durable;
-                         unless its disk was emptied, which the controller hears before it counts on
-                         that node again
-    one-head             nobody leads in an epoch in which somebody else did
-    serves-its-epoch     whoever serves has a batch of its epoch, and is a serving member of it
-    log-refuses          every batch that is sent continues the log of whoever takes it
-    no-cut               nothing committed is cut or dropped
-    sound                each replica's own invariants
+                         (chain.C3, chain.C5)
+    acknowledged-stays   every serving member of the controller's metadata has every committed batch
+                         durably; unless its disk was emptied, which the controller learns before it
+                         lets that node serve again
+    one-head             only one process ever leads in an epoch (chain.T1)
+    serves-its-epoch     a serving replica has a batch of its epoch, and is a serving member of it
+                         (chain.C1)
+    log-refuses          every batch that is sent continues the log of its receiver
+    no-cut               nothing committed is truncated or dropped (chain.I3)
+    sound                each replica's own invariants and transitions of its role (chain.T1); what
+                         it acknowledges is durable
 
-In a world whose disks lose what was acknowledged (`is_lossy`), those that promise more than the
-disks do are left out.
+In a world whose disks lose acknowledged batches (`is_lossy`), the checks that such losses violate
+are left out.
 """
 
 from typing import TYPE_CHECKING
 
 from quipu.chain.messages import Mark
+from quipu.chain.replica import Replica
 from quipu.model.chains import MemberState
-from quipu.sim.chain_log import Batch
 from quipu.sim.world import Violation
+from quipu.sim.worlds.chain_log import Batch
 
 if TYPE_CHECKING:
-    from quipu.sim.chain_world import ChainNode, ChainWorld
+    from quipu.sim.worlds.chain import ChainNode, ChainWorld
 
 
 class Witness:
-    """Remembers what was, and compares."""
+    """Remembers earlier states of all nodes, and compares."""
 
     def __init__(self, world: "ChainWorld") -> None:
         self._world = world
@@ -47,7 +52,7 @@ class Witness:
     # --- as it happens ----------------------------------------------------------------------
 
     def wrote(self, node: "ChainNode", batch: Batch) -> None:
-        """`node` has appended `batch`, be it its own or a copy."""
+        """`node` has appended `batch`, its own or a copy."""
         before = node.log.ending_at(batch.log_offset)
         known = self._written.setdefault((batch.epoch, batch.log_offset), (batch, before))
         is_same = known[0] == batch and (before is None or known[1] is None or known[1] == before)
@@ -60,14 +65,14 @@ class Witness:
             raise Violation(f"no-cut: {node} cuts at {log_end}, committed {node.committed}")
 
     def restarts(self, node: "ChainNode", log_start: int) -> None:
-        """`node` is about to drop its log, and to begin at `log_start`."""
+        """`node` is about to drop its log, and to start again at `log_start`."""
         if log_start < node.committed.log > node.log.log_start:
             raise Violation(f"no-cut: {node} restarts at {log_start}, committed {node.committed}")
 
     def committed(self, node: "ChainNode", mark: Mark) -> None:
-        """`node` says that everything before `mark` is committed."""
+        """`node` regards everything before `mark` as committed."""
         if mark.log <= node.log.log_start:
-            return  # before a log that began in the middle
+            return  # before the start of a log that began with a copy
         batch = node.log.ending_at(mark.log)
         if batch is None or batch.next_offset != mark.offset:
             raise Violation(f"committed-grows: {node} commits {mark}, inside of {batch}")
@@ -96,19 +101,25 @@ class Witness:
     # --- after every step -------------------------------------------------------------------
 
     def look(self, node: "ChainNode") -> None:
-        """Only `node` has moved."""
+        """Check the world; only `node` has changed."""
         replica = node.replica
         if replica is not None:
-            try:
-                replica.invariants()
-            except AssertionError as error:
-                raise Violation(f"sound: {node}: {error!r}") from error
+            self._look_at_replica(node, replica)
             self._look_at_commit_point(node)
             if replica.is_serving:
                 self._look_at_service(node)
                 self._look_at_neighbours(node)
         if not self._world.is_lossy:
             self._look_at_promises()
+
+    def _look_at_replica(self, node: "ChainNode", replica: Replica) -> None:
+        try:
+            replica.invariants()
+        except AssertionError as error:
+            raise Violation(f"sound: {node}: {error!r}") from error
+        acknowledged, durable = replica._state.acknowledged, node.log.durable  # noqa: SLF001
+        if acknowledged > durable:  # in production, flush.messages may have been changed since
+            raise Violation(f"sound: {node} acknowledges {acknowledged}, durable is {durable}")
 
     def _look_at_commit_point(self, node: "ChainNode") -> None:
         key = (node.node_id, node.life)
@@ -125,7 +136,7 @@ class Witness:
                 or replica_set.state_of(node.node_id) is not MemberState.SERVING):
             raise Violation(f"serves-its-epoch: {node} serves {replica_set} with a log of "
                             f"epoch {node.log.last_epoch}")
-        if replica.is_leading:
+        if replica.is_leader:
             who = (node.node_id, node.life)
             if self._heads.setdefault(replica.epoch, who) != who:
                 raise Violation(f"one-head: {who} and {self._heads[replica.epoch]} "

@@ -1,7 +1,7 @@
-"""Reads of the newest epoch, by nodes that were told of one that they do not know.
+"""Reads of the newest epoch, by nodes that received a message with a newer one than they know.
 
-A node asks again and again while it is in doubt, as a real one does with its heartbeats.  An answer
-is as old as its way is long: of what was said meanwhile it does not speak (chain/fence.py).
+Such a node asks the controller repeatedly, as a real one does with its heartbeats.  A response
+takes time, so it does not cover messages that arrived meanwhile (chain/epoch_fence.py).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 from quipu.chain.events import EpochConfirmed
 
 if TYPE_CHECKING:
-    from quipu.sim.chain_world import ChainNode, ChainWorld
+    from quipu.sim.worlds.chain import ChainNode, ChainWorld
 
 READ_MS: Final = 20.0  # between two reads
 ANSWER_MS_MAX: Final = 8.0
 
 
 class EpochReads:
-    """Who reads, and in which life."""
+    """The nodes that ask the controller for the newest epoch, and in which life."""
 
     def __init__(self, world: "ChainWorld") -> None:
         self._world = world
@@ -24,14 +24,14 @@ class EpochReads:
         self._asking: dict[ChainNode, int] = {}
 
     def ask(self, node: "ChainNode") -> None:
-        """`node` was told of a newer epoch."""
+        """`node` has received a message with a newer epoch: start to ask."""
         if self._asking.get(node) != node.life:
             self._asking[node] = life = node.life
             self._world.later(READ_MS / 2, lambda: self._read(node, life))
 
     def _read(self, node: "ChainNode", life: int) -> None:
         world, replica = self._world, node.replica
-        if replica is None or node.life != life or not replica.fence.is_closed:
+        if replica is None or node.life != life or not replica.fence.is_fenced:
             self._asking.pop(node, None)
             return
         if world.oracle.life_of(node.node_id) == life:

@@ -1,17 +1,17 @@
-"""What groups do in a simulated world: commit how far they have read, and ask for it.
+"""Groups in a simulated world: they commit offsets and fetch them.
 
-One client per group, without members: each commit is higher than the last one, so that what is
-asked for tells at once whether an acknowledged commit was forgotten (a group resumes from its last
-acknowledged commit).
+One client per group, without members.  Each commit is higher than the last one, so that a fetched
+offset shows at once whether an acknowledged commit was lost: a group must resume from its last
+acknowledged commit.
 """
 
 import asyncio
 from typing import Final
 
 from quipu.model.errors import Code
-from quipu.sim.client import Client, Place
-from quipu.sim.frames import Disconnected
-from quipu.sim.workload import RETRIED, Load
+from quipu.sim.twins.frames import SimDisconnected
+from quipu.sim.workloads.client import BrokerAddress, Client
+from quipu.sim.workloads.traffic import RETRIED, Load
 from quipu.sim.world import Violation
 from quipu.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -28,7 +28,7 @@ MOVED: Final = RETRIED | {Code.NOT_COORDINATOR, Code.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 class Bookmark:
-    """A group that only counts."""
+    """A group that commits increasing offsets, and checks them."""
 
     def __init__(self, client: Client, load: Load) -> None:
         self.acked = -1  # the last commit that was acknowledged
@@ -37,11 +37,11 @@ class Bookmark:
         self._client = client
         self._load = load
         self._group = f"group-{client.name}"
-        self._unknown: set[int] = set()  # commits of which nothing was heard
-        self._coordinator: Place | None = None
+        self._unknown: set[int] = set()  # commits without a response
+        self._coordinator: BrokerAddress | None = None
 
     async def run(self) -> None:
-        """For as long as there is load; then once more."""
+        """Commit and check while there is load; then check once more."""
         dice, number = self._client.dice, 0
         while self._load.goes_on:
             if dice.flip(0.7):
@@ -61,11 +61,11 @@ class Bookmark:
         self._unknown.add(number)
         try:
             answer = await self._client.ask(await self._find(), request, COMMIT_VERSION)
-        except Disconnected:
+        except SimDisconnected:
             self._coordinator = None
             return
         code = answer.topics[0].partitions[0].error_code
-        self._tell("commit", number, code)
+        self._record("commit", number, code)
         if code == Code.NONE:
             self.acked = number
             self._unknown.discard(number)
@@ -77,7 +77,7 @@ class Bookmark:
             OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
         try:
             answer = await self._client.ask(await self._find(), request, FETCH_VERSION)
-        except Disconnected:
+        except SimDisconnected:
             self._coordinator = None
             return False
         if self._is_moved(answer.error_code):
@@ -85,7 +85,7 @@ class Bookmark:
         part = answer.topics[0].partitions[0]
         if self._is_moved(part.error_code):
             return False
-        self._tell("resume", part.committed_offset, part.error_code)
+        self._record("resume", part.committed_offset, part.error_code)
         found = part.committed_offset
         if found < self.acked and found not in self._unknown:
             raise Violation(f"resumes-from-commit: {self._group} is at {found}, "
@@ -99,21 +99,21 @@ class Bookmark:
             return True
         return False
 
-    def _tell(self, what: str, number: int, code: int) -> None:
+    def _record(self, what: str, number: int, code: int) -> None:
         world = self._client.world
         world.trace.add(world.loop.now, self._client.name, what, f"{number} {Code(code).name}")
 
-    async def _find(self) -> Place:
-        """Who coordinates the group; asks until somebody says so."""
+    async def _find(self) -> BrokerAddress:
+        """The coordinator of the group; requests it until there is a response."""
         while self._coordinator is None:
             try:
                 answer = await self._client.ask(
                     self._client.strangers(),
                     FindCoordinatorRequest(key=self._group, key_type=0), FIND_VERSION)
-            except Disconnected:
+            except SimDisconnected:
                 continue
             if answer.error_code == Code.NONE:
-                self._coordinator = Place(answer.host, answer.port)
+                self._coordinator = BrokerAddress(answer.host, answer.port)
             else:
                 await asyncio.sleep(self._client.dice.between(0.05, 0.3))
         return self._coordinator

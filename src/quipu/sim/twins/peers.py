@@ -1,13 +1,13 @@
-"""Nodes' ways to each other in a simulated network: the twin of `runtime.peers.Peers`.
+"""Connections between nodes in a simulated network: simulates `runtime.peers.TcpPeers`.
 
-Each node keeps a session to every node that it knows, dialled again when it was lost.  Messages
-travel as datagrams (sim/net.py), so they can be lost, doubled and overtaken where the weather says
-so; that is more than the contract of `PeerNet` allows, and what the cores are built to bear.
+Each node keeps a session to every node that it knows, and dials again when it is lost.  Messages
+are datagrams (net.py), so they can be lost, duplicated and overtaken, depending on the weather;
+`PeerNet` allows only loss, but the cores must tolerate all of it.
 
 Invariants
-    E1  a message arrives only while the session lives that it was sent in
-    E2  who sent and who receives are processes: nothing leaves or reaches a dead one
-    E3  a session ends when a process ends, when it is reset, and when a cut lasts
+    sim.E1  a message arrives only while the session in which it was sent is open
+    sim.E2  sessions belong to processes: a dead process neither sends nor receives
+    sim.E3  a session ends when a process ends, when it is reset, and when a cut lasts too long
 """
 
 import asyncio
@@ -18,48 +18,48 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from quipu.model.ids import NodeId
-from quipu.model.settings import BrokerSettings
 from quipu.model.settings_types import Address
-from quipu.runtime.connection import Buffer
-from quipu.runtime.peer_calls import Calls
-from quipu.runtime.peer_net import (
+from quipu.runtime.net.connection import Buffer
+from quipu.runtime.peers.calls import Calls
+from quipu.runtime.peers.peer_net import (
     CallHandler,
-    Handler,
     Identity,
+    MessageHandler,
+    PeerConfig,
     PeerKind,
     PeerListener,
     PeerStats,
 )
 from quipu.runtime.rng import Rng
-from quipu.sim.frames import lend
 from quipu.sim.loop import Life
+from quipu.sim.twins.frames import lend
 
 if TYPE_CHECKING:
-    from quipu.sim.net import Door
+    from quipu.sim.twins.net import Door
 
 DIAL_SECONDS: Final = 0.004  # before the first attempt, and between the next ones up to ...
 DIAL_SECONDS_MAX: Final = 0.8
-LOST_SECONDS: Final = 0.5  # then what did not arrive no longer counts as under way
-SILENCE_SECONDS: Final = 3.0  # a cut that lasts so long ends a session (E3)
-FAR_KINDS: Final = frozenset({PeerKind.RAFT, PeerKind.CHAIN})  # whose doubles are borne
+LOST_SECONDS: Final = 0.5  # after this time a message no longer counts towards the backlog
+SILENCE_SECONDS: Final = 3.0  # a cut of this duration ends a session (sim.E3)
+FAR_KINDS: Final = frozenset({PeerKind.RAFT, PeerKind.CHAIN})  # sent as datagrams
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class SimSession:
     """One connection from a node to another."""
 
     source: "SimPeers"
     target: "SimPeers"
     is_live: bool = True
     backlog: int = 0
-    is_refused: bool = False  # somebody waits for `drained`
+    is_refused: bool = False  # a message was refused: `drained` is to be called
 
     def carry(self, kind: int, data: bytes) -> None:
-        """On its way; E1 and E2 are looked after when it arrives."""
+        """Send a message; sim.E1 and sim.E2 are checked when it arrives."""
         net = self.source.door.net
         link = net.link(self.source.door.host, self.target.door.host)
         self.backlog += len(data)
-        left = [len(data)]  # of the backlog; a doubled message leaves it once
+        left = [len(data)]  # part of the backlog; a duplicated message is subtracted once
 
         def leave() -> None:
             if left:
@@ -77,21 +77,21 @@ class Session:
             link.stream(len(data), arrive, self.target.door.process.context)
 
     def left(self, size: int) -> None:
-        """So many bytes are no longer under way."""
+        """Subtract `size` bytes from the backlog."""
         self.backlog -= size
         if self.is_live and self.is_refused and self.backlog * 2 < self.source.backlog_max:
             self.is_refused = False
             self.source.later(lambda: self.source.drained(self))
 
     def reply(self, data: bytes) -> None:
-        """Back to where a call came from, on the same connection."""
+        """Send the reply to a call, on the same connection."""
         net = self.source.door.net
         link = net.link(self.target.door.host, self.source.door.host)
         link.stream(len(data), lambda: self.source.replied(self, data),
                     self.source.door.process.context)
 
     def end(self) -> None:
-        """Both sides notice, each in its time."""
+        """Close the session; the source is notified on a later turn."""
         if self.is_live:
             self.is_live = False
             self.source.later(lambda: self.source.lost(self))
@@ -100,24 +100,24 @@ class Session:
 @dataclass(slots=True)
 class _Known:
     address: Address
-    session: Session | None = None
+    session: SimSession | None = None
     dials: bool = False
     wait: float = DIAL_SECONDS
 
 
 @dataclass(slots=True, eq=False)
 class SimPeers:
-    """See `PeerNet`."""
+    """A `PeerNet` of sessions over simulated links."""
 
     door: "Door"
     identity: Identity
-    settings: BrokerSettings
+    config: PeerConfig
     rng: Rng
     address: Address | None = None
     members: AbstractSet[NodeId] = frozenset()
     stats: PeerStats = field(default_factory=PeerStats)
-    accepted: dict[Session, None] = field(default_factory=dict)
-    _handlers: dict[int, Handler] = field(default_factory=dict)
+    accepted: dict[SimSession, None] = field(default_factory=dict)
+    _handlers: dict[int, MessageHandler] = field(default_factory=dict)
     _listeners: list[PeerListener] = field(default_factory=list)
     _known: dict[NodeId, _Known] = field(default_factory=dict)
     _met: dict[Address, float] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class SimPeers:
     _runs: bool = False
 
     def __post_init__(self) -> None:
-        self._calls = Calls(self.send)
+        self._calls = Calls(self.send, self.config.number_of)
         assert self.door.process.life is Life.RUNNING
 
     @property
@@ -134,12 +134,12 @@ class SimPeers:
         return self.door.net.backlog_max
 
     def has_hung_up(self, node_id: NodeId, incarnation: UUID) -> bool:
-        """See `PeerNet`; a cut that was noticed looks the same here, which must do no harm."""
+        """As in `PeerNet`; also True after a cut was noticed, which must be harmless."""
         return self._hung_up.get(node_id) == incarnation
 
     # -- messages
 
-    def on(self, kind: int, handler: Handler) -> None:
+    def on(self, kind: int, handler: MessageHandler) -> None:
         assert kind not in self._handlers, kind
         self._handlers[kind] = handler
 
@@ -165,12 +165,14 @@ class SimPeers:
         net.notify("send", self.door.host)
         return True
 
-    def arrived(self, session: Session, kind: int, data: bytes) -> None:
-        """A message for this node."""
+    def arrived(self, session: SimSession, kind: int, data: bytes) -> None:
+        """Handle a message for this node."""
         if self._runs:
             self._hand_over(session.source.identity.node_id, kind, data, session)
 
-    def _hand_over(self, sender: NodeId, kind: int, data: bytes, session: Session | None) -> None:
+    def _hand_over(
+        self, sender: NodeId, kind: int, data: bytes, session: SimSession | None
+    ) -> None:
         if kind == PeerKind.CALL:
             def answer(buffers: list[Buffer]) -> None:
                 if session is None:
@@ -184,8 +186,8 @@ class SimPeers:
         elif kind in self._handlers:
             lend(data, lambda body: self._handlers[kind](sender, body))
 
-    def replied(self, session: Session, data: bytes) -> None:
-        """The answer to a call."""
+    def replied(self, session: SimSession, data: bytes) -> None:
+        """Handle the reply to a call."""
         if session.is_live:
             self._calls.on_reply(session.target.identity.node_id, memoryview(data))
 
@@ -205,11 +207,14 @@ class SimPeers:
     def serve(self, kind: int, handler: CallHandler) -> None:
         self._calls.serve(kind, handler)
 
-    async def call(self, to: NodeId, kind: int, body: bytes, *, timeout_seconds: float) -> bytes:
-        return await self._calls.call(to, kind, body, timeout_seconds=timeout_seconds)
+    async def call(
+        self, to: NodeId, kind: int, body: bytes, *, timeout_seconds: float | None = None
+    ) -> bytes:
+        return await self._calls.call(to, kind, body, timeout_seconds=(
+            self.config.call_seconds_max if timeout_seconds is None else timeout_seconds))
 
     def later(self, callback: Callable[[], object]) -> None:
-        """On a later turn, in this node's process (P4)."""
+        """Call `callback` on a later turn, in this node's process (runtime.P4)."""
         self.door.net.loop.call_soon(callback, context=self.door.process.context)
 
     # -- connections
@@ -243,7 +248,7 @@ class SimPeers:
         return {node_id: known.address for node_id, known in self._known.items()}
 
     async def start(self) -> None:
-        listener = self.settings.peer_listener
+        listener = self.config.listener
         net = self.door.net
         if listener is not None:
             assert listener.host == self.door.host, (listener, self.door.host)
@@ -268,7 +273,7 @@ class SimPeers:
             del at[address]
 
     def reset(self) -> None:
-        """End every session, to and from here."""
+        """End every session to and from this node."""
         for known in self._known.values():
             if known.session is not None:
                 known.session.end()
@@ -291,7 +296,7 @@ class SimPeers:
             self.know(other.identity.node_id, address.host, address.port)
 
     def _reachable(self, address: Address) -> "SimPeers | None":
-        """Who would answer there; a process that is paused does not."""
+        """The node that would accept a connection to `address`; a paused process does not."""
         net = self.door.net
         other = net.peers_at.get((address.host, address.port))
         if other is None or not net.is_open(self.door.host, other.door.host):
@@ -300,8 +305,8 @@ class SimPeers:
             return None
         ours, theirs = self.identity.cluster_id, other.identity.cluster_id
         if (ours and theirs and ours != theirs) or (
-                self.settings.peer_secret != other.settings.peer_secret):
-            return None  # it would be refused
+                self.config.secret != other.config.secret):
+            return None  # the handshake would fail
         return other
 
     def _dial_soon(self, node_id: NodeId) -> None:
@@ -323,7 +328,7 @@ class SimPeers:
             self._dial_soon(node_id)
             return
         known.wait = DIAL_SECONDS
-        known.session = session = Session(self, other)
+        known.session = session = SimSession(self, other)
         other.accepted[session] = None
         if self.has_hung_up(node_id, other.identity.incarnation):
             del self._hung_up[node_id]
@@ -335,13 +340,13 @@ class SimPeers:
             listener.up(node_id)
 
     def greeted(self, node_id: NodeId, address: Address | None) -> None:
-        """Somebody has connected, and said where it is."""
+        """A node has connected, and sent its address."""
         known = self._known.get(node_id)
         if address is not None and self._runs and (known is None or known.session is None):
             self.know(node_id, address.host, address.port)
 
-    def _watch_cut(self, session: Session) -> None:
-        """End a session whose link stays cut, and one to a machine that is gone (E3)."""
+    def _watch_cut(self, session: SimSession) -> None:
+        """End a session whose link stays cut, or whose target's process has ended (sim.E3)."""
         net = self.door.net
         silent_since: list[float] = []
 
@@ -360,8 +365,8 @@ class SimPeers:
 
         look()
 
-    def lost(self, session: Session) -> None:
-        """A session of ours has ended."""
+    def lost(self, session: SimSession) -> None:
+        """A session of this node has ended."""
         session.target.accepted.pop(session, None)
         node_id = session.target.identity.node_id
         known = self._known.get(node_id)
@@ -375,13 +380,13 @@ class SimPeers:
             listener.down(node_id)
         self._dial_soon(node_id)
 
-    def drained(self, session: Session) -> None:
+    def drained(self, session: SimSession) -> None:
         if session.is_live:
             for listener in self._listeners:
                 listener.drained(session.target.identity.node_id)
 
     def died(self, *, is_silent: bool) -> None:
-        """The process is gone; if its machine is not, others see their connections reset."""
+        """The process has ended; unless `is_silent`, others see their connections reset."""
         self.unlisten()
         for session in list(self.accepted):
             if not is_silent:

@@ -1,23 +1,23 @@
-"""Checkers of what nodes have stored: each step, what one machine has changed is looked at.
+"""Checkers of stored logs; after each step, the machine that made it is checked.
 
     dense-offsets        log offsets and client offsets follow each other without a gap, and epochs
                          only grow
-    same-batch           the same epoch and log offset mean the same batch, wherever it is stored
-    committed-stays      what is committed on one node is what every node has below its own
-                         committed offset, and that offset never falls while a process lives
-    flushed-is-durable   what a log says is flushed, a power loss would not take
-    one-head-per-epoch   in an epoch, one process of one machine takes writes, and no other ever
-    serving-has-all      whoever serves in the newest epoch has everything that was ever committed
-    given-stays          whoever gives records in an epoch gives all that was given in earlier ones:
-                         its high watermark is no lower than any was then
-    acknowledged         what a client was told that all have, is committed
-    successor-is-prefix  of two neighbours that serve in one epoch, the log of the later is the
-                         beginning of the log of the earlier (V22)
-    in-flight            what only the earlier has is what is on its way: nothing of it is
-                         committed; whatever is, every serving member has kept (V22)
+    same-batch           the same epoch and log offset mean the same batch on all nodes
+    committed-stays      below its committed offset, every node has the same batches, and that
+                         offset never falls while a process runs
+    flushed-is-durable   what a log reports as flushed would survive a power loss
+    one-head-per-epoch   in an epoch, only one process of one machine ever accepts writes
+    serving-has-all      a serving member in the newest epoch has all that was ever committed
+    given-stays          a node that serves reads in an epoch has a high watermark no lower than
+                         any that readers got in earlier epochs
+    acknowledged         what was acknowledged to a client with acks=all is committed
+    successor-is-prefix  of two neighbours that serve in one epoch, the successor's log is a prefix
+                         of the predecessor's (V22)
+    in-flight            what only the predecessor has is not committed; every serving member has
+                         durably what is (V22)
 
-They read what nodes have stored through the same eyes as the nodes; what clients see is checked
-by `History`.  Views of partitions come from the world, which knows where nodes keep them.
+They read stored logs with the nodes' own code; `ClientHistory` checks what clients see.  The world
+passes in the views of partitions.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,17 +36,17 @@ class PartitionView(NamedTuple):
 
     name: str
     log: Log
-    kept_end: int  # what a power loss would not take
+    kept_end: int  # log offsets below survive a power loss
     committed: int  # log offsets below are committed, as far as this machine knows
     high_watermark: int  # the same in client offsets
     epoch: int
     is_serving: bool
     is_leading: bool
-    is_giving: bool  # do clients get records, and a high watermark, here?
+    is_giving: bool  # whether clients get records, and a high watermark, from this machine
     serving: tuple[str, ...]  # machines, in the order of the chain
 
 
-# Those that may have changed since they were last asked for.
+# The partitions of a machine that may have changed since the last call.
 Views = Callable[[Machine], Iterable[PartitionView]]
 
 
@@ -58,7 +58,7 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """What was last seen of one partition on one machine."""
+    """The last state of one partition on one machine."""
 
     boot: int
     end: int = 0
@@ -78,7 +78,7 @@ class _Seen:
 
 
 class StoredLogs:
-    """All of the above, for every partition of a world."""
+    """Runs all of these checks, for every partition of a world."""
 
     def __init__(self, views: Views) -> None:
         self.high_watermarks: dict[str, int] = {}
@@ -100,7 +100,7 @@ class StoredLogs:
             if seen is None or seen.boot != machine.boots:
                 seen = self._seen[key] = _Seen(machine.boots)
             log = view.log
-            mark = (log.log_end, log.segments[0].base_log, log.flushed_end, view.committed,
+            mark = (log.log_end, log.segments[0].base_log, log.flusher.flushed_log, view.committed,
                     view.epoch, view.is_serving, view.is_leading, view.is_giving)
             if seen.mark() != mark:
                 self._look_at(machine, view, seen)
@@ -114,11 +114,11 @@ class StoredLogs:
                             f"committed is {view.committed}")
         self._read(where, view, seen)
         self._compare_committed(where, view, seen)
-        if view.log.flushed_end == view.log.log_end:
+        if view.log.flusher.flushed_log == view.log.log_end:
             for segment in view.log.segments[-2:]:
                 if not machine.disk.is_durable(segment.path):
                     raise Violation(f"flushed-is-durable: {where}: {segment.path} is not")
-        seen.flushed = view.log.flushed_end
+        seen.flushed = view.log.flusher.flushed_log
         seen.kept_end, seen.epoch = view.kept_end, view.epoch
         seen.is_serving, seen.is_leading = view.is_serving, view.is_leading
         seen.is_giving = view.is_giving
@@ -133,7 +133,7 @@ class StoredLogs:
     # -- one log
 
     def _read(self, where: str, view: PartitionView, seen: _Seen) -> None:
-        """Bring `seen.batches` up to date, and compare what is new with all that was written."""
+        """Update `seen.batches`, and compare new batches with all that were ever written."""
         log = view.log
         end, start = int(log.log_end), int(log.segments[0].base_log)
         batches = seen.batches
@@ -145,7 +145,7 @@ class StoredLogs:
         if known is not None:
             first = next(log.read_stored(LogOffset(known))).header
             if _batch_of(first) != batches[known] or first.log_offset != known:
-                batches.clear()  # it was cut and written again
+                batches.clear()  # the log was cut and written again
         after = next(reversed(batches.values())).next_log if batches else start
         last: StoredHeader | None = None
         written = self._written.setdefault(view.name, {})
@@ -164,7 +164,7 @@ class StoredLogs:
         for offset, batch in reversed(seen.batches.items()):
             if batch.next_log <= view.committed:
                 if offset < seen.committed and committed.get(offset) == batch:
-                    break  # looked at before
+                    break  # checked before
                 _same("committed-stays", where, offset, batch, committed.setdefault(offset, batch))
                 if offset > self._last_committed.get(view.name, -1):
                     self._last_committed[view.name] = offset
@@ -199,7 +199,7 @@ class StoredLogs:
         given[view.epoch] = max(given.get(view.epoch, 0), view.high_watermark)
 
     def acknowledged(self, partition: tuple[str, int], offset: int) -> None:
-        """A client was told that all have the record at `offset`."""
+        """The record at `offset` was acknowledged to a client with acks=all."""
         high_watermark = self.high_watermarks.get(f"{partition[0]}-{partition[1]}", 0)
         if offset >= high_watermark:
             raise Violation(f"acknowledged: {partition} {offset}, committed is {high_watermark}")

@@ -1,18 +1,18 @@
-"""A world of chains: the real core of replication, model logs, and a controller that cannot fail.
+"""A world of chains: the real core of replication, simulated logs, a controller that cannot fail.
 
-One partition on a few nodes, in virtual milliseconds.  The network loses, doubles, delays and
+One partition on a few nodes, in virtual milliseconds.  The network loses, duplicates, delays and
 reorders; links are cut one way or both; nodes crash, lose what was not flushed, and come back, some
-with an empty disk; the controller takes living nodes for dead, tells its word late and out of
-order; members are added, moved and reordered; disks refuse to write; retention runs.  Then all of
-it stops, and within a bound every node must have the same log and nothing more to say.
+with an empty disk; the controller treats running nodes as dead, and its metadata arrives late and
+out of order; members are added, moved and reordered; disks fail to write; retention runs.  Then all
+of it stops, and within a time limit every node must have the same log and send nothing more.
 
-Worlds come in three kinds
-    durable   acknowledgements wait for the disk; a crash takes back what was not flushed
-    kept      they do not, and a crash takes nothing (the process died, the machine did not)
-    lossy     they do not, and a crash takes what was not flushed: here acknowledged batches may be
-              lost, and a log that had them halts; a person then empties its disk
+There are three kinds of worlds
+    durable   acknowledgements wait for the disk; a crash loses what was not flushed
+    kept      they do not, and a crash loses nothing (the process ended, the machine did not)
+    lossy     they do not, and a crash loses what was not flushed: here acknowledged batches may be
+              lost, and a log that had them halts; an operator then empties its disk
 
-Checkers: chain_checkers.py.  What the nemesis does: chain_nemesis.py.
+Checkers are in chain_checkers.py, faults in chain_nemesis.py.
 """
 
 import heapq
@@ -23,43 +23,43 @@ from typing import Final
 
 from quipu.chain.codec import decode, encode, encode_replicate
 from quipu.chain.effects import (
-    Advance,
+    AdvanceCommitted,
     Append,
     AppendConfiguration,
-    AskEpoch,
-    CutTo,
-    Disbelieve,
+    ConfirmEpoch,
     Effect,
     Halt,
     ReportInSync,
     Restart,
-    Send,
     SendEntries,
-    Serve,
+    SendMessage,
+    SetServing,
+    TruncateTo,
+    WarnEpochIgnored,
 )
 from quipu.chain.events import (
-    APPENDED,
     FLUSHED,
+    LOG_CHANGED,
     TICK,
     Configured,
+    EntriesSent,
     Event,
     Received,
-    Refused,
-    Sent,
+    SendRefused,
 )
 from quipu.chain.messages import BEGIN, ENTRIES_MAX, Buffer, Mark
 from quipu.chain.replica import Replica
 from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, DATA
 from quipu.model.chains import ReplicaSet
 from quipu.model.ids import Epoch, NodeId
-from quipu.sim.chain_checkers import Witness
-from quipu.sim.chain_epochs import EpochReads
-from quipu.sim.chain_log import Batch, ModelLog, decode_batches
-from quipu.sim.chain_nemesis import ChainNemesis
-from quipu.sim.chain_oracle import Oracle
 from quipu.sim.dice import Dice
 from quipu.sim.trace import Trace
 from quipu.sim.world import Violation
+from quipu.sim.worlds.chain_checkers import Witness
+from quipu.sim.worlds.chain_epochs import EpochReads
+from quipu.sim.worlds.chain_log import Batch, ModelLog, decode_batches
+from quipu.sim.worlds.chain_nemesis import ChainNemesis
+from quipu.sim.worlds.chain_oracle import Oracle
 
 TICK_MS: Final = 10.0
 FAULTS_MS: Final = 400.0
@@ -70,7 +70,7 @@ TOPIC: Final = bytes(range(16))
 
 
 class ChainNode:
-    """One node: a log that lasts, and the replica of the process that runs now."""
+    """One node: its log, which outlives processes, and the replica of the current process."""
 
     def __init__(self, world: "ChainWorld", node_id: NodeId) -> None:
         self.world = world
@@ -78,9 +78,9 @@ class ChainNode:
         self.log = ModelLog(is_durable=world.kind == "durable",
                             clamps_epochs=world.clamps_epochs)
         self.life = 0
-        self.disk = 0  # which one it has: another after it was emptied
+        self.disk = 0  # number of its disk: another one after it was emptied
         self.replica: Replica | None = None
-        self.remembered = BEGIN  # of what is committed; what a process leaves to the next
+        self.remembered = BEGIN  # the stored commit point, for the next process
         self.refuses_until: dict[NodeId, float] = {}
         self._dice = world.dice.fork(f"node/{node_id}")
         self._queue: deque[Event] = deque()
@@ -102,9 +102,9 @@ class ChainNode:
         return batch.next_log <= self.log.durable.log and self.log.holds(batch)
 
     def acked_by(self, node: NodeId) -> int | None:
-        """How far `node` has acknowledged, if it is the one after this."""
+        """The end of what `node` has acknowledged; None unless it is the successor."""
         assert self.replica is not None
-        link = self.replica._flow.link  # noqa: SLF001 checkers look inside
+        link = self.replica._relay.outbound  # noqa: SLF001 checkers look inside
         return link.acked.log if link is not None and link.to == node else None
 
     # --- life and death ---------------------------------------------------------------------
@@ -112,10 +112,11 @@ class ChainNode:
     def boot(self) -> None:
         assert self.replica is None
         self.life += 1
-        self.replica = Replica(self.node_id, self.log, committed=self.remembered, life=self.life,
+        self.replica = Replica(self.node_id, self.log, committed=self.remembered,
+                               broker_epoch=self.life,
                                window_size=self.world.window_size)
         self.remembered = self.replica.committed
-        self.world.tell(self, "boot", f"life {self.life}, log end {self.log.log_end}")
+        self.world.record(self, "boot", f"life {self.life}, log end {self.log.log_end}")
         self._tick_later(self.life, self._dice.between(0, TICK_MS))
         self._note_change()
 
@@ -128,7 +129,7 @@ class ChainNode:
             lost = self._dice.below(self.log.unflushed_count + 1)
         self.log.lose(lost)
         self.remembered = min(self.remembered, Mark(self.log.log_end, self.log.end_offset))
-        self.world.tell(self, "crash", f"loses {lost}, log end {self.log.log_end}")
+        self.world.record(self, "crash", f"loses {lost}, log end {self.log.log_end}")
 
     def _tick_later(self, life: int, delay: float) -> None:
         def tick() -> None:
@@ -142,7 +143,7 @@ class ChainNode:
     # --- events and effects -----------------------------------------------------------------
 
     def happens(self, event: Event) -> None:
-        """Have the core handle `event`, and carry out what it wants."""
+        """Let the core handle `event`, and carry out its effects."""
         replica = self.replica
         if replica is None:
             return
@@ -151,7 +152,7 @@ class ChainNode:
             while self._queue:
                 effects = replica.handle(self._queue.popleft())
                 if self._carry_out(effects):
-                    self._queue.appendleft(APPENDED)
+                    self._queue.appendleft(LOG_CHANGED)
         except Violation:
             raise
         except AssertionError as error:
@@ -159,22 +160,22 @@ class ChainNode:
         self.world.witness.look(self)
 
     def _carry_out(self, effects: list[Effect]) -> bool:
-        """In order; the rest is dropped if one fails.  True if the log is not what it was."""
+        """Carry out effects in order; drop the rest if one fails.  True if the log has changed."""
         is_changed = False
         for effect in effects:
             match effect:
-                case Append() | AppendConfiguration() | CutTo() | Restart():
+                case Append() | AppendConfiguration() | TruncateTo() | Restart():
                     if self.world.has_faults and self._dice.flip(self.world.disk_fails):
-                        self.world.tell(self, "disk", f"refuses {type(effect).__name__}")
+                        self.world.record(self, "disk", f"refuses {type(effect).__name__}")
                         return is_changed
                     self._change_log(effect)
                     is_changed = True
                 case SendEntries():
                     self._send_entries(effect)
-                case Send(to, message):
+                case SendMessage(to, message):
                     self.world.send(self, to, encode(TOPIC, 0, message))
-                case Advance(committed):
-                    self.world.tell(self, "commit", committed.log)
+                case AdvanceCommitted(committed):
+                    self.world.record(self, "commit", committed.log)
                     self.world.witness.committed(self, committed)
                     if self._dice.flip(0.3):
                         self.remembered = committed
@@ -182,20 +183,20 @@ class ChainNode:
                     self.world.report(node, version)
                 case Halt(reason):
                     self.world.halted(self, reason)
-                case AskEpoch():
+                case ConfirmEpoch():
                     self.world.epoch_reads.ask(self)
-                case Disbelieve(sender, epoch):
-                    self.world.tell(self, "disbelieves", f"{sender}, epoch {epoch}")
-                case Serve():
-                    self.world.tell(self, "serve", f"{effect.is_serving} {effect.is_leading} "
+                case WarnEpochIgnored(sender, epoch):
+                    self.world.record(self, "disbelieves", f"{sender}, epoch {epoch}")
+                case SetServing():
+                    self.world.record(self, "serve", f"{effect.is_serving} {effect.is_leader} "
                                     f"in {self.epoch}")
         return is_changed
 
-    def _change_log(self, effect: Append | AppendConfiguration | CutTo | Restart) -> None:
+    def _change_log(self, effect: Append | AppendConfiguration | TruncateTo | Restart) -> None:
         log, witness = self.log, self.world.witness
         match effect:
-            case CutTo(log_end):
-                self.world.tell(self, "cut", log_end)
+            case TruncateTo(log_end):
+                self.world.record(self, "cut", log_end)
                 witness.cuts(self, log_end)
                 log.cut(log_end)
             case AppendConfiguration(replica_set):
@@ -205,9 +206,10 @@ class ChainNode:
             case Append(entries):
                 for entry in entries:
                     self._copy(entry)
-            case Restart(entries):
+            case Restart(log_start, entries):
                 first = next(decode_batches(entries[0]))
-                self.world.tell(self, "restart", first.log_offset)
+                assert first.log_offset == log_start, first
+                self.world.record(self, "restart", first.log_offset)
                 witness.restarts(self, first.log_offset)
                 log.restart(first)
                 witness.wrote(self, first)
@@ -223,33 +225,33 @@ class ChainNode:
                 raise Violation(f"log-refuses: {self} is to append {batch}: {error}") from error
             self.world.witness.wrote(self, batch)
 
-    def write(self, batch_type: int, epoch: int) -> None:
-        """Append a batch of this node's own."""
+    def write(self, batch_type: int, epoch: int, number: int | None = None) -> None:
+        """Append a batch of this node's own, with a new number if none is given."""
         width = 1 + self._dice.below(3) if batch_type == DATA else 1
         batch = self.log.add(width=width, epoch=epoch, batch_type=batch_type,
-                             number=next(self.world.numbers))
+                             number=number or next(self.world.numbers))
         self.world.witness.wrote(self, batch)
         self._note_change()
 
     def produce(self) -> None:
-        """A client's batches, and at times a new segment."""
+        """Append some batches of a client, and sometimes start a new segment."""
         assert self.replica is not None
         for _ in range(1 + self._dice.below(3)):
             self.write(CHECKPOINT if self._dice.flip(0.08) else DATA, self.epoch)
-        self.happens(APPENDED)
+        self.happens(LOG_CHANGED)
 
     def _send_entries(self, effect: SendEntries) -> None:
         if self.refuses_until.get(effect.to, 0.0) > self.world.now:
-            self._queue.append(Refused(effect.to))
+            self._queue.append(SendRefused(effect.to))
             return
         entries = self.log.read_entries(effect.start_log, effect.size_max)[:ENTRIES_MAX]
         data = [entry.data for entry in entries]
         self.world.send(self, effect.to, encode_replicate(TOPIC, 0, effect.message, data))
-        self._queue.append(Sent(effect.to, effect.message.session, entries[-1].next_log,
+        self._queue.append(EntriesSent(effect.to, effect.message.session, entries[-1].next_log,
                                 sum(map(len, data))))
 
     def _note_change(self) -> None:
-        """What was written is flushed some time later."""
+        """Flush what was written, some time later."""
         if self._flush_is_due or self.log.is_flushed:
             return
         self._flush_is_due = True
@@ -265,14 +267,14 @@ class ChainNode:
 
 
 class ChainWorld:
-    """See the module."""
+    """Nodes, network, controller and faults of one chain."""
 
     def __init__(
-        self, seed: int, *, tell: Callable[[str], None] | None = None,
+        self, seed: int, *, echo: Callable[[str], None] | None = None,
         faults_ms: float = FAULTS_MS,
     ) -> None:
         self.dice = dice = Dice(seed, "chain")
-        self.trace = Trace(tell=tell)
+        self.trace = Trace(echo=echo)
         self.now = 0.0
         self.has_faults = True
         self._faults_ms = faults_ms
@@ -304,7 +306,7 @@ class ChainWorld:
     def is_lossy(self) -> bool:
         return self.kind == "lossy"
 
-    def tell(self, who: object, what: str, about: object = "") -> None:
+    def record(self, who: object, what: str, about: object = "") -> None:
         self.trace.add(self.now, str(who), what, about)
 
     # --- time -------------------------------------------------------------------------------
@@ -323,13 +325,13 @@ class ChainWorld:
         return is_done is not None and is_done()
 
     def run(self) -> None:
-        """Both phases."""
+        """Run both phases."""
         for node in self.nodes.values():
             self.start(node)
         self._produce_later()
         self.nemesis.start()
         self._run_until(self._faults_ms)
-        self.tell("world", "heal")
+        self.record("world", "heal")
         self.has_faults = False
         self.nemesis.heal()
         if not self._run_until(self.now + CONVERGE_MS_MAX, is_done=self._has_converged):
@@ -341,7 +343,7 @@ class ChainWorld:
             if not self.has_faults:
                 return
             for node in self.nodes.values():
-                if node.replica is not None and node.replica.is_leading:
+                if node.replica is not None and node.replica.is_leader:
                     node.produce()
             self._produce_later()
 
@@ -362,7 +364,7 @@ class ChainWorld:
             return
         arrival = self.now + self.dice.between(0.05, self.delay_ms)
         if self.has_faults and not self.is_fifo and self.dice.flip(0.02):
-            arrival += self.dice.between(10, LATE_MS_MAX)  # its sender has long forgotten it
+            arrival += self.dice.between(10, LATE_MS_MAX)  # long after its sender expects it
         if self.is_fifo or not self.has_faults:
             arrival = max(arrival, self._arrivals.get((sender, to), 0.0))
             self._arrivals[sender, to] = arrival
@@ -389,7 +391,7 @@ class ChainWorld:
         self.later(self.dice.between(0.5, 15), register)
 
     def review(self) -> None:
-        """Something is different: let the controller decide, and tell everybody."""
+        """Let the controller decide after a change, and publish the result."""
         before = self.oracle.version
         if self.oracle.is_cold:
             if self._cold_since is None:
@@ -407,33 +409,33 @@ class ChainWorld:
             self.publish()
 
     def _elect(self) -> None:
-        """What a person does if all that served have lost their disks: the best log serves."""
+        """Elect the node with the best log, as an operator does if all serving disks are lost."""
         best = max((self.nodes[place.node_id] for place in self.oracle.places),
                    key=lambda node: (node.log.last_epoch, node.log.log_end))
-        self.tell(best, "elected")
+        self.record(best, "elected")
         self.oracle.elect(best.node_id)
         self.oracle.review()
 
     def publish(self) -> None:
-        """Tell every node the members as they are now; the word takes its time."""
+        """Send every node the members as they are now; it arrives after a delay."""
         replica_set = self.oracle.replica_set
-        self.tell("oracle", "decides", _show(replica_set))
+        self.record("oracle", "decides", _show(replica_set))
         lives = {name: self.oracle.life_of(name) for name in self.nodes}
         for node in self.nodes.values():
             delay = self.dice.between(0.1, 12 if self.dice.flip(0.2) else 3)
-            self.later(delay, self._telling(node, replica_set, lives[node.node_id]))
+            self.later(delay, self._notification(node, replica_set, lives[node.node_id]))
 
-    def _telling(
+    def _notification(
         self, node: ChainNode, replica_set: ReplicaSet, life: int | None
     ) -> Callable[[], None]:
-        def tell() -> None:
+        def notify() -> None:
             if life is None or life == node.life:
                 node.happens(Configured(replica_set))
 
-        return tell
+        return notify
 
     def report(self, node: NodeId, version: int) -> None:
-        """A report travels to the controller."""
+        """Send a report to the controller."""
         def arrive() -> None:
             if self.oracle.report(node, version):
                 self.publish()
@@ -441,8 +443,8 @@ class ChainWorld:
         self.later(self.dice.between(0.1, 8), arrive)
 
     def halted(self, node: ChainNode, reason: str) -> None:
-        """A person is asked; in a lossy world they empty the disk."""
-        self.tell(node, "halt", reason)
+        """Let an operator empty the disk of a halted node; only in a lossy world."""
+        self.record(node, "halt", reason)
         if not self.is_lossy:
             raise Violation(f"halted: {node}: {reason}")
         self.later(1.0, lambda: self.nemesis.replace(node))
@@ -462,10 +464,10 @@ class ChainWorld:
             node.replica is not None and node.replica.is_serving and node.replica.is_quiet
             and node.epoch == oracle.epoch
             and node.log.log_end == node.committed.log == log_end
-            for node in nodes) and nodes[0].replica is not None and nodes[0].replica.is_leading
+            for node in nodes) and nodes[0].replica is not None and nodes[0].replica.is_leader
 
     def _check_end(self) -> None:
-        """All logs are the same, and nobody has anything more to say."""
+        """Check that all logs are the same, and that no node sends messages any more."""
         nodes = [self.nodes[place.node_id] for place in self.oracle.places]
         for node in nodes:
             if not nodes[0].log.holds(node.log.batches[-1]):
@@ -477,7 +479,7 @@ class ChainWorld:
             raise Violation(f"quiet: {self.sent_count - sent} messages about nothing")
 
     def describe(self) -> str:
-        """Where everybody is, for people."""
+        """The state of all nodes, for people."""
         return "; ".join([_show(self.oracle.replica_set), *(
             f"{node} down, end {node.log.log_end}" if node.replica is None else
             f"{node} {node.replica.role} in {node.epoch}, end {node.log.log_end} of epoch "

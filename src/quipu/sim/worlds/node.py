@@ -1,33 +1,32 @@
 """A world of real nodes: several `broker.node.Node`s, Kafka clients, and faults.
 
-What the seed decides: how many nodes, chains and partitions there are, how they flush, how large
-segments and windows are, who produces and how, and every fault.
+The seed determines the number of nodes, chains and partitions, how logs are flushed, the sizes of
+segments and windows, the producers, and every fault.
 """
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from quipu.broker.node import Node
-from quipu.broker.partition import Partition
+from quipu.broker.partitions.replicated_partition import ReplicatedPartition
 from quipu.model.chains import MemberState
 from quipu.model.errors import Code
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_sources import broker_settings, from_assignments
-from quipu.runtime.sim_disk import BROKEN
-from quipu.sim.checkers import PartitionView, StoredLogs
-from quipu.sim.client import Client, Place
-from quipu.sim.end_watch import EndWatch
-from quipu.sim.frames import Disconnected
-from quipu.sim.group_workload import Bookmark
-from quipu.sim.history import TopicPartition
+from quipu.runtime.disks.sim_disk import BROKEN
 from quipu.sim.nemesis import Malice, Nemesis
 from quipu.sim.trace import Trace
-from quipu.sim.windowed_producer import WindowedProducer
-from quipu.sim.workload import (
+from quipu.sim.twins.frames import SimDisconnected
+from quipu.sim.workloads.client import BrokerAddress, Client
+from quipu.sim.workloads.end_watch import EndWatch
+from quipu.sim.workloads.groups import Bookmark
+from quipu.sim.workloads.history import TopicPartition
+from quipu.sim.workloads.keyed import KeyLedger, TableReader, produce_keyed
+from quipu.sim.workloads.traffic import (
     ALL,
     Consumer,
     Load,
@@ -36,16 +35,21 @@ from quipu.sim.workload import (
     produce_idempotently,
     produce_plainly,
 )
+from quipu.sim.workloads.windowed_producer import WindowedProducer
 from quipu.sim.world import Machine, Violation, World
+from quipu.sim.worlds.node_checkers import PartitionView, StoredLogs
+from quipu.storage.phases import LogPhase
 from quipu.wire.messages.k10001_create_chain import CreateChainRequest
 
 CLIENT_PORT: Final = 9092
 PEER_PORT: Final = 9192
 DATA: Final = "data"
+SHAPES: Final = ((1,), (2,), (2,), (3,), (3,), (3,), (4,), (2, 2))  # nodes of each chain
+TABLE: Final = "table"  # the compacted topic
 VOTERS_MAX: Final = 3
 READY_SECONDS_MAX: Final = 60.0
 CONVERGE_SECONDS_MAX: Final = 60.0
-QUICK: Final = (  # virtual time is cheap, but every heartbeat is work
+QUICK: Final = (  # short timeouts, so that a run needs fewer heartbeats
     "broker.heartbeat.interval.ms=150", "broker.session.timeout.ms=900", "broker.lease.ms=600",
     "controller.quorum.election.timeout.ms=400", "controller.quorum.heartbeat.interval.ms=100",
     "chain.heartbeat.interval.ms=100", "chain.cold.start.wait.ms=1500",
@@ -54,30 +58,33 @@ QUICK: Final = (  # virtual time is cheap, but every heartbeat is work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What one seed's world looks like."""
+class NodeWorldPlan:
+    """The parameters of one seed's world."""
 
-    chains: tuple[int, ...]  # how many nodes each has
+    chains: tuple[int, ...]  # the number of nodes of each
     partitions: int
     fault_seconds: float
     malice: Malice
     settings: tuple[str, ...] = ()
     segment_size: int = 1 << 30
     index_interval: int = 4096
+    topic: tuple[tuple[str, str], ...] = ()  # settings of the topic, with _ for .
+    is_compacting: bool = False  # whether there is a compacted topic, too
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the nodes: a-0, a-1, ..., b-0, ..."""
+        """The names of the nodes: a-0, a-1, ..., b-0, ..."""
         return names_of(self.chains)
 
 
 class RealNode:
-    """A `Program`: one node, on the doors of its machine."""
+    """A `Program`: one node, with the simulated disk, network and clock of its machine."""
 
     def __init__(self, machine: Machine, settings: BrokerSettings) -> None:
         self.node = Node(
             settings, clock=machine.clock, rng=machine.dice.fork(f"boot/{machine.boots}"),
-            disk=machine.disk, net=machine.door, with_http=False)
+            disk=machine.disk, net=machine.door, with_http=False,
+            open_store=lambda _url, _now_ms: machine.objects)
 
     async def start(self) -> None:
         await self.node.start()
@@ -89,9 +96,9 @@ class RealNode:
 class NodeWorld:
     """Nodes, their clients and their nemesis."""
 
-    def __init__(self, seed: int, *, tell: Callable[[str], None] | None = None) -> None:
-        self.world = World(seed, tell=tell)
-        self.plan = plan_of(self.world)
+    def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None) -> None:
+        self.world = World(seed, echo=echo)
+        self.plan = self._make_plan()
         malice = self.plan.malice
         if malice.full_disks:
             self.world.allowed_errors += ("no space left", "the disk is full")
@@ -102,15 +109,20 @@ class NodeWorld:
         self.load = Load()
         self.consumers: list[Consumer] = []
         self.bookmarks: list[Bookmark] = []
+        self.table_readers: list[TableReader] = []
         for index, name in enumerate(self.plan.names):
             self.world.machine(name, partial(RealNode, settings=self._settings(index, name)))
-        self.places = [Place(name, CLIENT_PORT) for name in self.plan.names]
+        self.places = [BrokerAddress(name, CLIENT_PORT) for name in self.plan.names]
         self.nemesis = Nemesis(self.world, self.plan.malice, self._leader, self._is_whole)
         self._names = self.plan.names
-        self._marks: dict[str, dict[Partition, object]] = {name: {} for name in self._names}
+        self._marks: dict[str, dict[ReplicatedPartition, object]] = {
+            name: {} for name in self._names}
         self.logs = StoredLogs(self._changed)
         self.world.checkers.append(self.logs)
         self.load.history.on_acked = self.logs.acknowledged
+
+    def _make_plan(self) -> NodeWorldPlan:
+        return plan_of(self.world)
 
     def _settings(self, index: int, name: str) -> BrokerSettings:
         names = self.plan.names
@@ -122,7 +134,7 @@ class NodeWorld:
                               for place, voter in enumerate(names[:VOTERS_MAX]))
             settings += [f"peer.listener={name}:{PEER_PORT}", f"controller.quorum.voters={voters}",
                          "peer.secret=a secret of all nodes"]
-        return dataclasses.replace(  # smaller than anybody may ask for: so more happens
+        return dataclasses.replace(  # smaller than settings allow, so that segments roll often
             broker_settings(from_assignments(settings)),
             log_segment_bytes=self.plan.segment_size,
             log_index_interval_bytes=self.plan.index_interval)
@@ -143,7 +155,7 @@ class NodeWorld:
         return self.world.loop.now
 
     def run(self) -> None:
-        """Both phases; raises `Violation`."""
+        """Run both phases; raises `Violation`."""
         try:
             self._run()
         finally:
@@ -151,31 +163,37 @@ class NodeWorld:
 
     def _run(self) -> None:
         world, plan = self.world, self.plan
-        world.tell("plan", plan)
+        world.record("plan", plan)
         for machine in world.machines.values():
             machine.boot()
         world.run(self._load(), "load")
         world.run_until(lambda: bool(self.consumers), READY_SECONDS_MAX, "ready")
         world.run(self.nemesis.run(), "nemesis")
         world.run_for(plan.fault_seconds)
-        self.nemesis.heal()
+        self._heal()
         world.run_for(2.0)
         self.load.goes_on = False
         try:
             world.run_until(lambda: not self._unsettled(), CONVERGE_SECONDS_MAX, "converged")
         except Violation as error:
-            raise Violation(f"{error}: {self._unsettled()}") from error
+            if not (why := self._unsettled()):
+                raise
+            raise Violation(f"{error}: {why}") from error
         self._settled()
+
+    def _heal(self) -> None:
+        self.nemesis.heal()
 
     # -- clients
 
     async def _load(self) -> None:
-        """Make chains and topics, then let everyone go."""
+        """Create chains and topics, then start all clients."""
         admin = self.client("admin")
         if len(self.plan.names) > 1:
             for place in range(len(self.plan.chains)):
                 await self._create_chain(admin, chr(ord("a") + place))
-        await create_topic(admin, self.load, "t", partitions=self.plan.partitions)
+        await create_topic(admin, self.load, "t", partitions=self.plan.partitions,
+                           **dict(self.plan.topic))
         world, dice = self.world, self.world.dice.fork("load")
         for index in range(self.plan.partitions):
             partition = ("t", index)
@@ -192,6 +210,20 @@ class NodeWorld:
         for number in range(2):
             self.bookmarks.append(Bookmark(self.client(f"g{number}"), self.load))
             world.run(self.bookmarks[-1].run(), f"g{number}")
+        if self.plan.is_compacting:
+            await self._load_table(admin)
+
+    async def _load_table(self, admin: Client) -> None:
+        """Create a compacted topic, then start its clients."""
+        await create_topic(admin, self.load, TABLE, partitions=1, cleanup_policy="compact",
+                           min_cleanable_dirty_ratio="0.1")
+        ledger, partition = KeyLedger(), (TABLE, 0)
+        for number in range(2):
+            client = self.client(f"k{number}")
+            self.world.run(produce_keyed(client, self.load, ledger, partition), client.name)
+        reader = TableReader(self.client("r0"), self.load, partition, ledger=ledger)
+        self.table_readers.append(reader)
+        self.world.run(reader.run(), "r0")
 
     async def _create_chain(self, admin: Client, chain: str) -> None:
         names = [name for name in self.plan.names if name.startswith(f"{chain}-")]
@@ -199,11 +231,12 @@ class NodeWorld:
             try:
                 answer = await admin.ask(admin.strangers(), CreateChainRequest(
                     name=chain, node_names=names, timeout=3000), 0)
-            except Disconnected:
+            except SimDisconnected:
                 code = int(Code.NETWORK_EXCEPTION)
             else:
                 code = answer.error_code
-                self.world.tell("chain", f"{chain} {Code(code).name} {answer.error_message or ''}")
+                message = answer.error_message or ""
+                self.world.record("chain", f"{chain} {Code(code).name} {message}")
             if code in (Code.NONE, Code.DUPLICATE_RESOURCE):
                 return
             await asyncio.sleep(0.3)
@@ -221,42 +254,44 @@ class NodeWorld:
         self.consumers.append(consumer)
         self.world.run(consumer.run(), name)
 
-    # -- what nodes have
+    # -- the state of nodes
 
     def _changed(self, machine: Machine) -> Iterable[PartitionView]:
-        """The partitions of which anything is not as it was when this was last asked."""
+        """Yield the partitions that have changed since the last call."""
         marks = self._marks[machine.name]
         for part in partitions_of(machine):
             log = part.log
-            mark = (log.log_end, log.flushed_end, part.commits.committed_log, part.leader_epoch,
-                    part.is_serving, part.is_leading, part.is_alone, part.is_fresh, part.is_sure)
+            mark = (log.log_end, log.flusher.flushed_log, part.commit_waiters.committed_log,
+                    part.leader_epoch, part.is_serving, part.is_leader, part.is_sole_replica,
+                    part.is_epoch_start_due, part.is_readable, log.local_start_offset)
             if marks.get(part) != mark:
                 marks[part] = mark
-                if part.failed is None and log.is_open:
+                if part.failure is None and log.phase is LogPhase.OPEN and (
+                        part.topic_partition.topic != TABLE):  # compaction changes its batches
                     yield self._view(part)
 
-    def _view(self, part: Partition) -> PartitionView:
+    def _view(self, part: ReplicatedPartition) -> PartitionView:
         log, replicas = part.log, part.replica_set
-        kept = log.flushed_end if log.is_durable else log.log_end
+        kept = log.flusher.flushed_log if log.is_durable else log.log_end
         serving = () if replicas is None else replicas.serving
         return PartitionView(
             name=str(part.topic_partition), log=log, kept_end=kept,
-            committed=kept if part.is_alone else part.commits.committed_log,
+            committed=kept if part.is_sole_replica else part.commit_waiters.committed_log,
             high_watermark=part.high_watermark, epoch=part.leader_epoch,
-            is_serving=part.is_serving, is_leading=part.is_leading and not part.is_fresh,
-            is_giving=part.is_serving and part.is_sure,
+            is_serving=part.is_serving, is_leading=part.is_leader and not part.is_epoch_start_due,
+            is_giving=part.is_serving and part.is_readable,
             serving=tuple(self._names[node_id - 1] for node_id in serving))
 
     def _leader(self) -> Machine | None:
-        """A node that leads something just now."""
+        """A machine that leads a partition now; None if there is none."""
         for machine in self.world.machines.values():
             if machine.is_up and machine.is_running and any(
-                    part.is_leading for part in partitions_of(machine)):
+                    part.is_leader for part in partitions_of(machine)):
                 return machine
         return None
 
     def _is_whole(self) -> bool:
-        """Does every node serve, in the very process that runs, and does everybody know?"""
+        """Whether every node serves with its current process, by every node's metadata."""
         machines = self.world.machines.values()
         if not all(machine.is_up and machine.is_running for machine in machines):
             return False
@@ -267,14 +302,17 @@ class NodeWorld:
             for machine in machines
             for chain in node_of(machine).broker.cluster.state.chains.values()
             for member in chain.members) and not any(
-                node_of(machine).broker.cluster.state.detached() for machine in machines)
+                node_of(machine).broker.cluster.state.detached_partitions() for machine in machines)
 
     def _unsettled(self) -> str:
-        """What is still missing until everyone serves the same and has read all; or nothing."""
+        """Why the world has not converged yet, for people; empty if it has."""
         machines = self.world.machines.values()
         for machine in machines:
             if not machine.is_up:
                 return f"{machine.name} has not started"
+        return self._clients_unsettled() or self._logs_unsettled()
+
+    def _clients_unsettled(self) -> str:
         for bookmark in self.bookmarks:
             if not bookmark.is_done:
                 return "a group has no coordinator"
@@ -282,16 +320,23 @@ class NodeWorld:
             end = max(self.load.history.end(consumer.partition), consumer.high_watermark)
             if consumer.position < end:
                 return f"{consumer.client.name} has read to {consumer.position} of {end}"
+        for reader in self.table_readers:
+            if not reader.is_done:
+                return f"{reader.client.name} has read to {reader.position}"
+        return ""
+
+    def _logs_unsettled(self) -> str:
+        machines = self.world.machines.values()
         ends: dict[str, dict[str, tuple[int, int]]] = {}
         for machine in machines:
             for chain in node_of(machine).broker.cluster.state.chains.values():
                 if any(member.state is not MemberState.SERVING for member in chain.members):
                     return f"{machine.name} sees {chain}"
-            if detached := node_of(machine).broker.cluster.state.detached():
+            if detached := node_of(machine).broker.cluster.state.detached_partitions():
                 return f"{machine.name} sees {detached}"
             for part in partitions_of(machine):
-                if part.failed is not None:
-                    return f"{machine.name} {part.topic_partition}: {part.failed}"
+                if part.failure is not None:
+                    return f"{machine.name} {part.topic_partition}: {part.failure}"
                 view = self._view(part)
                 ends.setdefault(view.name, {})[machine.name] = (
                     int(view.log.log_end), view.committed)
@@ -311,23 +356,23 @@ def node_of(machine: Machine) -> Node:
     return program.node
 
 
-def partitions_of(machine: Machine) -> Iterable[Partition]:
-    """Those of the process that runs now, as soon as it has any."""
+def partitions_of(machine: Machine) -> Iterable[ReplicatedPartition]:
+    """The partitions of the current process, once it has started."""
     if machine.program is None or not hasattr(node_of(machine), "broker"):
         return ()
-    return node_of(machine).broker.partitions.all()
+    return node_of(machine).broker.partitions.replicated()
 
 
 def names_of(chains: tuple[int, ...]) -> tuple[str, ...]:
-    """Of the nodes of chains of so many."""
+    """The names of the nodes of chains with these numbers of nodes."""
     return tuple(f"{chr(ord('a') + place)}-{number}"
                  for place, count in enumerate(chains) for number in range(count))
 
 
-def plan_of(world: World) -> Plan:
-    """Everything about a world that is decided before it begins."""
+def plan_of(world: World, shapes: Sequence[tuple[int, ...]] = SHAPES) -> NodeWorldPlan:
+    """Everything about a world that is decided before it begins; its chains are of `shapes`."""
     dice = world.dice.fork("plan")
-    chains = dice.choose([(1,), (2,), (2,), (3,), (3,), (3,), (4,), (2, 2)])
+    chains = dice.choose(shapes)
     is_durable = dice.flip(0.7)
     segment_size = dice.choose([2_000, 20_000, 1 << 30])
     index_interval = dice.choose([1, 300, 4096])
@@ -336,7 +381,7 @@ def plan_of(world: World) -> Plan:
         f"chain.window.bytes={dice.choose([1024, 20_000, 1 << 20])}",
         f"min.insync.replicas={min(dice.choose([0, 1, 1, 2]), *chains)}",
     ]
-    return Plan(
+    return NodeWorldPlan(
         chains=chains, partitions=1 + dice.below(2), fault_seconds=dice.between(3, 7),
         malice=Malice(
             down_max=dice.choose([1, 1, 2, 4]), haste=dice.choose([1.0, 2.0, 5.0]),

@@ -1,11 +1,12 @@
-"""Clients' connections in a simulated network: the twin of `runtime.net.FrameServer`, and a client.
+"""Connections of clients in a simulated network: simulates `runtime.net.FrameServer`.
 
-    SimFrameServer   what a node listens with
-    SimConnection    the node's end; requests come in frames, answers leave as bytes
-    ClientLink       the client's end: real request frames out, answer frames in
+    SimFrameServer   the server of a node
+    SimConnection    the node's end: receives request frames, sends responses as bytes ...
+    SimTransport     ... through this
+    ClientLink       the client's end: sends real request frames, receives response frames
 
-A frame handed to a handler is overwritten as soon as the handler returns: whoever kept it reads
-rubbish, as with the real one (N1 of runtime/connection.py).
+A frame passed to a handler is overwritten as soon as the handler returns, as with a real connection
+(runtime.N1 of runtime/net/connection.py): code that keeps it reads wrong bytes.
 """
 
 import asyncio
@@ -13,29 +14,30 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from quipu.model.errors import Kind, QuipuError
-from quipu.runtime.connection import Buffer
-from quipu.runtime.frame_handler import FrameHandler
-from quipu.runtime.net import CannotListen
-from quipu.runtime.net_limits import BY_NODE, NetLimits, NetStats
-from quipu.runtime.network import Accept
+from quipu.model.errors import ErrorKind, QuipuError
+from quipu.runtime.net.connection import Buffer
+from quipu.runtime.net.frame_handler import FrameHandler
+from quipu.runtime.net.limits import BY_NODE, NetLimits, NetStats
+from quipu.runtime.net.network import Accept
+from quipu.runtime.net.server import CannotListen
+from quipu.runtime.net.transport import PLAINTEXT
 from quipu.sim.loop import Life
 
 if TYPE_CHECKING:
-    from quipu.sim.net import Door, SimNet
+    from quipu.sim.twins.net import Door, SimNet
 
 POISON: Final = 0xA5
 CONNECT_SECONDS_MAX: Final = 2.0
 
 
-class Disconnected(QuipuError):
-    """The connection is gone, and with it what was under way."""
+class SimDisconnected(QuipuError):
+    """The connection is closed; requests without a response may have been carried out."""
 
-    kind = Kind.RETRY
+    kind = ErrorKind.RETRY
 
 
 def lend(data: bytes, take: Callable[[memoryview], None]) -> None:
-    """Let `take` have a writable copy of `data` until it returns, and spoil it then."""
+    """Call `take` with a writable copy of `data`, and overwrite the copy afterwards."""
     lent = bytearray(data)
     try:
         take(memoryview(lent))
@@ -43,19 +45,42 @@ def lend(data: bytes, take: Callable[[memoryview], None]) -> None:
         lent[:] = bytes([POISON]) * len(lent)
 
 
+class SimTransport:
+    """Sends a connection's bytes over the network: simulates `runtime.net.transport`."""
+
+    security_protocol: Final = PLAINTEXT
+    peer_name: Final = None
+
+    def __init__(self, server: "SimFrameServer", client: "ClientLink") -> None:
+        self._server = server
+        self._client = client
+
+    def send(self, data: bytes) -> None:
+        """Send all of `data`: the simulated network buffers it."""
+        self._server.carry(self._client, data)
+
+    def close(self) -> None:
+        self._server.carry(self._client, None)
+
+
 class SimConnection:
     """The node's end of a client's connection."""
 
-    def __init__(self, server: "SimFrameServer", client: "ClientLink") -> None:
+    def __init__(self, server: "SimFrameServer", client: "ClientLink", listener: str) -> None:
         self.peer_host, self.peer_port = client.host, client.port
+        self.listener = listener
         self.closed = False
         self._server = server
-        self._client = client
+        self._transport = SimTransport(server, client)
         self._handler: FrameHandler
         self._frames: deque[bytes] = deque()  # that wait for the end of a pause
         self._out: list[Buffer] = []
         self._paused = False
         self._flushing = False
+
+    @property
+    def peer_name(self) -> str | None:
+        return self._transport.peer_name
 
     @property
     def backlog(self) -> int:
@@ -65,7 +90,7 @@ class SimConnection:
         self._handler = handler
 
     def send(self, buffers: list[Buffer]) -> None:
-        """Answer; the bytes are taken at the end of this turn of the loop."""
+        """Send a response; the buffers are read at the end of this turn of the loop."""
         if self.closed:
             return
         self._out.extend(buffers)
@@ -78,12 +103,12 @@ class SimConnection:
         data = b"".join(self._out)
         self._out.clear()
         if data and not self.closed:
-            self._server.carry(self._client, data)
+            self._transport.send(data)
             if self._paused:
                 self._handler.drained()
 
     def received(self, frame: bytes) -> None:
-        """One request has arrived."""
+        """Handle one request frame."""
         if not self.closed:
             self._frames.append(frame)
             self._hand_over()
@@ -93,7 +118,7 @@ class SimConnection:
             lend(self._frames.popleft(), self._handler.frame_received)
 
     def pause(self, *, read_rest: bool = False) -> None:
-        del read_rest  # what the client sent before it closed is dropped: it asked for no answer
+        del read_rest  # requests that came before the client closed are dropped
         self._paused = True
 
     def keep(self, frame: memoryview) -> memoryview:
@@ -104,8 +129,13 @@ class SimConnection:
             self._paused = False
             self._server.soon(self._hand_over)
 
+    def reset(self) -> None:
+        """Close after the process has ended: only the client notices."""
+        self.closed = True
+        self._transport.close()
+
     def close(self, *, after_sending: bool = False, why: str = BY_NODE) -> None:
-        """Close, at once or after what was sent has left."""
+        """Close, at once or after sending."""
         if self.closed:
             return
         self._server.stats.closed[why] += 1
@@ -113,41 +143,41 @@ class SimConnection:
             self._flush()
         self.closed = True
         self._server.forget(self)
-        self._server.carry(self._client, None)
+        self._transport.close()
         self._handler.connection_lost()
 
 
 class SimFrameServer:
-    """What a node listens with for clients."""
+    """The server of a node for clients."""
 
     def __init__(self, door: "Door", accept: Accept, limits: NetLimits) -> None:
         self.stats = NetStats()
         self.door = door
         self._accept = accept
         self._limits = limits
-        self._address: tuple[str, int] | None = None
+        self._listeners: dict[tuple[str, int], str] = {}  # names by address
         self._serves = False
         self._connections: dict[SimConnection, None] = {}  # in the order in which they came
 
-    def bind(self, host: str, port: int) -> tuple[str, int]:
+    def bind(self, host: str, port: int, *, listener: str = "") -> tuple[str, int]:
         assert host == self.door.host, (host, self.door.host)
         net = self.door.net
         port = port or net.free_port()
         taken = net.clients_at.get((host, port))
         if taken is not None and taken.door.process.life is not Life.DEAD:
             raise CannotListen(f"{host}:{port} is taken")
-        self._address = host, port
+        self._listeners[host, port] = listener
         net.clients_at[host, port] = self
         return host, port
 
     def serve(self) -> None:
         self._serves = True
 
-    def accept(self, client: "ClientLink") -> SimConnection | None:
-        """A client has called; None if nobody answers yet or there are too many."""
+    def accept(self, client: "ClientLink", address: tuple[str, int]) -> SimConnection | None:
+        """Accept a client's connection; None if the server does not serve or has too many."""
         if not self._serves or len(self._connections) >= self._limits.connections_max:
             return None
-        connection = SimConnection(self, client)
+        connection = SimConnection(self, client, self._listeners[address])
         self._connections[connection] = None
         connection.start(self._accept(connection))
         return connection
@@ -156,7 +186,7 @@ class SimFrameServer:
         self.door.net.loop.call_soon(callback)
 
     def carry(self, client: "ClientLink", data: bytes | None) -> None:
-        """Bring bytes to a client, or the news that the connection is closed."""
+        """Send bytes to a client; None means that the connection is closed."""
         link = self.door.net.link(self.door.host, client.host)
         link.stream(len(data or b""), lambda: client.received(data), None)
 
@@ -165,27 +195,25 @@ class SimFrameServer:
 
     def stop_accepting(self) -> None:
         self._serves = False
-        if self._address is not None:
-            self.door.net.clients_at.pop(self._address, None)
-            self._address = None
+        while self._listeners:
+            self.door.net.clients_at.pop(self._listeners.popitem()[0], None)
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
-        """Close every connection after what it was sent."""
+        """Close every connection after sending its buffers."""
         del grace_seconds
         self.stop_accepting()
         for connection in list(self._connections):
             connection.close(after_sending=True)
 
     def died(self) -> None:
-        """The process is gone: its connections are reset."""
+        """Reset all connections: the process has ended."""
         for connection in list(self._connections):
-            connection.closed = True
-            self.carry(connection._client, None)  # noqa: SLF001 of one piece with its server
+            connection.reset()
         self._connections.clear()
 
 
 class ClientLink:
-    """A client's end of a connection: sends request frames and gets answer frames."""
+    """A client's end of a connection: sends request frames and receives response frames."""
 
     def __init__(self, net: "SimNet", host: str) -> None:
         self.host = host
@@ -199,35 +227,35 @@ class ClientLink:
         self._waiter: asyncio.Future[None] | None = None
 
     async def connect(self, host: str, port: int) -> None:
-        """Connect within CONNECT_SECONDS_MAX, or raise `Disconnected`."""
+        """Connect within CONNECT_SECONDS_MAX, or raise `SimDisconnected`."""
         net = self._net
         self._server = server = net.clients_at.get((host, port))
         if server is None or not net.is_open(self.host, host):
             await asyncio.sleep(CONNECT_SECONDS_MAX / 4)
-            raise Disconnected(f"nobody listens at {host}:{port}")
+            raise SimDisconnected(f"no server listens at {host}:{port}")
         self._waiter = asyncio.get_running_loop().create_future()
-        net.link(self.host, host).stream(0, self._call, server.door.process.context)
+        net.link(self.host, host).stream(
+            0, lambda: self._call(server, (host, port)), server.door.process.context)
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 await self._waiter
         except TimeoutError:
             self.close()
-            raise Disconnected(f"{host}:{port} does not answer") from None
+            raise SimDisconnected(f"{host}:{port} does not respond") from None
         finally:
             self._waiter = None
         if not self.is_open:
-            raise Disconnected(f"{host}:{port} closed the connection")
+            raise SimDisconnected(f"{host}:{port} closed the connection")
 
-    def _call(self) -> None:
-        """At the server: take the call."""
-        assert self._server is not None
-        self._connection = self._server.accept(self)
-        self._server.carry(self, b"" if self._connection is not None else None)
+    def _call(self, server: SimFrameServer, address: tuple[str, int]) -> None:
+        """Accept the connection, at the server."""
+        self._connection = server.accept(self, address)
+        server.carry(self, b"" if self._connection is not None else None)
 
     def send(self, frame: bytes) -> None:
         """Send one request, with its length in front."""
         if not self.is_open:
-            raise Disconnected("the connection is closed")
+            raise SimDisconnected("the connection is closed")
         server, connection = self._server, self._connection
         assert server is not None
         assert connection is not None
@@ -235,7 +263,7 @@ class ClientLink:
             len(frame), lambda: connection.received(frame[4:]), server.door.process.context)
 
     def received(self, data: bytes | None) -> None:
-        """From the server: bytes, or None when it closed."""
+        """Handle bytes from the server, or None when it closed."""
         if data is None:
             self.is_open = False
         elif self._waiter is not None and not self.is_open:
@@ -254,10 +282,10 @@ class ClientLink:
             self._waiter.set_result(None)
 
     async def answer(self) -> bytes:
-        """The next answer, without its length."""
+        """The next response, without its length."""
         while not self._answers:
             if not self.is_open:
-                raise Disconnected("closed before the answer came")
+                raise SimDisconnected("closed before the response came")
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -266,7 +294,7 @@ class ClientLink:
         return self._answers.popleft()
 
     def close(self) -> None:
-        """Leave; the server hears of it."""
+        """Close the connection; the server is notified."""
         self.is_open = False
         connection, server = self._connection, self._server
         if connection is not None and server is not None and not connection.closed:

@@ -1,16 +1,17 @@
-"""A client that asks again and again where a partition ends, and knows what it must not be told.
+"""A client that requests the end of a partition repeatedly, and checks that it never falls.
 
-    end-fell     an answer below what anybody was given, acknowledged or told before the question
+    end-fell     a response below an offset that some client had read, had acknowledged or had got
+                 as the end before the request
 """
 
 import asyncio
 from dataclasses import dataclass
 
 from quipu.model.errors import Code
-from quipu.sim.client import Client
-from quipu.sim.frames import Disconnected
-from quipu.sim.history import TopicPartition
-from quipu.sim.workload import RETRIED, Load
+from quipu.sim.twins.frames import SimDisconnected
+from quipu.sim.workloads.client import Client
+from quipu.sim.workloads.history import TopicPartition
+from quipu.sim.workloads.traffic import RETRIED, Load
 from quipu.sim.world import Violation
 from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -24,19 +25,19 @@ LATEST = -1
 
 @dataclass(slots=True, eq=False)
 class EndWatch:
-    """Asks the leader of one partition for its latest offset."""
+    """Requests the latest offset of one partition from its leader."""
 
     client: Client
     load: Load
     partition: TopicPartition
-    end: int = 0  # the highest that was answered
+    end: int = 0  # the highest end that was returned
 
     async def run(self) -> None:
-        """For as long as the world goes on."""
+        """Request and check for as long as the world runs."""
         while True:
             try:
                 code = await self._ask()
-            except Disconnected:
+            except SimDisconnected:
                 code = Code.NETWORK_EXCEPTION
             if code not in (Code.NONE, Code.OFFSET_NOT_AVAILABLE):
                 if code not in RETRIED:
@@ -58,7 +59,7 @@ class EndWatch:
                         f"{topic}-{index} {code.name} {part.offset}")
         if code is Code.NONE:
             if part.offset < least:
-                raise Violation(f"end-fell: {self.client.name} is told by {place.host} that "
+                raise Violation(f"end-fell: {self.client.name} got from {place.host} that "
                                 f"{self.partition} ends at {part.offset}; it was {least}")
             self.end = part.offset
         return code

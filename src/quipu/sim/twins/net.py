@@ -1,16 +1,17 @@
-"""A simulated network: hosts, the directed links between them, and what happens to messages.
+"""A simulated network: hosts, the directed links between them, and their faults.
 
-    Weather   how bad links are: delay, loss, duplicates, reordering, width
-    Link      one direction between two hosts
-    SimNet    all of them, who listens where, and the doors that processes get
+    Weather   the quality of links: delay, loss, duplicates, reordering, bandwidth
+    SimLink   one direction between two hosts
+    SimNet    all links and listeners
+    Door      the `Net` of one process
 
-A link carries two kinds of traffic.  `datagram` may be lost, doubled or overtaken; it is what
-nodes send each other, worse than the TCP that they really use.  `stream` is TCP as clients see it:
-in order and without loss, but it stops while the link is cut and goes on when it heals.
+A link carries two kinds of traffic.  A `datagram` may be lost, duplicated or overtaken; messages
+between nodes are datagrams, which is worse than the TCP that they really use.  A `stream` is TCP as
+clients see it: in order and without loss; it stops while the link is cut and continues afterwards.
 
 Invariants
-    W1  nothing arrives over a cut link, from the moment of the cut
-    W2  what a stream carries arrives in its order
+    sim.W1  nothing arrives over a link while it is cut
+    sim.W2  a stream arrives in order
 """
 
 from collections.abc import Callable
@@ -18,18 +19,17 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from quipu.model.settings import BrokerSettings
-from quipu.runtime.net_limits import NetLimits
-from quipu.runtime.network import Accept
-from quipu.runtime.peer_net import Identity
+from quipu.runtime.net.limits import NetLimits
+from quipu.runtime.net.network import Accept
+from quipu.runtime.peers.peer_net import Identity, PeerConfig
 from quipu.runtime.rng import Rng
 from quipu.sim.dice import Dice
 from quipu.sim.loop import Process, SimLoop
 from quipu.sim.trace import Trace
 
 if TYPE_CHECKING:  # they point back to the network that they are in
-    from quipu.sim.frames import SimFrameServer
-    from quipu.sim.peers import SimPeers
+    from quipu.sim.twins.frames import SimFrameServer
+    from quipu.sim.twins.peers import SimPeers
 
 FIRST_FREE_PORT: Final = 40_000
 
@@ -38,21 +38,21 @@ Deliver = Callable[[], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """How bad a link is."""
+    """The quality of a link."""
 
     delay_min: float = 0.0002  # seconds
     delay_max: float = 0.002
-    loss: float = 0.0  # the likelihood of each ...
+    loss: float = 0.0  # probabilities, per message
     duplicate: float = 0.0
     reorder: float = 0.0
-    late_max: float = 0.3  # ... and how late the overtaken and the doubled come
+    late_max: float = 0.3  # largest additional delay of overtaken and duplicated messages
     bytes_per_second: float = 50e6
 
 
 CALM: Final = Weather()
 
 
-class Link:
+class SimLink:
     """One direction between two hosts."""
 
     def __init__(self, net: "SimNet", source: str, target: str) -> None:
@@ -61,13 +61,13 @@ class Link:
         self._net = net
         self._name = f"{source}>{target}"
         self._dice = net.dice.fork(f"link/{self._name}")
-        self._free_at = 0.0  # when what was sent before has left
-        self._last_arrival = 0.0  # of a stream (W2)
-        self._held: list[tuple[Deliver, Context | None]] = []  # streams stop while it is cut
-        self._released = 0  # pieces that were held, and wait for a host that is paused
+        self._free_at = 0.0  # when all earlier messages have been sent
+        self._last_arrival = 0.0  # of a stream (sim.W2)
+        self._held: list[tuple[Deliver, Context | None]] = []  # stream data that waits for a cut
+        self._released = 0  # pieces of a stream that wait for a paused host
 
     def datagram(self, size: int, deliver: Deliver, context: Context | None) -> None:
-        """Carry one message, or lose it."""
+        """Deliver one message, or lose it."""
         dice, weather = self._dice, self.weather
         if self.is_cut or (weather.loss and dice.flip(weather.loss)):
             return
@@ -87,13 +87,13 @@ class Link:
 
     def _at(self, arrival: float, deliver: Deliver, context: Context | None) -> None:
         def arrive() -> None:
-            if not self.is_cut:  # W1
+            if not self.is_cut:  # sim.W1
                 deliver()
 
         self._net.at(arrival, arrive, context)
 
     def stream(self, size: int, deliver: Deliver, context: Context | None) -> None:
-        """Carry a piece of a stream; it waits while the link is cut (W2)."""
+        """Deliver a piece of a stream; it waits while the link is cut (sim.W2)."""
         now, weather = self._net.loop.now, self.weather
         self._free_at = max(self._free_at, now) + size / weather.bytes_per_second
         arrival = self._free_at + self._dice.between(weather.delay_min, weather.delay_max)
@@ -103,7 +103,7 @@ class Link:
             if self.is_cut or self._held:
                 self._held.append((deliver, context))
             elif self._released:
-                self._release(deliver, context)  # behind those that came before (W2)
+                self._release(deliver, context)  # after the earlier pieces (sim.W2)
             else:
                 deliver()
 
@@ -136,49 +136,49 @@ class SimNet:
     trace: Trace
     weather: Weather = CALM
     climate: Weather = CALM  # the weather between storms
-    backlog_max: int = 1 << 20  # bytes that one node takes for another; less than in reality
-    notify: Callable[[str, str], None] = lambda _what, _name: None  # of messages that leave
+    backlog_max: int = 1 << 20  # unsent bytes per node; less than in reality
+    notify: Callable[[str, str], None] = lambda _what, _name: None  # called for sent messages
     clients_at: "dict[tuple[str, int], SimFrameServer]" = field(default_factory=dict)
     peers_at: "dict[tuple[str, int], SimPeers]" = field(default_factory=dict)
-    _links: dict[tuple[str, str], Link] = field(default_factory=dict)
+    _links: dict[tuple[str, str], SimLink] = field(default_factory=dict)
     _next_port: int = FIRST_FREE_PORT
 
     def at(self, when: float, deliver: Deliver, context: Context | None) -> None:
-        """Have something arrive; with a context, at the process that it belongs to."""
+        """Call `deliver` at a time; with a context, in the process that it belongs to."""
         self.loop.universal_at(when, deliver, context=context)
 
-    def link(self, source: str, target: str) -> Link:
+    def link(self, source: str, target: str) -> SimLink:
         link = self._links.get((source, target))
         if link is None:
-            link = self._links[source, target] = Link(self, source, target)
+            link = self._links[source, target] = SimLink(self, source, target)
         return link
 
     def is_open(self, source: str, target: str) -> bool:
-        """Can a connection be made?  That takes both directions."""
+        """Whether a connection can be made, which needs both directions."""
         return not (self.link(source, target).is_cut or self.link(target, source).is_cut)
 
     def cut(self, source: str, target: str) -> None:
-        """One direction; what is under way is lost."""
+        """Cut one direction; datagrams that have not arrived are lost."""
         self.trace.add(self.loop.now, "net", "cut", f"{source} > {target}")
         self.link(source, target).cut()
 
     def mend(self, source: str, target: str) -> None:
-        """One direction."""
+        """Undo the cut of one direction."""
         self.trace.add(self.loop.now, "net", "mend", f"{source} > {target}")
         self.link(source, target).heal()
 
     def hosts(self) -> list[str]:
-        """Everyone who ever sent or received anything."""
+        """Every host that has sent or received anything."""
         return sorted({host for pair in self._links for host in pair})
 
     def heal(self) -> None:
-        """Every link."""
+        """Undo all cuts."""
         self.trace.add(self.loop.now, "net", "heal")
         for link in self._links.values():
             link.heal()
 
     def set_weather(self, weather: Weather) -> None:
-        """On all links, and on those to come."""
+        """Set the weather of all links, present and future."""
         self.weather = weather
         for link in self._links.values():
             link.weather = weather
@@ -188,24 +188,24 @@ class SimNet:
         return self._next_port
 
     def door(self, process: Process, host: str) -> "Door":
-        """What a process gets for its network."""
+        """The `Net` of a process."""
         return Door(self, process, host)
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A `runtime.network.Net` of one process."""
+    """The `runtime.net.network.Net` of one process."""
 
     net: SimNet
     process: Process
     host: str
 
     def frame_server(self, accept: Accept, limits: NetLimits) -> "SimFrameServer":
-        from quipu.sim.frames import SimFrameServer  # noqa: PLC0415 it points back to the network
+        from quipu.sim.twins.frames import SimFrameServer  # noqa: PLC0415 it points back here
 
         return SimFrameServer(self, accept, limits)
 
-    def peers(self, identity: Identity, settings: BrokerSettings, rng: Rng) -> "SimPeers":
-        from quipu.sim.peers import SimPeers  # noqa: PLC0415 it points back to the network
+    def peers(self, identity: Identity, config: PeerConfig, rng: Rng) -> "SimPeers":
+        from quipu.sim.twins.peers import SimPeers  # noqa: PLC0415 it points back here
 
-        return SimPeers(self, identity, settings, rng)
+        return SimPeers(self, identity, config, rng)

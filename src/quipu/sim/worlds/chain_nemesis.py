@@ -1,23 +1,23 @@
-"""What goes wrong in a world of chains, and what people do to it meanwhile."""
+"""Injects faults into a world of chains, and simulates what operators do to it."""
 
 from typing import TYPE_CHECKING, Final
 
 from quipu.chain.events import Drained, PeerDown, PeerUp, Received
-from quipu.chain.messages import BEGIN, Describe, Fenced
+from quipu.chain.messages import BEGIN, DescribeLog, Fenced
 from quipu.model.batch_types import CHECKPOINT
 from quipu.model.bounds import EPOCH_AHEAD_MAX, EPOCH_MAX
 from quipu.model.ids import Epoch, NodeId
 from quipu.sim.dice import Dice
 
 if TYPE_CHECKING:
-    from quipu.sim.chain_world import ChainNode, ChainWorld
+    from quipu.sim.worlds.chain import ChainNode, ChainWorld
 
 DETECTION_MS: Final = 25.0
 STRANGER: Final = NodeId(99)
 
 
 class ChainNemesis:
-    """Throws dice, and does what they say."""
+    """Causes random faults and operations."""
 
     def __init__(self, world: "ChainWorld") -> None:
         self._world = world
@@ -36,7 +36,7 @@ class ChainNemesis:
         return (sender, to) in self._cut
 
     def heal(self) -> None:
-        """No more of it: every node runs, every link works, the controller sees them all."""
+        """Undo all faults: every node runs and is registered, every link works."""
         world = self._world
         self._cut.clear()
         for node in world.nodes.values():
@@ -67,7 +67,7 @@ class ChainNemesis:
             self.crash(self._dice.choose(running), self._dice.between(1, 80))
 
     def _power_failure(self) -> None:
-        """All at once: everybody, or all of those that serve."""
+        """Crash all nodes at once, or all serving ones."""
         serving = [place.node_id for place in self._world.oracle.serving()]
         is_total = self._dice.flip(0.5)
         for node in self._running():
@@ -75,7 +75,7 @@ class ChainNemesis:
                 self.crash(node, self._dice.between(1, 100))
 
     def crash(self, node: "ChainNode", down_ms: float) -> None:
-        """End its process; it comes back later, the controller may notice before."""
+        """End a node's process; it comes back later, perhaps after the controller noticed."""
         world = self._world
         node.crash()
         life = node.life
@@ -94,7 +94,7 @@ class ChainNemesis:
         world.later(down_ms, restart)
 
     def _maybe_empty(self, node: "ChainNode") -> None:
-        """A new disk; never for the last one that has what was acknowledged."""
+        """Replace a node's disk by an empty one, unless it is the last with acknowledged data."""
         oracle = self._world.oracle
         whole = {place.node_id for place in oracle.places if place.node_id != node.node_id
                  and self._world.nodes[place.node_id].disk == place.disk}
@@ -104,25 +104,25 @@ class ChainNemesis:
             self.empty(node)
 
     def empty(self, node: "ChainNode") -> None:
-        self._world.tell(node, "empty")
+        self._world.record(node, "empty")
         node.log.wipe()
         node.disk += 1
         node.remembered = BEGIN
 
     def replace(self, node: "ChainNode") -> None:
-        """What a person does about a log that cannot go on."""
+        """Replace the disk of a node whose log has halted, as an operator does."""
         if node.replica is not None:
             self.crash(node, 5.0)
             self.empty(node)
 
     def _mistake(self) -> None:
-        """The controller takes a living node for dead, for a while."""
+        """Let the controller treat a running node as dead for a while."""
         running = self._running()
         if not running:
             return
         world, node = self._world, self._dice.choose(running)
         life = node.life
-        world.tell(node, "fenced")
+        world.record(node, "fenced")
         world.oracle.fence(node.node_id)
         world.review()
 
@@ -147,12 +147,12 @@ class ChainNemesis:
         if pair is None:
             return
         links = {pair} if self._dice.flip(0.5) else {pair, pair[::-1]}
-        self._world.tell("world", "cut", links if len(links) == 1 else f"both {pair}")
+        self._world.record("world", "cut", links if len(links) == 1 else f"both {pair}")
         self._cut |= links
         self._world.later(self._dice.between(2, 60), lambda: self._cut.difference_update(links))
 
     def _clog(self) -> None:
-        """A link takes nothing for a while, and then says that it does again."""
+        """Let a link refuse messages for a while, and then report that it is drained."""
         pair = self._pair()
         if pair is None:
             return
@@ -172,7 +172,7 @@ class ChainNemesis:
         world.later(self._dice.between(0, 20), lambda: node.happens(PeerUp(to)))
 
     def _lie(self) -> None:
-        """A node, be it a member or a stranger, speaks of an epoch that there is not."""
+        """Let a member or another node send an epoch that does not exist."""
         world, lies = self._world, self._lies
         if not world.has_faults:
             return
@@ -182,9 +182,9 @@ class ChainNemesis:
             sender = lies.choose([*world.nodes, STRANGER])
             ahead = lies.choose([1, 2, EPOCH_AHEAD_MAX, EPOCH_AHEAD_MAX + 1, EPOCH_MAX // 2])
             epoch = Epoch(world.oracle.epoch + ahead)
-            world.tell(node, "lie", f"{sender} speaks of epoch {epoch}")
+            world.record(node, "lie", f"{sender} speaks of epoch {epoch}")
             node.happens(Received(
-                sender, Fenced(epoch) if lies.flip(0.5) else Describe(epoch)))
+                sender, Fenced(epoch) if lies.flip(0.5) else DescribeLog(epoch)))
         world.later(lies.between(0, 2 * self._lie_ms), self._lie)
 
     # --- people -----------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class ChainNemesis:
         starts = [batch.log_offset for batch in node.log.batches
                   if batch.batch_type == CHECKPOINT and batch.log_offset < end]
         if starts:
-            self._world.tell(node, "trim", starts[-1])
+            self._world.record(node, "trim", starts[-1])
             node.log.trim(self._dice.choose(starts))
             self._world.witness.look(node)
 
