@@ -7,9 +7,13 @@ state machines many more runs than a test has time for.
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.harness.postgres import PostgresServer
+from tests.harness.s3_server import CREDENTIALS, S3Server
 
 SIM_EXAMPLES = 1_500
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
@@ -38,3 +42,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(own, settings):
             machine.settings = settings(own, max_examples=SIM_EXAMPLES)
             item.add_marker(pytest.mark.timeout(1800))
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """One S3 server for all tests of this process, and credentials in the environment."""
+    before = {name: os.environ.get(name) for name in CREDENTIALS}
+    os.environ.update(CREDENTIALS)
+    with S3Server() as server:
+        yield server
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One PostgreSQL server for all tests of this process; each test has keys of its own."""
+    server = PostgresServer()
+    yield server
+    server.stop()

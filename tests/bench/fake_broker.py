@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 from uuid import UUID
 
-from quipu.cli.bench.control import Address
+from quipu.model.settings_types import Address
 from quipu.wire.frame import RequestHeader, decode_request, encode_response
 from quipu.wire.messages.k00_produce import (
     PartitionProduceResponse,
@@ -103,13 +103,13 @@ class FakeBroker:
             while size := stream.read(4):
                 frame = stream.read(int.from_bytes(size, "big"))
                 header, request = decode_request(memoryview(frame))
-                answer = self._answer(header, request)
+                response = self._answer(header, request)
                 if self.produced == self.hang_up_at:
                     peer.shutdown(socket.SHUT_RDWR)
                     return
-                if answer is not None:
+                if response is not None:
                     version = header.api_version
-                    peer.sendall(encode_response(header.correlation_id, answer, version))
+                    peer.sendall(encode_response(header.correlation_id, response, version))
 
     def _answer(self, header: RequestHeader, request: Request) -> Response | None:
         answers: dict[type[Request], Any] = {

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from quipu.cli.bench import plot, table
-from quipu.cli.bench.control import BenchError
-from quipu.cli.bench.machine import machine, python_build
-from quipu.cli.bench.measured import Latency, Measured
-from quipu.cli.bench.report import Ratio, Report
-from quipu.cli.bench.table import Series
-from quipu.cli.bench.target import Target
+from quipu.bench import plot, table
+from quipu.bench.errors import BenchError
+from quipu.bench.machine import machine, python_build
+from quipu.bench.measured import Latency, Measured
+from quipu.bench.report import Ratio, Report
+from quipu.bench.table import Series
+from quipu.bench.target import Target
 from tests.bench.fake_broker import FakeBroker
 
 
@@ -83,8 +83,10 @@ def test_tables_are_for_people_and_pictures_too(broker: FakeBroker, tmp_path: Pa
 BAD = [
     (["produce", "--acks", "3"], "--acks '3' is none of 0, 1, all"),
     (["produce", "--compression", "zip"], "--compression 'zip' is none of none, gzip"),
+    (["consume", "--tiered", "--partitions", "2"],
+     "--tiered reads one partition with the raw client"),
     (["consume", "--client", "java"], "--client 'java' is none of raw, librdkafka"),
-    (["latency", "--acks", "0"], "--acks 0 is never answered"),
+    (["latency", "--acks", "0"], "--acks 0 has no responses"),
     (["produce", "--config", "x"], "--config 'x' is not KEY=VALUE"),
     (["produce", "--bootstrap", "nowhere"], "'nowhere' is not HOST:PORT"),
     (["produce", "--bootstrap", "127.0.0.1:1"], "no broker at 127.0.0.1:1: Connection refused"),

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quipu.cli.bench.control import BenchError
-from quipu.cli.bench.frames import (
-    Batch,
+from quipu.bench.errors import BenchError
+from quipu.bench.frames import (
+    ProduceBatch,
     fetch_frame,
     make_batch,
     produce_frame,
@@ -61,15 +61,15 @@ def test_a_produce_frame_is_a_produce_request(version: int) -> None:
 
 @pytest.mark.parametrize("version", [9, 12])
 def test_the_error_of_an_answer_is_found_where_it_is(version: int) -> None:
-    """K2: the generator looks at two bytes of an answer, and they are the error code."""
-    frame = produce_frame("t", 3, Batch(b"x" * 70, 1), acks=1, version=version)
+    """K2: the generator looks at two bytes of a response, and they are the error code."""
+    frame = produce_frame("t", 3, ProduceBatch(b"x" * 70, 1), acks=1, version=version)
     part = PartitionProduceResponse(index=3, error_code=10, log_start_offset=0)
-    answer = encode_response(0, ProduceResponse(
+    response = encode_response(0, ProduceResponse(
         responses=[TopicProduceResponse(name="t", partition_responses=[part])]), version)
 
-    assert frame.answer.unpack_from(frame.sample) == (len(frame.sample) - 4, 0)
-    assert frame.answer.unpack_from(answer) == (len(answer) - 4, 10)
-    assert frame.explain(answer) == "MESSAGE_TOO_LARGE: no message"
+    assert frame.response.unpack_from(frame.sample) == (len(frame.sample) - 4, 0)
+    assert frame.response.unpack_from(response) == (len(response) - 4, 10)
+    assert frame.explain(response) == "MESSAGE_TOO_LARGE: no message"
     assert "no Produce v" in frame.explain(b"\0\0\0\x02ab")
 
 
@@ -84,7 +84,7 @@ def test_a_fetch_frame_asks_from_any_offset(offset: int) -> None:
     assert (topic.topic, topic.partitions[0].partition) == ("a-topic", 5)
 
 
-def fetch_answer(records: bytes, *, error_code: int = 0) -> memoryview:
+def fetch_response(records: bytes, *, error_code: int = 0) -> memoryview:
     part = PartitionData(
         partition_index=0, error_code=error_code, high_watermark=500, last_stable_offset=500,
         log_start_offset=0, aborted_transactions=[], records=memoryview(records))
@@ -98,7 +98,7 @@ def test_an_answer_to_a_fetch_tells_where_to_go_on(count: int) -> None:
     batch = make_batch(record_size=10, batch_size=200)
     records = b"".join(
         (index * batch.record_count).to_bytes(8, "big") + batch.data[8:] for index in range(count))
-    found = read_fetch(fetch_answer(records), 1 if count else 0, topic_size=5)
+    found = read_fetch(fetch_response(records), 1 if count else 0, topic_size=5)
 
     assert found.next_offset == count * batch.record_count
     assert found.record_count == max(0, found.next_offset - 1)  # one was before what was asked for
@@ -108,7 +108,7 @@ def test_an_answer_to_a_fetch_tells_where_to_go_on(count: int) -> None:
 def test_a_batch_cut_short_is_not_counted() -> None:
     """K2: Kafka may send a part of the last batch; it is asked for again."""
     batch = make_batch(record_size=10, batch_size=200)
-    found = read_fetch(fetch_answer(batch.data + batch.data[:-1]), 0, topic_size=5)
+    found = read_fetch(fetch_response(batch.data + batch.data[:-1]), 0, topic_size=5)
 
     assert found.next_offset == batch.record_count
 
@@ -116,4 +116,4 @@ def test_a_batch_cut_short_is_not_counted() -> None:
 def test_a_refused_fetch_is_an_error_with_its_name() -> None:
     """K2: OFFSET_OUT_OF_RANGE, not a wrong number in a report."""
     with pytest.raises(BenchError, match="offset 7: OFFSET_OUT_OF_RANGE"):
-        read_fetch(fetch_answer(b"", error_code=1), 7, topic_size=5)
+        read_fetch(fetch_response(b"", error_code=1), 7, topic_size=5)

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from quipu.cli.bench import limits
-from quipu.cli.bench.closed_loop import Window
-from quipu.cli.bench.control import BenchError
-from quipu.cli.bench.frames import fetch_frame, make_batch, produce_frame
-from quipu.cli.bench.measured import Measured
-from quipu.cli.bench.processes import cost_of, in_child, listening_pid, serving
+from quipu.bench import limits
+from quipu.bench.closed_loop import Window
+from quipu.bench.errors import BenchError
+from quipu.bench.frames import fetch_frame, make_batch, produce_frame
+from quipu.bench.measured import Measured
+from quipu.bench.processes import cost_of, in_child, serving
+from quipu.launch.ports import listening_pid
 from tests.bench.fake_broker import FakeBroker
 
 SHORT = Window(seconds=0.2, warmup_seconds=0.0)
@@ -58,7 +59,7 @@ def test_a_bare_server_fans_out() -> None:
 
 
 def test_an_echo_has_a_latency_at_a_rate() -> None:
-    """K2: what the machine needs for one request and one answer."""
+    """K2: what the machine needs for one request and one response."""
     frame = produce_frame("t", 0, make_batch(record_size=10, batch_size=1), acks=1, version=9)
     found = limits.echo_at_rate(frame, rate=200.0, window=SHORT).produce
 
@@ -92,7 +93,7 @@ def test_a_function_runs_in_another_process() -> None:
     assert in_child(os.getpid) != os.getpid()
     with pytest.raises(BenchError, match="ValueError: as told"):
         in_child(fail)
-    with pytest.raises(BenchError, match="ended without an answer"), serving(end_silently):
+    with pytest.raises(BenchError, match="ended without a result"), serving(end_silently):
         pass
 
 
@@ -105,5 +106,5 @@ def test_a_broker_on_this_machine_is_found_by_its_port(broker: FakeBroker) -> No
 
 def test_a_process_that_is_not_there_is_an_error() -> None:
     """K8: a wrong --pid gets one clear message."""
-    with pytest.raises(BenchError, match="cannot read what process 4194999 uses"):
+    with pytest.raises(BenchError, match="cannot read the usage of process 4194999"):
         cost_of(4_194_999)

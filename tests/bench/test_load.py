@@ -4,32 +4,35 @@ import time
 
 import pytest
 
-from quipu.cli.bench.closed_loop import Window, run_fetch, run_produce
-from quipu.cli.bench.control import BenchError, Control, parse_address
-from quipu.cli.bench.frames import Batch, ProduceFrame, fetch_frame, make_batch, produce_frame
-from quipu.cli.bench.measured import Latency
-from quipu.cli.bench.open_loop import run_at_rate
-from quipu.cli.bench.tail import run_tail
-from tests.bench.fake_broker import FakeBroker
+from quipu.bench.closed_loop import Window, run_fetch, run_produce
+from quipu.bench.control import connect, create_led_topic, leaders, parse_address, produce_version
+from quipu.bench.errors import BenchError
+from quipu.bench.frames import ProduceBatch, ProduceFrame, fetch_frame, make_batch, produce_frame
+from quipu.bench.measured import Latency
+from quipu.bench.open_loop import run_at_rate
+from quipu.bench.tail import run_tail
+from quipu.client.admin.topics import delete_topic
+from quipu.client.errors import NotServed
+from tests.bench.fake_broker import FakeBroker, fake_broker
 
 SHORT = Window(seconds=0.3, warmup_seconds=0.0)
 BATCH = make_batch(record_size=100, batch_size=1000)
 
 
-def ready(broker: FakeBroker, batch: Batch = BATCH, *, acks: int = 1) -> ProduceFrame:
+def ready(broker: FakeBroker, batch: ProduceBatch = BATCH, *, acks: int = 1) -> ProduceFrame:
     """A topic `t`, and a frame for it."""
-    with Control(broker.address) as control:
-        control.create_topic("t", 1, {"retention.ms": "-1"})
+    with connect(broker.address) as cluster:
+        create_led_topic(cluster, "t", 1, {"retention.ms": "-1"})
     return produce_frame("t", 0, batch, acks=acks, version=9)
 
 
 def test_the_control_connection_makes_and_removes_topics(broker: FakeBroker) -> None:
     """K5, K12: versions are negotiated; a topic gets its settings, and its leader is found."""
-    with Control(broker.address) as control:
-        control.create_topic("t", 3, {"flush.messages": "1"})
-        assert control.leaders("t") == [broker.address] * 3
+    with connect(broker.address) as cluster:
+        found = create_led_topic(cluster, "t", 3, {"flush.messages": "1"})
+        assert found == leaders(cluster, "t", 3) == [broker.address] * 3
         assert broker.configs["t"] == {"flush.messages": "1"}
-        control.delete_topic("t")
+        delete_topic(cluster, "t")
     assert broker.topics == {}
 
 
@@ -37,10 +40,25 @@ def test_a_broker_that_is_too_old_is_refused(broker: FakeBroker) -> None:
     """K12: what the broker does not speak is told before the load starts."""
     broker.versions[19] = (0, 1)
     with (
-        Control(broker.address) as control,
-        pytest.raises(BenchError, match=r"versions 0 to 1 of API key 19.*needs versions 2 to 7"),
+        connect(broker.address) as cluster,
+        pytest.raises(NotServed, match="CreateTopics in versions 0 to 1, this client knows 2 to 7"),
     ):
-        control.create_topic("t", 1, {})
+        create_led_topic(cluster, "t", 1, {})
+
+
+def test_a_broker_that_is_not_there_is_told() -> None:
+    """K8: with what to do."""
+    with fake_broker() as gone:
+        address = gone.address
+    with pytest.raises(BenchError, match=r"no broker at 127.*refused; start one with `quipu star"):
+        connect(address)
+
+
+def test_a_broker_whose_produce_is_too_old_is_told(broker: FakeBroker) -> None:
+    """K12: the frames of the load are of certain versions."""
+    broker.versions[0] = (0, 8)
+    with connect(broker.address) as cluster, pytest.raises(BenchError, match=r"Produce up to v8"):
+        produce_version(cluster)
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":9092", "host:x", "host:0", "host:70000"])

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from quipu.cli.bench import sql_data
-from quipu.cli.bench.control import BenchError
-from quipu.cli.bench.measured import Latency, Measured
-from quipu.cli.bench.sql import PARTS, parts_of
-from quipu.cli.bench.sql_data import RowKind
-from quipu.cli.bench.sql_report import Part, Rounds, SqlReport
+from quipu.bench.errors import BenchError
+from quipu.bench.measured import Latency, Measured
+from quipu.bench.sql import rows
+from quipu.bench.sql.command import PARTS, parts_of
+from quipu.bench.sql.report import Rounds, SqlPart, SqlReport
+from quipu.bench.sql.rows import RowKind
 from quipu.wire.record_batch import check_batch, decode_records
 
 
@@ -22,7 +22,7 @@ def test_rows_are_record_batches_that_anybody_can_read() -> None:
     """K9: keys and values of a fixed size, JSON within, offsets of one byte and of two."""
     wanted = kind()
     found = []
-    for batch in sql_data.batches(wanted, 1):
+    for batch in rows.batches(wanted, 1):
         check_batch(memoryview(bytearray(batch)), size_max=1 << 20)
         found += list(decode_records(memoryview(batch), size_max=1 << 20))
 
@@ -38,8 +38,8 @@ def test_rows_are_record_batches_that_anybody_can_read() -> None:
 def test_the_same_rows_as_an_arrow_table() -> None:
     """K9: what Parquet is filled with is what the topic is filled with."""
     wanted = kind(count=300, keys=300)
-    table = sql_data.arrow_table(wanted, "t", 0)
-    (batch,) = sql_data.batches(wanted, 0)
+    table = rows.arrow_table(wanted, "t", 0)
+    (batch,) = rows.batches(wanted, 0)
     records = list(decode_records(memoryview(batch), size_max=1 << 20))
 
     assert table.column("key").to_pylist() == [record.key for record in records]
@@ -70,7 +70,7 @@ def measured(seconds: float, cpu_seconds: float) -> Measured:
 def test_ways_are_compared_by_their_best_rounds() -> None:
     """K9: by rows a second, and by rows for a second of a core."""
     ways = {"quipu": Rounds([measured(2, 4), measured(4, 2)]), "Parquet": Rounds([measured(1, 1)])}
-    part = Part("raw", ways).compare("quipu", "Parquet", number="P12", aim=0.6)
+    part = SqlPart("raw", ways).compare("quipu", "Parquet", number="P12", aim=0.6)
 
     by_time, by_cpu = part.ratios
     assert (by_time.number, by_time.value, by_time.is_met) == ("P12", 0.5, False)
@@ -82,7 +82,7 @@ def test_ways_are_compared_by_their_best_rounds() -> None:
 
 def test_a_report_is_for_people_and_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     """K9: the same numbers as a table and as one JSON object."""
-    part = Part("raw", {"quipu": Rounds([measured(1, 1)]), "Parquet": Rounds([measured(1, 1)])})
+    part = SqlPart("raw", {"quipu": Rounds([measured(1, 1)]), "Parquet": Rounds([measured(1, 1)])})
     report = SqlReport(load={"rows": 1_000}, parts=[part.compare("quipu", "Parquet")])
 
     report.show(as_json=False)
@@ -97,5 +97,5 @@ def test_parts_are_chosen_by_name() -> None:
     """K8: a name that there is not is told with those that there are."""
     assert parts_of(None) == PARTS
     assert parts_of("upsert, raw") == ("raw", "upsert")
-    with pytest.raises(BenchError, match="'cooked' is none of raw, json, upsert, freshness"):
+    with pytest.raises(BenchError, match="'cooked' is none of raw, direct, diskless, json, upsert"):
         parts_of("raw,cooked")

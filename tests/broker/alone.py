@@ -34,7 +34,7 @@ class Alone:
         self._image_size = 0  # of the last snapshot
         self.leader: NodeId | None = node_id
         self.is_leader = False
-        self.applied = RaftIndex(0)
+        self.last_applied = RaftIndex(0)
         self.refused_count = 0
 
     async def start(self) -> None:
@@ -50,15 +50,16 @@ class Alone:
             await self._log.append(commands)
             self._apply(commands)
             await self._snapshot_if_due()
-            return self.applied
+            return self.last_applied
 
     async def barrier(self) -> None:
         return
 
     def describe(self) -> QuorumView:
         assert self.leader is not None
-        own = ReplicaView(self.leader, self.applied + 1, last_fetch_ms=-1, last_caught_up_ms=-1)
-        return QuorumView(self.leader, Term(1), self.applied, voters=(own,), observers=())
+        own = ReplicaView(self.leader, self.last_applied + 1, last_fetch_ms=-1,
+                          last_caught_up_ms=-1)
+        return QuorumView(self.leader, Term(1), self.last_applied, voters=(own,), observers=())
 
     @property
     def voters(self) -> tuple[NodeId, ...]:
@@ -73,11 +74,11 @@ class Alone:
 
     async def wait_applied(self, index: RaftIndex, timeout_seconds: float) -> None:
         del timeout_seconds
-        assert index <= self.applied, index
+        assert index <= self.last_applied, index
 
     def _apply(self, commands: Sequence[bytes]) -> None:
-        self.applied = RaftIndex(self.applied + 1)
-        self._machine.apply(self.applied, commands)
+        self.last_applied = RaftIndex(self.last_applied + 1)
+        self._machine.apply(self.last_applied, commands)
 
     async def _snapshot_if_due(self) -> None:
         """Keep the log bounded: by the state's own size or SNAPSHOT_SIZE, whichever is more."""

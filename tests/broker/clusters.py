@@ -1,6 +1,6 @@
 """A broker's metadata side on a real log in a temporary directory, and a way to ask it.
 
-Requests and answers pass through their bytes in the version asked for, so a test sees what a
+Requests and responses pass through their bytes in the given version, so a test sees what a
 client of that version sees.
 """
 
@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
-from quipu.broker import envelopes
-from quipu.broker.answers import Answer, Answers
-from quipu.broker.cluster import Cluster
+from quipu.broker.cluster import ClusterDriver
 from quipu.broker.cluster.membership import Endpoints
-from quipu.broker.context import Broker, Context
-from quipu.broker.stats import Stats
-from quipu.controller.state import Topic
-from quipu.controller.topics import NewTopic
+from quipu.broker.observing.stats import Stats
+from quipu.broker.serving import forwarding
+from quipu.broker.serving.context import Broker, Context
+from quipu.broker.serving.response_budget import ResponseBudget, ResponseBudgets
+from quipu.controller.topic_requests import NewTopic
+from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import ManualClock
-from quipu.runtime.disk import RealDisk
+from quipu.runtime.disks.disk import RealDisk
 from quipu.runtime.log_limits import LimitedLog
-from quipu.runtime.rng import SeededRng
+from quipu.runtime.rng import Rng, SeededRng
 from quipu.runtime.turns import Turns
 from quipu.wire.messages import RESPONSES
 from quipu.wire.schema import Request
@@ -60,42 +60,43 @@ class MemoryLog:
 
 
 class FollowedPartitions:
-    """Partitions that exist as soon as the cluster tells of them, and what it told."""
+    """Partitions that exist as soon as the cluster notifies of them, and all notifications."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.notifications: list[tuple[Any, ...]] = []
         self.failed: dict[tuple[str, int], QuipuError] = {}
 
     def find(self, topic: str, partition: int) -> SimpleNamespace:
-        return SimpleNamespace(failed=self.failed.get((topic, partition)))
+        return SimpleNamespace(failure=self.failed.get((topic, partition)))
 
     def on_topic_created(self, topic: Topic) -> None:
-        self.told.append(("created", topic.name, len(topic.partitions)))
+        self.notifications.append(("created", topic.name, len(topic.partitions)))
 
     def on_partitions_added(self, topic: Topic, first_new: int) -> None:
-        self.told.append(("added", topic.name, first_new, len(topic.partitions)))
+        self.notifications.append(("added", topic.name, first_new, len(topic.partitions)))
 
     def on_topic_deleted(self, topic: Topic) -> None:
-        self.told.append(("deleted", topic.name))
+        self.notifications.append(("deleted", topic.name))
 
     def on_config_changed(self, topic: Topic) -> None:
-        self.told.append(("changed", topic.name, dict(topic.configs)))
+        self.notifications.append(("changed", topic.name, dict(topic.configs)))
 
     def on_replicas_changed(self, topic: Topic) -> None:
-        self.told.append(("replicas", topic.name))
+        self.notifications.append(("replicas", topic.name))
 
     def on_brokers_changed(self) -> None:
-        self.told.append(("brokers",))
+        self.notifications.append(("brokers",))
 
 
 @dataclass(kw_only=True)
 class ABroker:
     """As much of a broker as the handlers of metadata use."""
 
-    cluster: Cluster
+    cluster: ClusterDriver
+    rng: Rng = field(default_factory=lambda: SeededRng(1))
     partitions: FollowedPartitions = field(default_factory=FollowedPartitions)
     limited: LimitedLog = field(default_factory=lambda: LimitedLog(logging.getLogger(__name__)))
-    answers: Answers = field(default_factory=lambda: Answers(
+    response_budgets: ResponseBudgets = field(default_factory=lambda: ResponseBudgets(
         Turns(lambda: 0.0), lambda: 0.0, Stats(), size_max=1 << 25, total_max=1 << 27))
 
     @property
@@ -113,10 +114,10 @@ async def a_cluster(
     log: CommandLog | None = None,
     seed: int = 1,
     port: int = 9092,
-) -> Cluster:
+) -> ClusterDriver:
     """A started broker 1 at kafka.test:9092, on a log in memory unless one is given."""
     kept = MemoryLog() if log is None else log
-    cluster = Cluster(
+    cluster = ClusterDriver(
         settings or BrokerSettings(), ManualClock(), SeededRng(seed),
         lambda machine: Alone(machine, kept, NodeId(1)))
     await cluster.start(Endpoints("kafka.test", port))
@@ -125,18 +126,19 @@ async def a_cluster(
 
 async def a_broker(*topics: NewTopic, settings: BrokerSettings | None = None) -> ABroker:
     broker = ABroker(cluster=await a_cluster(settings))
+    forwarding.serve(cast("Broker", broker))
     broker.cluster.follow(broker.partitions)
-    answers = await broker.cluster.create_topics(topics)
-    assert all(answer.code is Code.NONE for answer in answers), answers
+    responses = await broker.cluster.controller.create_topics(topics)
+    assert all(response.code is Code.NONE for response in responses), responses
     return broker
 
 
 async def ask(broker: ABroker, handler: ModuleType, request: Request, version: int) -> Any:
     """What a client of `version` gets."""
-    answer = Answer(broker.answers, RESPONSES[request.KEY], version)
+    budget = ResponseBudget(broker.response_budgets, RESPONSES[request.KEY], version)
     context = Context(api_version=version, correlation_id=7, client_id="test", client_host="::1",
-                      answer=answer)
-    sent = envelopes.understood(
+                      budget=budget)
+    sent = forwarding.decode_request(
         cast("Broker", broker), request.KEY, request.encode(version), version)
     response = handler.handle(cast("Broker", broker), sent, context)
     if inspect.isawaitable(response):

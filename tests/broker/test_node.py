@@ -42,7 +42,7 @@ async def test_a_signal_while_starting_gives_the_start_up(
         recover.set()
         await asyncio.sleep(60)
 
-    monkeypatch.setattr("quipu.broker.partitions.Partitions.recover", slow)
+    monkeypatch.setattr("quipu.broker.partitions.partitions.Partitions.recover", slow)
     running = asyncio.ensure_future(node_module.run(settings, lambda *_: None))
     await recover.wait()
     signal.raise_signal(signal.SIGINT)

@@ -1,6 +1,6 @@
 """A stage for conversations between replicas: every message waits until it is delivered.
 
-What happens is written down, one line each, so that a test reads like a play:
+Each thing that happens is recorded as one line, and a test compares the lines:
 
     1 append 2                          1 -> 2 replicate after 1/2 [2]
     2 -> 1 ack 3 of 3                   1 commits 3
@@ -13,42 +13,51 @@ from collections import deque
 from textwrap import dedent
 
 from quipu.chain.effects import (
-    Advance,
+    AdvanceCommitted,
     Append,
     AppendConfiguration,
-    AskEpoch,
-    CutTo,
-    Disbelieve,
+    ConfirmEpoch,
     Effect,
     Halt,
     ReportInSync,
     Restart,
-    Send,
     SendEntries,
-    Serve,
+    SendMessage,
+    SetServing,
+    TruncateTo,
+    WarnEpochIgnored,
 )
-from quipu.chain.events import APPENDED, FLUSHED, TICK, Configured, Event, Received, Refused, Sent
+from quipu.chain.events import (
+    FLUSHED,
+    LOG_CHANGED,
+    TICK,
+    Configured,
+    EntriesSent,
+    Event,
+    Received,
+    SendRefused,
+)
 from quipu.chain.messages import (
     BEGIN,
-    COUNTED,
-    CUT,
     OPEN,
+    REQUIRED,
     RESTART,
+    TRUNCATE,
     Ack,
-    Describe,
-    Described,
+    DescribeLog,
     Fenced,
+    LogDescription,
     Mark,
     Message,
     Replicate,
 )
 from quipu.chain.replica import Replica
 from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, DATA
-from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet
 from quipu.model.ids import Epoch, NodeId
-from quipu.sim.chain_log import BATCH_SIZE, Batch, ModelLog, decode_batches
+from quipu.sim.worlds.chain_log import BATCH_SIZE, Batch, ModelLog, decode_batches
 
-FLAGS = {OPEN: "open", CUT: "cut", RESTART: "restart", COUNTED: "counted"}
+FLAGS = {OPEN: "open", TRUNCATE: "truncate", RESTART: "restart", REQUIRED: "required"}
 
 
 def members(serving: str, syncing: str = "", offline: str = "", *, epoch: int, version: int = 0,
@@ -57,7 +66,7 @@ def members(serving: str, syncing: str = "", offline: str = "", *, epoch: int, v
     groups = ((serving, MemberState.SERVING), (syncing, MemberState.SYNCING),
               (offline, MemberState.OFFLINE))
     return ReplicaSet(epoch=Epoch(epoch), version=version or epoch, members=tuple(
-        Member(NodeId(int(name)), state) for names, state in groups for name in names))
+        ReplicaMember(NodeId(int(name)), state) for names, state in groups for name in names))
 
 
 class Actor:
@@ -77,11 +86,12 @@ class Actor:
     def restart(self, committed: Mark = BEGIN) -> None:
         """A new process on the same log."""
         self.life += 1
-        self.replica = Replica(NodeId(self.name), self.log, committed=committed, life=self.life,
+        self.replica = Replica(NodeId(self.name), self.log, committed=committed,
+                               broker_epoch=self.life,
                                window_size=self.window_size)
 
     def fill(self, *epochs: int, number: int = 0) -> None:
-        """Batches of these epochs, one each; `number` tells them from others' batches."""
+        """Batches of these epochs, one each; `number` makes them differ from others."""
         for epoch in epochs:
             self.log.add(width=1, epoch=epoch, number=number or 1000 * epoch + self.log.log_end,
                          batch_type=DATA if self.log.batches else CHECKPOINT)
@@ -91,55 +101,57 @@ class Actor:
         while self._queue:
             is_changed = False
             for effect in self.replica.handle(self._queue.popleft()):
-                if isinstance(effect, Append | AppendConfiguration | CutTo | Restart):
+                if isinstance(effect, Append | AppendConfiguration | TruncateTo | Restart):
                     if self.disk_is_full:
                         break
                     is_changed = True
                 self._carry_out(effect)
             if is_changed:
-                self._queue.appendleft(APPENDED)
+                self._queue.appendleft(LOG_CHANGED)
         self.replica.invariants()
 
     def _carry_out(self, effect: Effect) -> None:
         stage, me, log = self.stage, self.name, self.log
         match effect:
-            case Send(to, message):
+            case SendMessage(to, message):
                 stage.sent(me, to, message)
             case SendEntries(to, start_log, size_max, message):
                 entries = log.read_entries(start_log, size_max)
                 if self.refuses:
-                    self._queue.append(Refused(to))
+                    self._queue.append(SendRefused(to))
                     return
                 stage.sent(me, to, message._replace(entries=tuple(e.data for e in entries)))
-                self._queue.append(Sent(to, message.session, entries[-1].next_log,
+                self._queue.append(EntriesSent(to, message.session, entries[-1].next_log,
                                         len(entries) * BATCH_SIZE))
             case Append(entries):
-                stage.tell(f"{me} append {len(entries)}")
+                stage.record(f"{me} append {len(entries)}")
                 for batch in self._decode(entries):
                     log.append(batch)
             case AppendConfiguration(replica_set):
-                stage.tell(f"{me} begins epoch {replica_set.epoch}")
+                stage.record(f"{me} begins epoch {replica_set.epoch}")
                 log.add(width=1, epoch=replica_set.epoch, batch_type=CONFIGURATION,
                         number=1000 * replica_set.epoch + log.log_end)
-            case CutTo(log_end):
-                stage.tell(f"{me} cuts at {log_end}")
+            case TruncateTo(log_end):
+                stage.record(f"{me} truncates at {log_end}")
                 log.cut(log_end)
-            case Restart(entries):
+            case Restart(log_start, entries):
                 first, *rest = self._decode(entries)
-                stage.tell(f"{me} restarts at {first.log_offset}")
+                assert first.log_offset == log_start, first
+                stage.record(f"{me} restarts at {first.log_offset}")
                 log.restart(first)
                 for batch in rest:
                     log.append(batch)
-            case Advance(committed):
-                stage.tell(f"{me} commits {committed.log}")
-            case Serve(is_serving, is_leading):
-                stage.tell(f"{me} {'leads' if is_leading else 'serves' if is_serving else 'rests'}")
+            case AdvanceCommitted(committed):
+                stage.record(f"{me} commits {committed.log}")
+            case SetServing(is_serving, is_leader):
+                role = "leads" if is_leader else "serves" if is_serving else "rests"
+                stage.record(f"{me} {role}")
             case ReportInSync(node, version):
-                stage.tell(f"{me} reports {node} in version {version}")
-            case AskEpoch() | Disbelieve():
+                stage.record(f"{me} reports {node} in version {version}")
+            case ConfirmEpoch() | WarnEpochIgnored():
                 pass
             case Halt(reason):
-                stage.tell(f"{me} halts: {reason.split(';')[0]}")
+                stage.record(f"{me} halts: {reason.split(';')[0]}")
 
     def _decode(self, entries: tuple[bytes | memoryview, ...]) -> list[Batch]:
         return [batch for entry in entries for batch in decode_batches(entry)]
@@ -158,11 +170,11 @@ class Stage:
     def __getitem__(self, name: int) -> Actor:
         return self.actors[name]
 
-    def tell(self, line: str) -> None:
+    def record(self, line: str) -> None:
         self._lines.append(line)
 
     def sent(self, sender: int, to: int, message: Message) -> None:
-        self.tell(f"{sender} -> {to} {show(message)}")
+        self.record(f"{sender} -> {to} {show(message)}")
         self.waiting.append((sender, to, message))
 
     # --- what a test does -------------------------------------------------------------------
@@ -173,13 +185,13 @@ class Stage:
 
     def produce(self, name: int, count: int = 1) -> None:
         actor = self[name]
-        assert actor.replica.is_leading
+        assert actor.replica.is_leader
         actor.fill(*[actor.replica.epoch] * count)
-        self.tell(f"{name} append {count}")
-        actor.happens(APPENDED)
+        self.record(f"{name} append {count}")
+        actor.happens(LOG_CHANGED)
 
     def flush(self, name: int) -> None:
-        self.tell(f"{name} flushes")
+        self.record(f"{name} flushes")
         self[name].log.flush()
         self[name].happens(FLUSHED)
 
@@ -188,7 +200,7 @@ class Stage:
             self[name].happens(TICK)
 
     def deliver(self, index: int = 0) -> None:
-        """Deliver one message that waits, the oldest unless told."""
+        """Deliver one message that waits, by default the oldest."""
         sender, to, message = self.waiting.pop(index)
         self[to].happens(Received(NodeId(sender), message))
 
@@ -204,34 +216,35 @@ class Stage:
                 self.lose()
             else:
                 self.deliver()
-        raise AssertionError("they never stop talking")
+        raise AssertionError("messages without end")
 
     def play(self, epoch: int = 2) -> "Stage":
-        """All members serve, and everything that had to be said was said."""
+        """Have all members serve, and deliver every message."""
         self.configure(members("".join(map(str, self.actors)), epoch=epoch))
         self.run()
-        assert self[1].replica.is_leading
+        assert self[1].replica.is_leader
         self.script()
         return self
 
     def script(self) -> str:
-        """What happened since the last time."""
+        """Return the lines since the last call."""
         text, self._lines = "\n".join(self._lines), []
         return text
 
 
 def scene(text: str) -> str:
-    """What should have happened, as it stands in a test."""
+    """Return the expected lines, as a test writes them."""
     return dedent(text).strip()
 
 
 def show(message: Message) -> str:
     match message:
-        case Describe(epoch):
+        case DescribeLog(epoch):
             return f"describe {epoch}"
-        case Described():
+        case LogDescription():
             epochs = " ".join(f"{epoch}@{start}" for epoch, start in message.epochs)
-            return f"{message.why.name.lower()}: ends at {message.log_end}, epochs {epochs}".strip()
+            reason = message.reason.name.lower()
+            return f"{reason}: ends at {message.log_end}, epochs {epochs}".strip()
         case Replicate():
             words = [word for flag, word in FLAGS.items() if message.flags & flag]
             count = f" [{len(message.entries)}]" if message.entries else ""

@@ -1,4 +1,4 @@
-"""Messages as bytes: golden ones, any there can be, and those of an enemy."""
+"""Messages as bytes: golden ones, arbitrary ones, and damaged ones."""
 
 from contextlib import suppress
 
@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from quipu.chain.codec import Addressed, decode, decode_all, encode, encode_replicate
 from quipu.chain.messages import (
-    COUNTED,
-    CUT,
     ENTRIES_MAX,
     EPOCHS_MAX,
     OPEN,
+    REQUIRED,
     RESTART,
+    TRUNCATE,
     Ack,
-    Describe,
-    Described,
+    DescribeLog,
+    DescribeReason,
     Fenced,
+    LogDescription,
     Mark,
     Message,
     Replicate,
-    Why,
 )
 from quipu.model.bounds import EPOCH_MAX, OFFSET_MAX
 from quipu.model.errors import MalformedBytes
@@ -29,11 +29,11 @@ from quipu.model.ids import Epoch, LogOffset, Offset
 
 TOPIC = bytes(range(16))
 ADDRESS = "000102030405060708090a0b0c0d0e0f 00000007 00000005"
-DESCRIBED = Described(
-    Epoch(5), Why.REFUSAL, 9, LogOffset(1), LogOffset(300), LogOffset(2),
+DESCRIBED = LogDescription(
+    Epoch(5), DescribeReason.REJECTION, 9, LogOffset(1), LogOffset(300), LogOffset(2),
     ((Epoch(1), LogOffset(0)), (Epoch(4), LogOffset(20))))
 REPLICATE = Replicate(
-    Epoch(5), 6, OPEN | COUNTED, 9, LogOffset(20), Epoch(4),
+    Epoch(5), 6, OPEN | REQUIRED, 9, LogOffset(20), Epoch(4),
     Mark(LogOffset(18), Offset(17)), Mark(LogOffset(16), Offset(15)), LogOffset(30),
     LogOffset(0), (b"abc", b"de"))
 ACK = Ack(Epoch(5), 9, Mark(LogOffset(18), Offset(17)), LogOffset(19), LogOffset(16))
@@ -50,7 +50,7 @@ ACK_BYTES = (
     " 0000000000000010")
 
 GOLDEN: list[tuple[Message, str]] = [
-    (Describe(Epoch(5)), f"01 {ADDRESS}"),
+    (DescribeLog(Epoch(5)), f"01 {ADDRESS}"),
     (DESCRIBED, DESCRIBED_BYTES),
     (REPLICATE, REPLICATE_BYTES),
     (ACK, ACK_BYTES),
@@ -78,7 +78,7 @@ def test_many_messages_in_one_frame() -> None:
 
 
 def test_entries_are_not_copied() -> None:
-    """T6: entries travel by value; on the way out they are the log's, on the way in the frame's."""
+    """T6: encoded entries are the log's own buffers, decoded ones are views of the frame."""
     entry = memoryview(b"a stored batch")
     head, *entries = encode_replicate(TOPIC, 7, REPLICATE, [entry])
     assert entries == [entry]
@@ -104,8 +104,8 @@ def marks(draw: st.DrawFn, at_most: int = (1 << 63) - 1) -> Mark:
 
 @st.composite
 def replicates(draw: st.DrawFn) -> Replicate:
-    flags = draw(st.sampled_from([0, OPEN, OPEN | CUT, OPEN | RESTART]))
-    count = {OPEN | CUT: 0, OPEN | RESTART: 1}.get(flags)
+    flags = draw(st.sampled_from([0, OPEN, OPEN | TRUNCATE, OPEN | RESTART]))
+    count = {OPEN | TRUNCATE: 0, OPEN | RESTART: 1}.get(flags)
     low, high = (0, 4) if count is None else (count, 4 * count)
     sender_end = draw(positions)
     return Replicate(
@@ -117,13 +117,13 @@ def replicates(draw: st.DrawFn) -> Replicate:
 
 
 @st.composite
-def described(draw: st.DrawFn) -> Described:
+def described(draw: st.DrawFn) -> LogDescription:
     starts = sorted(draw(st.sets(st.integers(0, 1 << 40), max_size=6)))
     numbers = sorted(draw(st.sets(epochs, min_size=len(starts), max_size=len(starts))))
     log_end = draw(st.integers(starts[-1] + 1 if starts else 0, 1 << 50))
-    return Described(
+    return LogDescription(
         draw(st.integers(numbers[-1] if numbers else 0, EPOCH_MAX).map(Epoch)),
-        draw(st.sampled_from(Why)), draw(st.integers(0, 1 << 62)),
+        draw(st.sampled_from(DescribeReason)), draw(st.integers(0, 1 << 62)),
         LogOffset(draw(st.integers(0, log_end))), LogOffset(log_end), LogOffset(draw(positions)),
         tuple(zip(numbers, map(LogOffset, starts), strict=True)))
 
@@ -136,7 +136,7 @@ def acks(draw: st.DrawFn) -> Ack:
 
 
 MESSAGES = st.one_of(
-    replicates(), described(), acks(), epochs.map(Describe), epochs.map(Fenced))
+    replicates(), described(), acks(), epochs.map(DescribeLog), epochs.map(Fenced))
 
 
 @settings(max_examples=150, deadline=None)
@@ -153,10 +153,10 @@ def test_decoding_undoes_encoding(message: Message) -> None:
 @settings(max_examples=300, deadline=None)
 @given(message=MESSAGES, flips=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 255)),
                                         min_size=1, max_size=4))
-def test_an_enemys_bytes_are_refused_or_make_a_message(
+def test_damaged_bytes_are_rejected_or_decode_to_a_message(
     message: Message, flips: list[tuple[int, int]]
 ) -> None:
-    """V11: whatever the bytes, the answer is a typed error or a message within its bounds."""
+    """V11: decoding any bytes gives a typed error, or a message within its bounds."""
     data = bytearray(joined(message))
     for place, bits in flips:
         data[place % len(data)] ^= bits
@@ -167,14 +167,14 @@ def test_an_enemys_bytes_are_refused_or_make_a_message(
     if isinstance(found, Replicate):
         assert sum(map(len, found.entries)) <= len(data)
         assert len(found.entries) <= ENTRIES_MAX
-    if isinstance(found, Described):
+    if isinstance(found, LogDescription):
         assert len(found.epochs) <= EPOCHS_MAX
     assert joined(found)
 
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(max_size=300))
-def test_noise_is_refused(data: bytes) -> None:
+def test_random_bytes_are_rejected(data: bytes) -> None:
     with suppress(MalformedBytes):
         assert list(decode_all(memoryview(data))) or not data
 
@@ -186,11 +186,11 @@ BAD = [
     ("more client offsets than log offsets",
      joined(ACK._replace(acked=Mark(LogOffset(3), Offset(4))))),
     ("a session without a number", joined(REPLICATE._replace(session=0))),
-    ("a cut with entries", joined(REPLICATE._replace(flags=OPEN | CUT))),
+    ("a truncation with entries", joined(REPLICATE._replace(flags=OPEN | TRUNCATE))),
     ("a restart without entries", joined(REPLICATE._replace(flags=OPEN | RESTART, entries=()))),
-    ("a cut that opens nothing", joined(REPLICATE._replace(flags=CUT, entries=()))),
-    ("a cut and a restart", joined(REPLICATE._replace(flags=OPEN | CUT | RESTART))),
-    ("a flag of tomorrow", joined(REPLICATE._replace(flags=16))),
+    ("a truncation that opens no session", joined(REPLICATE._replace(flags=TRUNCATE, entries=()))),
+    ("a truncation and a restart", joined(REPLICATE._replace(flags=OPEN | TRUNCATE | RESTART))),
+    ("an unknown flag", joined(REPLICATE._replace(flags=16))),
     ("entries after the sender's end", joined(REPLICATE._replace(sender_end=LogOffset(19)))),
     ("an empty entry", joined(REPLICATE._replace(entries=(b"",)))),
     ("epochs that run backwards",
@@ -203,7 +203,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("data", [case[1] for case in BAD], ids=[case[0] for case in BAD])
-def test_numbers_that_cannot_be_are_refused(data: bytes) -> None:
+def test_numbers_out_of_bounds_are_rejected(data: bytes) -> None:
     with pytest.raises(MalformedBytes):
         decode(memoryview(data))
 

@@ -1,13 +1,13 @@
-"""Where two logs part."""
+"""Where two logs diverge."""
 
 from typing import NamedTuple
 
 import pytest
 
 from quipu.chain.history import common_end, epoch_before, find_opening
-from quipu.chain.messages import CUT, OPEN, RESTART, Described, Why
+from quipu.chain.messages import OPEN, RESTART, TRUNCATE, DescribeReason, LogDescription
 from quipu.model.ids import Epoch, LogOffset
-from quipu.sim.chain_log import ModelLog
+from quipu.sim.worlds.chain_log import ModelLog, TierMarks
 
 History = list[tuple[Epoch, LogOffset]]
 
@@ -56,18 +56,22 @@ def test_the_epoch_before_a_position() -> None:
         -1, -1, 1, 1, 4, 4]
 
 
-def log_of(*epochs: int, start: int = 0) -> ModelLog:
+def log_of(*epochs: int, start: int = 0, tiered: int = 0, committed: int = 99) -> ModelLog:
+    """A segment begins at `start`, and at `tiered`, below which a tier has everything."""
     log = ModelLog(is_durable=False, clamps_epochs=True)
+    log.tier, log.committed_log = TierMarks(), lambda: committed
+    log.tier.ends = {len(epochs) - 1: tiered} if tiered else {}
     for place, epoch in enumerate(epochs):
-        log.add(width=1, epoch=epoch, batch_type=5 if place in {0, start} else 1, number=place)
+        log.add(width=1, epoch=epoch, number=place,
+                batch_type=5 if place in {0, start, tiered} else 1)
     if start:
         log.trim(start)
     return log
 
 
-def described(*entries: tuple[int, int], start: int = 0, end: int) -> Described:
-    return Described(Epoch(9), Why.REFUSAL, 1, LogOffset(start), LogOffset(end), LogOffset(0),
-                     tuple(history(*entries)))
+def described(*entries: tuple[int, int], start: int = 0, end: int) -> LogDescription:
+    return LogDescription(Epoch(9), DescribeReason.REJECTION, 1, LogOffset(start), LogOffset(end),
+                          LogOffset(0), tuple(history(*entries)))
 
 
 OPENINGS = [
@@ -76,15 +80,24 @@ OPENINGS = [
     ("it is empty, as all logs are at first", log_of(1, 1), described(end=0), (0, OPEN)),
     ("it is empty, and this log begins later", log_of(1, 1, 1, start=2), described(end=0),
      (2, OPEN | RESTART)),
-    ("it went on with something else", log_of(1, 2, 2), described((1, 0), end=2), (1, OPEN | CUT)),
+    ("it went on with something else", log_of(1, 2, 2), described((1, 0), end=2),
+     (1, OPEN | TRUNCATE)),
     ("it ends before this log begins", log_of(1, 1, 1, 1, start=3), described((1, 0), end=2),
      (3, OPEN | RESTART)),
-    ("it ends where this log begins, and nobody knows what was before",
+    ("it ends where this log begins, and the epoch before that is unknown",
      log_of(1, 1, 1, 1, start=3), described((1, 0), end=3), (3, OPEN | RESTART)),
     ("it shares no epoch", log_of(3, 3), described((1, 0), end=2), (0, OPEN | RESTART)),
     ("it has more of the same", log_of(1, 1), described((1, 0), end=3), None),
     ("it has more of the same, and begins after this log ends", log_of(1, 1),
      described((1, 2), start=2, end=3), None),
+    ("it is empty, and a tier has the first batches", log_of(1, 1, 1, 1, tiered=2),
+     described(end=0), (2, OPEN | RESTART)),
+    ("it is empty, and that a tier has the first is not committed",
+     log_of(1, 1, 1, 1, tiered=2, committed=3), described(end=0), (0, OPEN)),
+    ("it shares no epoch, and a tier has the first batches", log_of(3, 3, 3, 3, tiered=2),
+     described((1, 0), end=2), (2, OPEN | RESTART)),
+    ("it goes on where it ends, whatever a tier has", log_of(1, 1, 1, 1, tiered=2),
+     described((1, 0), end=1), (1, OPEN)),
     ("there is nothing to give", log_of(), described((1, 0), end=3), None),
 ]
 
@@ -92,9 +105,20 @@ OPENINGS = [
 @pytest.mark.parametrize(("log", "other", "want"), [case[1:] for case in OPENINGS],
                          ids=[case[0] for case in OPENINGS])
 def test_how_another_log_is_made_to_continue(
-    log: ModelLog, other: Described, want: tuple[int, int] | None
+    log: ModelLog, other: LogDescription, want: tuple[int, int] | None
 ) -> None:
-    """V11, V14, V16: go on, cut what parts, or begin anew; never for being merely longer."""
+    """V11, V14, V16: continue, truncate what differs, or replace; never because a log is longer."""
     found = find_opening(log, other)
 
     assert (None if found is None else (found.start, found.flags)) == want
+
+
+@pytest.mark.parametrize(("floor", "end", "flags"), [
+    (2, 2, OPEN), (3, 2, OPEN | RESTART), (4, 4, OPEN)])
+def test_a_log_that_lacks_removed_tombstones_is_replaced(floor: int, end: int, flags: int) -> None:
+    """K5: it may have records that they deleted; one that has everything goes on."""
+    log = log_of(1, 1, 1, 1)
+    log.sync_floor = LogOffset(floor)
+    found = find_opening(log, described((1, 0), end=end))
+    assert found is not None
+    assert found.flags == flags

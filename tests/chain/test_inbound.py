@@ -1,16 +1,16 @@
-"""Receiving: gaps, doubles, histories that part, and what may never be cut."""
+"""Receiving: gaps, duplicates, histories that diverge, and what may never be truncated."""
 
-from quipu.chain.events import Received
-from quipu.chain.messages import CUT, OPEN, Mark, Replicate
-from quipu.chain.role import Role
+from quipu.chain.events import PeerUp, Received
+from quipu.chain.messages import BEGIN, OPEN, TRUNCATE, Mark, Replicate
+from quipu.chain.roles import Role
 from quipu.model.ids import Epoch, LogOffset, NodeId, Offset
 from tests.chain.stage import Stage, members, scene
 
 ONE = NodeId(1)
 
 
-def test_a_gap_is_refused_and_sent_again_from_the_last_in_order() -> None:
-    """V11: the first of two messages is lost."""
+def test_a_gap_is_rejected_and_sent_again_from_the_last_in_order() -> None:
+    """V11: chain.I2; the first of two messages is lost."""
     stage = Stage(2).play()
     stage.produce(1)
     stage.produce(1)
@@ -22,7 +22,7 @@ def test_a_gap_is_refused_and_sent_again_from_the_last_in_order() -> None:
         1 -> 2 replicate after 1/2 [1]
         1 append 1
         1 -> 2 replicate after 2/2 [1]
-        2 -> 1 refusal: ends at 1, epochs 2@0
+        2 -> 1 rejection: ends at 1, epochs 2@0
         1 -> 2 open replicate after 1/2 [2]
         2 append 2
         2 commits 3
@@ -31,8 +31,8 @@ def test_a_gap_is_refused_and_sent_again_from_the_last_in_order() -> None:
         """)
 
 
-def test_one_refusal_for_a_whole_window() -> None:
-    """V11: whatever follows a gap is dropped in silence; it is all sent again."""
+def test_one_rejection_for_a_whole_window() -> None:
+    """V11: messages after a gap are dropped without a response, and sent again."""
     stage = Stage(2).play()
     for _ in range(4):
         stage.produce(1)
@@ -40,7 +40,7 @@ def test_one_refusal_for_a_whole_window() -> None:
     stage.script()
     stage.run()
 
-    assert stage.script().count("refusal") == 1
+    assert stage.script().count("rejection") == 1
     assert stage[2].log.batches == stage[1].log.batches
 
 
@@ -56,7 +56,7 @@ def test_the_loss_of_the_last_message_is_seen_by_a_heartbeat() -> None:
 
     assert stage.script() == scene("""
         1 -> 2 replicate after 2/2
-        2 -> 1 refusal: ends at 1, epochs 2@0
+        2 -> 1 rejection: ends at 1, epochs 2@0
         1 -> 2 open replicate after 1/2 [1]
         2 append 1
         2 -> 3 replicate after 1/2 [1]
@@ -99,7 +99,7 @@ def test_messages_out_of_order_end_in_order() -> None:
 
 
 def test_the_epoch_before_is_compared_within_a_session() -> None:
-    """V11: the ends meet, the histories do not; the sender is asked to look again."""
+    """V11: the ends are the same, the histories are not; the message is rejected."""
     stage = Stage(2).play()
     stage.produce(1)
     sender, to, message = stage.waiting.pop()
@@ -110,13 +110,13 @@ def test_the_epoch_before_is_compared_within_a_session() -> None:
     stage.waiting.append((sender, to, message._replace(prev_epoch=Epoch(1))))
     stage.deliver()
 
-    assert stage.script() == "2 -> 1 refusal: ends at 1, epochs 2@0"
+    assert stage.script() == "2 -> 1 rejection: ends at 1, epochs 2@0"
     stage.run()
     assert stage[2].log.batches == stage[1].log.batches
 
 
-def test_only_the_node_before_is_listened_to() -> None:
-    """V15: node 3 takes batches from 2 and from nobody else."""
+def test_batches_are_taken_from_the_predecessor_only() -> None:
+    """V15: node 3 takes batches from node 2 and from no other node."""
     stage = Stage(3).play()
     stage.produce(1)
     message = stage.lose()
@@ -128,8 +128,8 @@ def test_only_the_node_before_is_listened_to() -> None:
     assert stage[3].log.log_end == 1
 
 
-def test_a_divergent_tail_is_cut_where_the_histories_part() -> None:
-    """V14: node 1 was head and had batches that nobody else got; it comes back."""
+def test_a_divergent_tail_is_truncated_where_the_histories_diverge() -> None:
+    """V14: chain.I1, chain.I4; node 1 was head, and had batches that no other node got."""
     stage = Stage(3).play()
     stage.produce(1, 3)
     stage.waiting.clear()
@@ -143,16 +143,37 @@ def test_a_divergent_tail_is_cut_where_the_histories_part() -> None:
     stage.run()
 
     assert scene("""
-        1 cuts at 1
-        1 -> 3 refusal: ends at 1, epochs 2@0
+        1 truncates at 1
+        1 -> 3 rejection: ends at 1, epochs 2@0
         3 -> 1 open replicate after 1/2 [2]
         1 append 2
         """) in stage.script()
     assert stage[1].log.batches == stage[2].log.batches == stage[3].log.batches
 
 
-def test_a_cut_below_what_is_committed_halts() -> None:
-    """V14: node 2 knows that three offsets are committed; node 1 has another history there."""
+def test_a_truncation_that_failed_is_asked_for_again_in_a_new_session() -> None:
+    """V11, V14: chain.I4; the disk was full, and the connection was lost meanwhile."""
+    stage = Stage(3).play()
+    stage.produce(1, 3)
+    stage.waiting.clear()
+    stage.configure(members("23", offline="1", epoch=3), 2, 3)
+    stage.run(1)
+    stage[1].disk_is_full = True
+    stage.configure(members("23", "1", epoch=3, version=4))
+    stage.run()
+    assert stage[1].log.log_end == 4
+
+    stage[3].happens(PeerUp(NodeId(1)))
+    stage.run()
+    stage[1].disk_is_full = False
+    stage.tick(3)
+    stage.run()
+
+    assert stage[1].log.batches == stage[2].log.batches == stage[3].log.batches
+
+
+def test_a_truncation_below_what_is_committed_halts() -> None:
+    """V14: chain.I3; three offsets are committed at node 2; node 1 has another history there."""
     stage = Stage(2)
     stage[1].fill(1, 1, 3)
     stage[2].fill(1, 1, 2, 2)
@@ -162,14 +183,14 @@ def test_a_cut_below_what_is_committed_halts() -> None:
     stage.run()
 
     assert stage.script().splitlines()[-2:] == [
-        "1 -> 2 open cut replicate after 2/1",
-        "2 halts: node 1 asks to cut the log at 2, but everything below 3 is committed"]
+        "1 -> 2 open truncate replicate after 2/1",
+        "2 halts: node 1 asks to truncate the log at 2, but everything below 3 is committed"]
     assert stage[2].replica.role is Role.HALTED
     assert stage[2].log.log_end == 4
 
 
 def test_a_log_without_a_shared_epoch_is_not_dropped_if_it_has_committed_batches() -> None:
-    """V14: an empty one begins anew, and one that retention left behind; never this one."""
+    """V14: an empty log is replaced, and one that retention has overtaken; never this one."""
     stage = Stage(2)
     stage[1].fill(3, 3)
     stage[2].fill(1, 1, 1)
@@ -195,33 +216,33 @@ def test_a_halted_replica_tries_again_in_a_new_epoch() -> None:
     stage.configure(members("2", offline="1", epoch=5))
     stage.run()
 
-    assert stage[2].replica.is_leading
+    assert stage[2].replica.is_leader
 
 
-def test_an_old_cut_does_not_cut_twice() -> None:
-    """V11: it comes again after the log has grown back."""
+def test_an_old_truncation_does_not_truncate_twice() -> None:
+    """V11: chain.I4; the message comes again after the log has grown back."""
     stage = Stage(2)
     stage[1].fill(1, 2)
     stage[2].fill(1, 1, 1)
     stage.configure(members("12", epoch=3))
-    cut = None
+    truncation = None
     while stage.waiting:
         message = stage.waiting[0][2]
-        if isinstance(message, Replicate) and message.flags & CUT:
-            cut = message
+        if isinstance(message, Replicate) and message.flags & TRUNCATE:
+            truncation = message
         stage.deliver()
-    assert cut is not None
-    assert cut.flags == OPEN | CUT
+    assert truncation is not None
+    assert truncation.flags == OPEN | TRUNCATE
     stage.script()
 
-    stage[2].happens(Received(ONE, cut))
+    stage[2].happens(Received(ONE, truncation))
 
-    assert "cuts" not in stage.script()
+    assert "truncates" not in stage.script()
     assert stage[2].log.batches == stage[1].log.batches
 
 
-def test_a_cut_for_a_log_that_is_no_more_is_refused() -> None:
-    """V14: the sender must know where the log ends before it may cut it."""
+def test_a_truncation_for_an_earlier_end_of_the_log_is_rejected() -> None:
+    """V14: the sender must know where the log ends before it may truncate it."""
     stage = Stage(2)
     stage[2].fill(1, 1, 1, 1)
     stage.configure(members("12", epoch=3), 2)
@@ -229,15 +250,32 @@ def test_a_cut_for_a_log_that_is_no_more_is_refused() -> None:
     stage.script()
 
     stage[2].happens(Received(ONE, Replicate(
-        Epoch(3), 3, OPEN | CUT, 9, LogOffset(2), Epoch(1), Mark(LogOffset(0), Offset(0)),
+        Epoch(3), 3, OPEN | TRUNCATE, 9, LogOffset(2), Epoch(1), Mark(LogOffset(0), Offset(0)),
         Mark(LogOffset(0), Offset(0)), LogOffset(2), LogOffset(3), ())))
 
-    assert stage.script() == "2 -> 1 refusal: ends at 4, epochs 1@0"
+    assert stage.script() == "2 -> 1 rejection: ends at 4, epochs 1@0"
     assert stage[2].log.log_end == 4
 
 
-def test_arrival_is_told_before_everything_is_acknowledged() -> None:
-    """V9: node 3 is silent, so nothing is acknowledged; still node 1 hears what has arrived."""
+def test_a_serving_member_does_not_truncate_its_log() -> None:
+    """V14: chain.I5; its predecessor asks for it, though their logs cannot differ."""
+    stage = Stage(3).play()
+    stage.produce(1)
+    stage.deliver()
+    log_end = stage[2].log.log_end
+    stage.script()
+
+    stage[2].happens(Received(ONE, Replicate(
+        Epoch(2), 2, OPEN | TRUNCATE, 1 << 50, LogOffset(log_end - 1), Epoch(2), BEGIN, BEGIN,
+        log_end, log_end, ())))
+
+    assert stage.script() == f"2 -> 1 rejection: ends at {log_end}, epochs 2@0"
+    assert stage[2].replica.is_serving
+    assert stage[2].log.log_end == log_end
+
+
+def test_the_sender_learns_what_has_arrived_before_it_is_acknowledged() -> None:
+    """V9: node 3 is silent, so nothing is acknowledged; still node 1 learns what has arrived."""
     stage = Stage(3, window_size=100).play()
     stage.produce(1, 4)
     stage.run(3)

@@ -1,15 +1,17 @@
-"""Sending: windows, links that take nothing, going back to where the other is."""
+"""Sending: windows, full send buffers, going back to where the other log ends."""
 
-from quipu.chain.events import Drained, PeerDown, PeerUp
-from quipu.model.ids import NodeId
-from quipu.sim.chain_log import BATCH_SIZE
+from quipu.chain.events import Drained, PeerDown, PeerUp, Received
+from quipu.chain.messages import DescribeReason, LogDescription
+from quipu.chain.roles import Role
+from quipu.model.ids import Epoch, LogOffset, NodeId
+from quipu.sim.worlds.chain_log import BATCH_SIZE
 from tests.chain.stage import Stage, members, scene
 
 TWO = NodeId(2)
 
 
 def test_a_node_goes_on_before_its_successor_acknowledges() -> None:
-    """V9: replication is pipelined; one acknowledgement then speaks for all."""
+    """V9: replication is pipelined; the last acknowledgement covers all batches."""
     stage = Stage(2).play()
 
     stage.produce(1)
@@ -33,8 +35,8 @@ def test_a_node_goes_on_before_its_successor_acknowledges() -> None:
     assert stage.script() == "1 commits 3"
 
 
-def test_what_is_on_its_way_fits_the_window() -> None:
-    """V9: two batches fit; each acknowledgement makes room for more."""
+def test_what_is_in_flight_fits_the_window() -> None:
+    """V9: chain.O3; two batches fit; each acknowledgement makes room for more."""
     stage = Stage(2, window_size=2 * BATCH_SIZE).play()
 
     stage.produce(1, 5)
@@ -49,7 +51,20 @@ def test_what_is_on_its_way_fits_the_window() -> None:
     assert stage[1].replica.committed.log == 6
 
 
-def test_a_link_that_takes_nothing_is_tried_when_it_is_drained() -> None:
+def test_a_rejection_before_anything_was_sent_has_no_effect() -> None:
+    """V11: chain.O2; no session is open, and the rejected one has no number."""
+    stage = Stage(2)
+    stage.configure(members("12", epoch=2), 1)
+    stage.script()
+
+    stage[1].happens(Received(TWO, LogDescription(
+        Epoch(2), DescribeReason.REJECTION, 0, LogOffset(0), LogOffset(0), LogOffset(0), ())))
+
+    assert stage.script() == ""
+    assert stage[1].replica.role is Role.RECOVERING
+
+
+def test_a_full_send_buffer_is_tried_again_when_it_is_drained() -> None:
     """V10: what could not be sent is in the log, and is sent from there."""
     stage = Stage(2).play()
     stage[1].refuses = True
@@ -65,7 +80,7 @@ def test_a_link_that_takes_nothing_is_tried_when_it_is_drained() -> None:
     assert stage[1].replica.committed.log == 3
 
 
-def test_a_link_that_says_nothing_more_is_tried_at_a_tick() -> None:
+def test_a_full_send_buffer_is_tried_again_at_a_tick() -> None:
     stage = Stage(2).play()
     stage[1].refuses = True
     stage.produce(1)
@@ -78,7 +93,7 @@ def test_a_link_that_says_nothing_more_is_tried_at_a_tick() -> None:
 
 
 def test_a_new_connection_is_a_new_session() -> None:
-    """V13: what was on its way is lost with the connection; the log has it."""
+    """V13: chain.O1, chain.N3; what was in flight is lost, and read again from the log."""
     stage = Stage(2).play()
     stage.produce(1)
     stage[1].happens(PeerDown(TWO))
@@ -92,7 +107,7 @@ def test_a_new_connection_is_a_new_session() -> None:
 
     assert stage.script() == scene("""
         1 -> 2 open replicate after 3/2
-        2 -> 1 refusal: ends at 1, epochs 2@0
+        2 -> 1 rejection: ends at 1, epochs 2@0
         1 -> 2 open replicate after 1/2 [2]
         2 append 2
         2 commits 3
@@ -101,8 +116,8 @@ def test_a_new_connection_is_a_new_session() -> None:
         """)
 
 
-def test_an_old_acknowledgement_counts_for_nothing() -> None:
-    """V10: node 2 acknowledged in a session that is over; in the new one it has said nothing."""
+def test_an_acknowledgement_of_an_old_session_is_ignored() -> None:
+    """V10: chain.O2; node 2 acknowledged in a session that is over, and not in the new one."""
     stage = Stage(2).play()
     stage.produce(1)
     stage.deliver()
@@ -119,7 +134,7 @@ def test_an_old_acknowledgement_counts_for_nothing() -> None:
 
 
 def test_a_successor_that_cannot_write_is_asked_once_per_tick() -> None:
-    """V11: refusals do not chase each other while its disk is full."""
+    """V11: one rejection does not cause the next while its disk is full."""
     stage = Stage(2).play()
     stage[2].disk_is_full = True
     stage.produce(1)
@@ -130,7 +145,7 @@ def test_a_successor_that_cannot_write_is_asked_once_per_tick() -> None:
     stage.run()
     assert stage.script() == scene("""
         1 -> 2 replicate after 2/2
-        2 -> 1 refusal: ends at 1, epochs 2@0
+        2 -> 1 rejection: ends at 1, epochs 2@0
         1 -> 2 open replicate after 1/2 [1]
         """)
 
@@ -141,7 +156,7 @@ def test_a_successor_that_cannot_write_is_asked_once_per_tick() -> None:
 
 
 def test_retention_may_overtake_a_slow_successor() -> None:
-    """V16: what it lacks is gone, so its log begins anew where the sender's does."""
+    """V16: what it lacks is gone, so its log is replaced, and begins where the sender's does."""
     stage = Stage(2)
     stage[1].fill(1, 1)
     stage[2].fill(1, 1)
@@ -159,8 +174,8 @@ def test_retention_may_overtake_a_slow_successor() -> None:
     assert stage[2].log.batches == stage[1].log.batches
 
 
-def test_a_quiet_chain_says_nothing() -> None:
-    """V11: a heartbeat asks for what may be missing; if nothing is, none is needed."""
+def test_a_quiet_chain_sends_nothing() -> None:
+    """V11: heartbeats find what is missing; if nothing is, none is needed."""
     stage = Stage(3).play()
     stage.produce(1)
     stage.run()

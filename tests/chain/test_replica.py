@@ -1,19 +1,26 @@
-"""Epochs, roles, fencing, chains of one: what a replica is at any moment."""
+"""Epochs, roles, fencing, and chains of one node."""
 
-from quipu.chain.effects import AskEpoch, Serve
-from quipu.chain.events import APPENDED, Configured, Received
-from quipu.chain.messages import BEGIN, Describe, Fenced, Mark
+from quipu.chain.effects import ConfirmEpoch, SetServing
+from quipu.chain.events import LOG_CHANGED, Configured, Received
+from quipu.chain.messages import (
+    BEGIN,
+    DescribeLog,
+    DescribeReason,
+    Fenced,
+    LogDescription,
+    Mark,
+)
 from quipu.chain.replica import Replica
-from quipu.chain.role import Role
+from quipu.chain.roles import Role
 from quipu.model.ids import Epoch, LogOffset, NodeId, Offset
-from quipu.sim.chain_log import ModelLog
+from quipu.sim.worlds.chain_log import ModelLog
 from tests.chain.stage import Stage, members, scene
 
 ONE = NodeId(1)
 
 
 def test_an_epoch_begins_with_its_configuration() -> None:
-    """V2, T4: everybody serves once the head's configuration batch is in their log."""
+    """V2, T4: each member serves once the head's configuration batch is in its log."""
     stage = Stage(3)
     stage.configure(members("123", epoch=2))
     stage.run()
@@ -21,11 +28,11 @@ def test_an_epoch_begins_with_its_configuration() -> None:
     assert stage.script() == scene("""
         1 -> 2 describe 2
         1 -> 3 describe 2
-        2 -> 1 greeting: ends at 0, epochs
-        3 -> 2 greeting: ends at 0, epochs
-        3 -> 1 greeting: ends at 0, epochs
-        2 -> 1 answer: ends at 0, epochs
-        3 -> 1 answer: ends at 0, epochs
+        2 -> 1 announcement: ends at 0, epochs
+        3 -> 2 announcement: ends at 0, epochs
+        3 -> 1 announcement: ends at 0, epochs
+        2 -> 1 response: ends at 0, epochs
+        3 -> 1 response: ends at 0, epochs
         1 begins epoch 2
         1 leads
         1 -> 2 open replicate after 0/-1 [1]
@@ -80,11 +87,11 @@ def test_a_configuration_batch_that_could_not_be_written_is_tried_again() -> Non
     stage[1].disk_is_full = False
     stage.tick()
 
-    assert stage[1].replica.is_leading
+    assert stage[1].replica.is_leader
 
 
 def test_the_chain_is_shortened_when_its_head_dies() -> None:
-    """V21: node 2 becomes head; what only it had becomes committed, unacknowledged as it was."""
+    """V21: node 2 becomes head; batches that only it had become committed."""
     stage = Stage(3).play()
     stage.produce(1, 2)
     stage.deliver()
@@ -98,8 +105,8 @@ def test_the_chain_is_shortened_when_its_head_dies() -> None:
         2 rests
         2 -> 3 describe 3
         3 rests
-        3 -> 2 greeting: ends at 1, epochs 2@0
-        3 -> 2 answer: ends at 1, epochs 2@0
+        3 -> 2 announcement: ends at 1, epochs 2@0
+        3 -> 2 response: ends at 1, epochs 2@0
         2 begins epoch 3
         2 leads
         2 -> 3 open replicate after 1/2 [3]
@@ -111,8 +118,8 @@ def test_the_chain_is_shortened_when_its_head_dies() -> None:
         """)
 
 
-def test_an_older_replica_set_is_not_taken() -> None:
-    """V15: news may come late; neither an epoch nor a version within one goes back."""
+def test_an_older_replica_set_is_ignored() -> None:
+    """V15: replica sets may come late; neither epochs nor versions go back."""
     stage = Stage(3)
     stage.configure(members("12", "3", epoch=2, version=2))
     stage.run()
@@ -130,8 +137,8 @@ def test_an_older_replica_set_is_not_taken() -> None:
         assert (replica_set.epoch, replica_set.version) == (2, 5)
 
 
-def test_a_deposed_head_is_told_and_stops() -> None:
-    """V15: its write reaches nobody's log."""
+def test_a_deposed_head_is_fenced_and_stops() -> None:
+    """V15: its write is in no other log."""
     stage = Stage(3).play()
     stage.configure(members("23", offline="1", epoch=3), 2, 3)
     stage.run(1)
@@ -148,11 +155,11 @@ def test_a_deposed_head_is_told_and_stops() -> None:
         """)
     assert stage[1].replica.role is Role.FENCED
     assert stage[1].replica.committed.log == 1
-    assert stage[1].replica.handle(APPENDED) == []
+    assert stage[1].replica.handle(LOG_CHANGED) == []
 
 
 def test_an_old_acknowledgement_is_ignored() -> None:
-    """V15: node 3 was cut off in an older epoch; what it acknowledged there counts no more."""
+    """V15: node 3 was cut off in an older epoch; its acknowledgements there do not count."""
     stage = Stage(2).play()
     stage.produce(1)
     stage.deliver()
@@ -166,39 +173,39 @@ def test_an_old_acknowledgement_is_ignored() -> None:
     assert stage[1].replica.committed.log == 1
 
 
-def test_a_sign_of_a_newer_epoch_ends_service_until_it_is_configured() -> None:
+def test_a_claim_of_a_newer_epoch_ends_service_until_it_is_configured() -> None:
     """V15: a member's describe of epoch 4 shows that epoch 2 is over."""
     stage = Stage(2).play()
 
-    effects = stage[2].replica.handle(Received(ONE, Describe(Epoch(4))))
+    effects = stage[2].replica.handle(Received(ONE, DescribeLog(Epoch(4))))
 
-    assert effects == [Serve(is_serving=False, is_leading=False), AskEpoch()]
+    assert effects == [SetServing(is_serving=False, is_leader=False), ConfirmEpoch()]
     stage.configure(members("12", epoch=3), 2)
     assert stage[2].replica.role is Role.FENCED
     stage.configure(members("12", epoch=4), 2)
     assert stage[2].replica.role is Role.JOINING
 
 
-def test_whoever_lives_in_the_past_is_told_once_it_asks() -> None:
-    """V15: only requests are answered, or two nodes would fence each other for ever."""
+def test_a_node_of_an_older_epoch_is_fenced_when_it_sends_a_request() -> None:
+    """V15: only requests get a response, or two nodes would fence each other for ever."""
     stage = Stage(2).play()
     replica = stage[2].replica
 
-    assert [effect.message for effect in replica.handle(Received(ONE, Describe(Epoch(1))))] == [
+    assert [effect.message for effect in replica.handle(Received(ONE, DescribeLog(Epoch(1))))] == [
         Fenced(Epoch(2))]
     assert replica.handle(Received(ONE, Fenced(Epoch(1)))) == []
     assert replica.handle(Received(ONE, Fenced(Epoch(2)))) == []
 
 
 def test_an_older_configuration_is_ignored() -> None:
-    """V15: the controller's word may come late, twice, or out of order."""
+    """V15: the controller's configurations may come late, twice, or out of order."""
     stage = Stage(2).play(epoch=5)
     for old in (members("21", epoch=4), members("12", epoch=5),
                 members("21", epoch=5, version=4)):
         stage.configure(old)
 
     assert stage.script() == ""
-    assert stage[1].replica.is_leading
+    assert stage[1].replica.is_leader
 
 
 def test_a_log_is_not_led_by_a_configuration_older_than_itself() -> None:
@@ -209,10 +216,10 @@ def test_a_log_is_not_led_by_a_configuration_older_than_itself() -> None:
     stage.configure(members("1", epoch=3))
     assert stage[1].replica.role is Role.NONE
     stage.configure(members("1", epoch=8))
-    assert stage[1].replica.is_leading
+    assert stage[1].replica.is_leader
 
 
-def test_a_member_that_is_no_more_has_no_part() -> None:
+def test_a_node_that_is_no_longer_a_member_does_nothing() -> None:
     stage = Stage(2).play()
 
     stage.configure(members("1", epoch=3))
@@ -224,19 +231,20 @@ def test_a_member_that_is_no_more_has_no_part() -> None:
     assert stage.script() == ""
 
 
-def test_a_crash_may_take_back_more_than_was_remembered() -> None:
-    """V13, V17: the commit point that was remembered is beyond the end of the log."""
+def test_a_crash_may_lose_batches_that_were_committed() -> None:
+    """V13, V17: chain.N1; the stored commit point is beyond the end of the log."""
     log = ModelLog(is_durable=False, clamps_epochs=False)
     log.add(width=2, epoch=1, batch_type=1, number=1)
 
-    replica = Replica(ONE, log, committed=Mark(LogOffset(9), Offset(9)), life=1, window_size=1)
+    replica = Replica(ONE, log, committed=Mark(LogOffset(9), Offset(9)), broker_epoch=1,
+                      window_size=1)
 
     assert replica.committed == Mark(LogOffset(2), Offset(2))
     replica.invariants()
 
 
 def test_one_partition_restarts_without_memory() -> None:
-    """V13: the log is the history: node 2 comes back knowing nothing but its log."""
+    """V13: node 2 comes back with its log and nothing else."""
     stage = Stage(3).play()
     stage.produce(1, 3)
     stage.deliver()
@@ -249,6 +257,19 @@ def test_one_partition_restarts_without_memory() -> None:
 
     assert stage[3].log.batches == stage[2].log.batches == stage[1].log.batches
     assert stage[1].replica.committed.log == 5
+
+
+def test_a_message_that_names_the_receiver_as_its_sender_has_no_effect() -> None:
+    """V11: a new head waits for the other members, not for itself."""
+    stage = Stage(2)
+    stage.configure(members("12", epoch=2), 1)
+    stage.script()
+
+    stage[1].happens(Received(ONE, LogDescription(
+        Epoch(2), DescribeReason.RESPONSE, 0, LogOffset(0), LogOffset(0), LogOffset(0), ())))
+
+    assert stage.script() == ""
+    assert stage[1].replica.role is Role.RECOVERING
 
 
 def test_how_far_behind_a_member_is() -> None:

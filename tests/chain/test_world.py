@@ -1,11 +1,11 @@
-"""Worlds of chains, each decided by its seed: nothing may ever be wrong, and all must end well."""
+"""Worlds of chains, one per seed: checked after every step, and converged at the end."""
 
 import subprocess
 import sys
 
 import pytest
 
-from quipu.sim.chain_world import ChainWorld
+from quipu.sim.worlds.chain import ChainWorld
 
 SEEDS = range(200)
 GROUP = 20
@@ -34,7 +34,7 @@ def test_the_worlds_are_not_idle() -> None:
         happened.add(line.split()[2])
 
     for seed in range(25):
-        world = ChainWorld(seed, tell=hear)
+        world = ChainWorld(seed, echo=hear)
         world.run()
         kinds.add(world.kind)
         committed += world.witness.committed_count
@@ -46,7 +46,7 @@ def test_the_worlds_are_not_idle() -> None:
 
 
 PROGRAM = """
-from quipu.sim.chain_world import ChainWorld
+from quipu.sim.worlds.chain import ChainWorld
 world = ChainWorld({seed})
 world.run()
 print(world.trace.digest)
@@ -55,7 +55,7 @@ print(world.trace.digest)
 
 @pytest.mark.parametrize("seed", [3, 4])
 def test_one_seed_is_one_history(seed: int) -> None:
-    """V22: whatever Python's hash seed is, so that no order of a set leaks in."""
+    """V22: for any hash seed of Python, so no order of a set has an effect."""
     digests = {
         subprocess.run([sys.executable, "-c", PROGRAM.format(seed=seed)], check=True,
                        capture_output=True, text=True, env={"PYTHONHASHSEED": hash_seed}).stdout

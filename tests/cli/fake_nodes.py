@@ -15,16 +15,16 @@ from quipu.wire.messages.k03_metadata import (
 )
 from quipu.wire.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from quipu.wire.messages.k10000_describe_chains import (
-    ChainMember,
     DescribeChainsRequest,
     DescribeChainsResponse,
     DescribedChain,
+    DescribedChainMember,
 )
 from quipu.wire.messages.k10001_create_chain import CreateChainRequest, CreateChainResponse
 from quipu.wire.messages.k10002_extend_chain import ExtendChainRequest, ExtendChainResponse
 from quipu.wire.schema import Request, Response
 
-OWN_KEYS = (10_000, 10_001, 10_002)
+SERVED_KEYS = (3, 18, 10_000, 10_001, 10_002)
 
 
 class Fake:
@@ -34,7 +34,7 @@ class Fake:
         self.registered: list[str] = ["a-0", "a-2", "a-10", "a-3"]
         self.chains: dict[str, DescribedChain] = {}
         self.states: dict[str, MemberState] = {}  # of members that do not serve
-        self.keys: tuple[int, ...] = OWN_KEYS
+        self.keys: tuple[int, ...] = SERVED_KEYS
         self.others: list[tuple[str, int]] = []  # nodes that Metadata tells about
         self.asked: list[Request] = []
         self.trouble: list[Code] = []  # answered first, one each
@@ -82,7 +82,7 @@ class Fake:
                 raise RequestError(f"no node {node}", code=Code.BROKER_ID_NOT_REGISTERED)
         chain = self.chains.setdefault(name, DescribedChain(name=name, epoch=3, topic_count=1))
         for node in sorted(nodes, key=member_key):
-            chain.members.append(ChainMember(
+            chain.members.append(DescribedChainMember(
                 node_id=1 + member_key(node)[1], name=node, host="127.0.0.1", port=9092,
                 rack="r1"))
 

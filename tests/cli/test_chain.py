@@ -95,7 +95,7 @@ def test_a_job_can_make_or_extend_a_chain_again_and_again(rig: Rig) -> None:
     """V18: --or-extend makes what is not there and adds what is missing."""
     assert rig.chain("create", "a", "a-0", "a-2", "--or-extend").err.startswith("created chain a")
     assert rig.chain("create", "a", "a-2", "a-0", "--or-extend").err == (
-        "chain a is there already, of a-0, a-2\n")
+        "chain a exists already, of a-0, a-2\n")
     assert rig.chain("create", "a", "a-0", "a-10", "a-2", "a-3", "--or-extend").err == (
         "extended chain a to a-0, a-2, a-3, a-10\n")
 
@@ -114,7 +114,7 @@ def test_members_that_do_not_serve_in_time_are_named(rig: Rig) -> None:
     rig.fake.states["a-2"] = MemberState.SYNCING
     done = rig.chain("create", "a", "a-0", "a-2", "--wait", "0.3")
     assert (done.code, done.err) == (1, (
-        "quipu: chain a is there, but not all of it serves yet: a-2 is syncing\n"))
+        "quipu: chain a exists, but some members do not serve yet: a-2 is syncing\n"))
     assert "a" in rig.fake.chains
 
 
@@ -146,6 +146,6 @@ def test_nobody_and_strangers_are_told(rig: Rig) -> None:
         dead = f"127.0.0.1:{gone.getsockname()[1]}"
     nobody = rig.chain("list", bootstrap=dead)
     assert (nobody.code, nobody.out) == (1, "")
-    assert f"no node answers at {dead} (Connection refused)" in nobody.err
+    assert f"no broker responds at {dead} (Connection refused)" in nobody.err
     rig.fake.keys = (0, 1, 3)
     assert "another Kafka broker, or an older Quipu" in rig.chain("list").err

@@ -50,7 +50,7 @@ def test_the_life_of_a_topic(node: RunningNode) -> None:
     assert again.code == 1
     assert "TOPIC_ALREADY_EXISTS" in again.err
     assert quipu(node, "topic", "create", "life", "--if-not-exists").err == (
-        "life is there already\n"
+        "life exists already\n"
     )
     listed = {row["topic"]: row for row in rows(ok(node, "topic", "list", "--json"))}
     assert listed["life"] == {"topic": "life", "partitions": 2, "replicas": 1}
@@ -280,7 +280,7 @@ def test_a_broker_that_is_not_there_is_told_at_once() -> None:
     result = run_quipu("topic", "list", "--bootstrap", f"127.0.0.1:{port}")
 
     assert result.code == 1
-    assert f"no broker answers at 127.0.0.1:{port} (Connection refused)" in result.err
+    assert f"no broker responds at 127.0.0.1:{port} (Connection refused)" in result.err
     assert "quipu start" in result.err
     assert time.monotonic() - begun < 15
 
@@ -294,7 +294,7 @@ def test_something_that_is_no_broker_is_told_soon() -> None:
         result = run_quipu("topic", "list", "--bootstrap", f"127.0.0.1:{port}")
 
     assert result.code == 1
-    assert "does not answer as a Kafka broker" in result.err
+    assert "does not respond as a Kafka broker" in result.err
     assert time.monotonic() - begun < 20
 
 

@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 
-from quipu.client.errors import Refused
+from quipu.client.errors import BrokerRefused
 from quipu.client.ranges import Range
 from quipu.client.settings import client_settings
 from quipu.pipeline.reading.loop import read_ranges
-from quipu.pipeline.records.batches import CorruptRecords, Wanted
+from quipu.pipeline.records.batches import CorruptRecords, WantedColumns
 from tests.harness.command import Result, run_quipu
 from tests.harness.node import RunningNode
 
@@ -112,8 +112,8 @@ def test_the_pipelines_reader_checks(damaged: RunningNode) -> None:
         "bootstrap.servers": damaged.bootstrap,
         "default.api.timeout.ms": "5000"})  # it asks again for so long: another replica may be well
     values: list[bytes] = []
-    reading = read_ranges(settings, [Range("pipeline", 0, 0, 3)], Wanted())
-    with pytest.raises((CorruptRecords, Refused)) as raised:
+    reading = read_ranges(settings, [Range("pipeline", 0, 0, 3)], WantedColumns())
+    with pytest.raises((CorruptRecords, BrokerRefused)) as raised:
         values.extend(value for read in reading for value in read.batch.column("value").to_pylist())
     assert getattr(raised.value, "offset", 1) == 1
     assert values == [b"0 " + GOOD]

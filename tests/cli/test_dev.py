@@ -15,8 +15,16 @@ from typing import Any
 
 import pytest
 
+from quipu.model.errors import Code
+from quipu.wire.messages.k10003_describe_remote_segments import (
+    DescribeRemoteSegmentsRequest,
+    DescribeRemoteSegmentsResponse,
+    RemoteSegmentsPartition,
+    RemoteSegmentsTopic,
+)
 from tests.harness.command import run_quipu
 from tests.harness.node import environment
+from tests.harness.raw import RawConnection
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -117,13 +125,23 @@ def test_a_cluster_of_one_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_three_nodes_serve_and_the_loss_of_one_is_told(tmp_path: Path) -> None:
     """V2, V5: real processes in one chain; one that is killed is told about, and can be started
-    again by hand.
+    again by hand.  R13: one setting gives all of them a remote tier.
     """
-    with running(tmp_path / "dev", "--base-port", "0", nodes=3) as dev:
+    with running(tmp_path / "dev", "--base-port", "0",
+                 "--set", "remote.log.storage.system.enable=true", nodes=3) as dev:
         (chain,) = map(json.loads, dev.quipu("chain", "describe", "a", "--json").splitlines())
         assert [(each["name"], each["state"]) for each in chain["members"]] == [
             ("a-0", "serving"), ("a-1", "serving"), ("a-2", "serving")]
-        dev.quipu("topic", "create", "t", "-c", "min.insync.replicas=2")
+        dev.quipu("topic", "create", "t", "-c", "min.insync.replicas=2",
+                  "-c", "remote.storage.enable=true")
+        assert dev.quipu("remote", "list", "t") == ""
+        host, _, port = dev.rows["a-2"]["address"].rpartition(":")
+        with RawConnection(host, int(port)) as tail:
+            refused = tail.ask(DescribeRemoteSegmentsRequest(topics=[RemoteSegmentsTopic(
+                name="t", partitions=[RemoteSegmentsPartition(partition_index=0)])]), 0)
+        assert isinstance(refused, DescribeRemoteSegmentsResponse)
+        assert refused.topics[0].partitions[0].error_code == Code.NOT_LEADER_OR_FOLLOWER
+        assert (tmp_path / "dev" / "remote").is_dir()
         dev.quipu("produce", "t", stdin="one\ntwo\n")
         assert dev.quipu("consume", "t", "--exit") == "one\ntwo\n"
         lost = dev.rows["a-1"]
@@ -147,7 +165,7 @@ def test_a_node_that_cannot_start_ends_all(tmp_path: Path) -> None:
                      "--set", "broker.session.timeout.ms=10")
     assert done.code == 1
     *said, last = done.err.splitlines()
-    assert said[-1].startswith("a-0: quipu: broker.session.timeout.ms=10 must be twice")
+    assert said[-1].startswith("a-0: quipu: broker.session.timeout.ms=10 must be at least twice")
     assert re.match(r"quipu: a-0 \(process \d+\) ended with exit code 1", last)
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from quipu.cli import dev_layout
-from quipu.cli.dev_layout import Wish, continued, load, plan, save
+from quipu.cli.dev_layout import DevOptions, continued, load, plan, save
 from quipu.cli.errors import CommandFailed
 from quipu.model.settings_sources import broker_settings, from_properties
 
-NOTHING = Wish(
+NOTHING = DevOptions(
     node_count=None, chain=None, chain_count=None, racks=(), base_port=None, settings={})
 
 
@@ -29,16 +29,31 @@ def test_three_nodes_of_one_chain_by_default() -> None:
 
 def test_each_node_is_told_who_it_is_and_who_votes(tmp_path: Path) -> None:
     """V5: the files of settings are those of `quipu start`."""
-    wish = replace(NOTHING, racks=("x", "y"), settings={"num.partitions": "4"})
-    layout = plan(wish, r"se\cret")
+    options = replace(NOTHING, racks=("x", "y"), settings={"num.partitions": "4"})
+    layout = plan(options, r"se\cret")
     read = broker_settings(
         from_properties(layout.properties(layout.nodes[1], tmp_path), "a-1.properties"))
     assert (read.node_name, read.own_id, read.broker_rack) == ("a-1", 2, "y")
-    assert (str(read.listeners), str(read.peer_listener)) == ("127.0.0.1:9093", "127.0.0.1:9193")
+    assert [str(each) for each in (*read.listeners, read.peer_listener)] == [
+        "127.0.0.1:9093", "127.0.0.1:9193"]
     assert [str(voter) for voter in read.controller_quorum_voters] == [
         "1@127.0.0.1:9192", "2@127.0.0.1:9193", "3@127.0.0.1:9194"]
     assert (read.log_dirs, read.peer_secret) == (str(tmp_path / "a-1"), r"se\cret")
     assert read.num_partitions == 4
+
+
+def test_nodes_share_a_remote_tier_below_their_directory(tmp_path: Path) -> None:
+    """R13: a tier on a laptop needs one setting; a place that is given is used instead."""
+    enabled = {"remote.log.storage.system.enable": "true"}
+
+    def read(settings: dict[str, str]) -> list[str | None]:
+        layout = plan(replace(NOTHING, settings=settings), "s")
+        return [broker_settings(from_properties(layout.properties(node, tmp_path), "file"))
+                .remote_log_storage_url for node in layout.nodes]
+
+    assert read(enabled) == [f"file://{tmp_path}/remote"] * 3
+    assert read({**enabled, "remote.log.storage.url": "s3://bucket"}) == ["s3://bucket"] * 3
+    assert read({}) == [None] * 3
 
 
 @pytest.mark.parametrize(("nodes", "chains", "voters"), [
@@ -91,7 +106,7 @@ def test_a_cluster_is_continued_as_it_was_left(tmp_path: Path) -> None:
     assert again.settings == {"num.partitions": "4", "log.retention.hours": "1"}
 
 
-@pytest.mark.parametrize(("wish", "option"), [
+@pytest.mark.parametrize(("options", "option"), [
     (replace(NOTHING, node_count=4), "--nodes"),
     (replace(NOTHING, chain="b"), "--chain,"),
     (replace(NOTHING, chain_count=2), "--chains"),
@@ -99,22 +114,22 @@ def test_a_cluster_is_continued_as_it_was_left(tmp_path: Path) -> None:
     (replace(NOTHING, racks=("x",)), "--racks"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_another_cluster_needs_another_directory(
-    wish: Wish, option: str, tmp_path: Path
+    options: DevOptions, option: str, tmp_path: Path
 ) -> None:
     """K9: what contradicts the cluster that is there is told, and changes nothing."""
     with pytest.raises(CommandFailed, match=f"leave out {option}"):
-        continued(plan(NOTHING, "s"), wish, tmp_path)
+        continued(plan(NOTHING, "s"), options, tmp_path)
 
 
-@pytest.mark.parametrize(("wish", "message"), [
+@pytest.mark.parametrize(("options", "message"), [
     (replace(NOTHING, node_count=101), "too many"),
     (replace(NOTHING, chain="A b"), "lower-case letters"),
     (replace(NOTHING, base_port=65_400), "above 65535"),
 ], ids=["nodes", "name", "ports"])
-def test_what_cannot_be_is_refused(wish: Wish, message: str) -> None:
+def test_what_cannot_be_is_refused(options: DevOptions, message: str) -> None:
     """K9: before anything is written."""
     with pytest.raises(CommandFailed, match=message):
-        plan(wish, "s")
+        plan(options, "s")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": [], "secret": "", "settings": {}}',

@@ -79,4 +79,4 @@ def test_mistakes_are_one_line(node: RunningNode, tmp_path: Path) -> None:
         done = run_quipu(*words, "--exit", "--bootstrap", node.bootstrap)
         assert done.code in (1, 2), words
         assert message in done.err
-    assert "no broker answers at" in run_quipu("consume", "t", "--dirty", "-b", "127.0.0.1:1").err
+    assert "no broker responds at" in run_quipu("consume", "t", "--dirty", "-b", "127.0.0.1:1").err

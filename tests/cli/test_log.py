@@ -8,7 +8,7 @@ import pytest
 
 from quipu.cli.main import main
 from quipu.model.batch_types import CONTROLLER
-from quipu.runtime.disk import RealDisk
+from quipu.runtime.disks.disk import RealDisk
 from quipu.wire.record_batch import Record
 from tests.storage.inspect.build import START_MS, LogBuilder, flip, three_segments
 

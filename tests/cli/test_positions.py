@@ -44,7 +44,7 @@ def test_parse(case: Case) -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "10x", "--5", "1969-01-01", "@-1", "٤", "+5"])
 def test_nonsense_is_told_with_what_to_write(text: str) -> None:
     """K2: a typing mistake must not become an offset."""
-    with pytest.raises(ValueError, match=r"no place in a topic; write beginning|before 1970"):
+    with pytest.raises(ValueError, match=r"no position in a topic; write beginning|before 1970"):
         parse_position(text, now_ms=NOW_MS)
 
 

@@ -26,4 +26,4 @@ def test_the_quorum_is_listed_and_keeps_its_last_voter(tmp_path: Path) -> None:
         unknown = quorum("remove", "7")
         assert (unknown.code, "node 7 is no voter" in unknown.err) == (1, True)
     nobody = quorum("list")
-    assert (nobody.code, "no node answers" in nobody.err) == (1, True)
+    assert (nobody.code, "no broker responds" in nobody.err) == (1, True)

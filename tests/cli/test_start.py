@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
+from quipu.launch.process import NodeFailed
 from tests.harness.command import run_quipu
-from tests.harness.node import NodeFailed, RunningNode, environment
+from tests.harness.node import RunningNode, environment
 
 START_SECONDS_AIM = 1.0
 
@@ -133,7 +134,7 @@ def test_a_directory_serves_one_node(tmp_path: Path) -> None:
 
         assert str(node.directory) in other.log_text()
         assert "Traceback" not in other.log_text()
-        assert node.process.poll() is None
+        assert node.runs
 
 
 def test_a_directory_that_cannot_be_made_is_told() -> None:
@@ -165,9 +166,10 @@ def test_a_node_says_ready_once_and_stops_cleanly(tmp_path: Path) -> None:
         node.start()
         assert node.port > 0
         socket.create_connection((node.host, node.port), timeout=5).close()
-        assert node.process.stdout is not None
-        node.process.send_signal(signal.SIGTERM)
-        rest = node.process.stdout.read()
+        stdout = node.process._process.stdout
+        assert stdout is not None
+        node.process.send(signal.SIGTERM)
+        rest = stdout.read()
         assert (node.stop(), rest) == (0, b"")
     assert "Traceback" not in node.log_text()
 
@@ -175,8 +177,9 @@ def test_a_node_says_ready_once_and_stops_cleanly(tmp_path: Path) -> None:
 def test_an_interrupt_stops_a_node_as_cleanly(tmp_path: Path) -> None:
     """K10: Ctrl-C is a clean stop."""
     with RunningNode(tmp_path / "data") as node:
-        node.process.send_signal(signal.SIGINT)
-        assert node.process.wait(30) == 0
+        node.process.send(signal.SIGINT)
+        assert node.process.await_end()
+        assert node.process.code == 0
     assert "Traceback" not in node.log_text()
 
 

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from quipu.model.errors import Code
 from quipu.wire.frame import decode_request_header, encode_response
-from quipu.wire.messages import REQUESTS
+from quipu.wire.messages import OWN_KEY_FIRST, REQUESTS
 from quipu.wire.messages.k01_fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -46,7 +46,7 @@ TOPIC_ID = UUID(int=7)
 
 
 class FakeKafka:
-    """See above; every connection has a thread of its own."""
+    """A broker that responds as a test says; every connection has a thread of its own."""
 
     def __init__(
         self, *, versions: dict[int, tuple[int, int]] | None = None,
@@ -104,7 +104,8 @@ class FakeKafka:
 
     def _api_versions(self, _request: Request, version: int) -> Response | bytes:
         keys = [ApiVersion(api_key=key, min_version=low, max_version=high)
-                for key, (low, high) in self.versions.items()]
+                for key, (low, high) in self.versions.items()
+                if key < OWN_KEY_FIRST or key in self.answers]
         if version > self.versions[18][1]:
             return ApiVersionsResponse(
                 error_code=Code.UNSUPPORTED_VERSION, api_keys=keys).encode(0)

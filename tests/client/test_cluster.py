@@ -6,7 +6,7 @@ from confluent_kafka import TopicPartition as Committed
 
 from quipu.client.cluster import Cluster
 from quipu.client.commit import commit
-from quipu.client.errors import ConnectionFailed, Refused, UnknownTopic
+from quipu.client.errors import BrokerRefused, ConnectionFailed, UnknownTopic
 from quipu.client.settings import client_settings
 from quipu.client.shared import KEPT_MAX, shared
 from quipu.model.errors import Code
@@ -88,7 +88,7 @@ def test_a_topic_without_a_leader_is_waited_for() -> None:
         assert cluster.partitions(["t"]) == [TopicPartition("t", 0)]
         fake.answers[3] = lambda _request, _version: MetadataResponse(topics=[
             MetadataResponseTopic(name="t", error_code=Code.TOPIC_AUTHORIZATION_FAILED)])
-        with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
+        with pytest.raises(BrokerRefused, match="TOPIC_AUTHORIZATION_FAILED"):
             cluster.partitions(["t"])
 
 
@@ -109,7 +109,8 @@ def test_offsets_are_asked_again_where_it_helps() -> None:
         fake.answers[3] = lambda _request, _version: fake.metadata("t", leader=next(leaders, 0))
         part = TopicPartition("t", 0)
         assert cluster.latest([part]) == {part: 5}
-        with pytest.raises(Refused, match="offsets of t-0: the broker answers TOPIC_AUTH"):
+        with pytest.raises(
+                BrokerRefused, match="offsets of t-0: the broker responds with TOPIC_AUTH"):
             cluster.latest([part])
 
 
@@ -118,12 +119,12 @@ def test_a_cluster_that_is_not_there() -> None:
         port = fake.port
         fake.answers[3] = lambda _request, _version: b"\xff" * 50
         with cluster_at(fake.bootstrap) as cluster, \
-                pytest.raises(ConnectionFailed, match=r"no broker answers.*cannot be read"):
+                pytest.raises(ConnectionFailed, match=r"no broker responds.*cannot be read"):
             cluster.topics()
     gone = cluster_at(f"localhost:{port}", default_api_timeout_ms="300")
-    with pytest.raises(ConnectionFailed, match=r"no broker answers: localhost:.*refused"):
+    with pytest.raises(ConnectionFailed, match=r"no broker responds: localhost:.*refused"):
         gone.topics()
-    with pytest.raises(ConnectionFailed, match="no broker answers"):
+    with pytest.raises(ConnectionFailed, match="no broker responds"):
         gone.any_connection()
 
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from quipu.client.connection import Connection
-from quipu.client.errors import AnswerTooLate, ConnectionFailed, NotKafka, NotServed
+from quipu.client.connection import BrokerConnection
+from quipu.client.errors import ConnectionFailed, NotKafka, NotServed, ResponseTooLate
 from quipu.client.settings import client_settings
 from quipu.model.settings_types import Address
 from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
@@ -14,16 +14,16 @@ from tests.client.fake_kafka import FakeKafka
 ASK = MetadataRequest(topics=[])
 
 
-def connect(fake: FakeKafka, **settings: str) -> Connection:
+def connect(fake: FakeKafka, **settings: str) -> BrokerConnection:
     given = {name.replace("_", "."): value for name, value in settings.items()}
-    return Connection(Address("localhost", fake.port), client_settings(given))
+    return BrokerConnection(Address("localhost", fake.port), client_settings(given))
 
 
 @pytest.mark.parametrize(("served", "expected"), [
     ((0, 13), 13), ((0, 99), 13), ((0, 0), 0), ((3, 7), 7),
 ])
 def test_the_newest_version_that_both_know(served: tuple[int, int], expected: int) -> None:
-    """I18: brokers of any age are asked in words that they know."""
+    """I18, client.N1: brokers of any age are asked in versions that they know."""
     with FakeKafka(versions={18: (0, 0 if expected == 0 else 3), 3: served}) as fake:
         fake.answers[3] = lambda _request, _version: MetadataResponse()
         connection = connect(fake)
@@ -57,7 +57,7 @@ def test_several_requests_under_way() -> None:
 
 @pytest.mark.parametrize("said", [b"", b"\0", b"\xff" * 100])
 def test_an_answer_that_is_none(said: bytes) -> None:
-    """The connection is closed, and says so afterwards."""
+    """client.N3: the connection is closed, and says so afterwards."""
     with FakeKafka() as fake:
         fake.answers[3] = lambda _request, _version: said
         connection = connect(fake)
@@ -67,12 +67,13 @@ def test_an_answer_that_is_none(said: bytes) -> None:
             connection.ask(ASK, MetadataResponse)
 
 
-def test_an_answer_that_claims_too_much_takes_no_memory() -> None:
+def test_a_response_that_claims_too_much_takes_no_memory() -> None:
+    """client.N2: it is refused by its size, before it is read."""
     with FakeKafka() as fake:
         fake.answers[3] = lambda _request, _version: bytes(5_000_000)
         connection = connect(fake)
         connection._size_max = 1_000_000
-        with pytest.raises(NotKafka, match="an answer of 5000004 bytes"):
+        with pytest.raises(NotKafka, match="a response of 5000004 bytes"):
             connection.ask(ASK, MetadataResponse)
 
 
@@ -80,14 +81,14 @@ def test_no_answer_and_no_broker() -> None:
     with FakeKafka() as fake:
         fake.answers[3] = lambda _request, _version: time.sleep(3) or MetadataResponse()
         connection = connect(fake, request_timeout_ms="100")
-        with pytest.raises(AnswerTooLate, match="no answer in time"):
+        with pytest.raises(ResponseTooLate, match="no response in time"):
             connection.ask(ASK, MetadataResponse)
         fake.answers[3] = lambda _request, _version: None
         with pytest.raises(ConnectionFailed, match="closed the connection"):
             connect(fake).ask(ASK, MetadataResponse)
         fake.answers[18] = lambda _request, _version: b"HTTP/1.1 400"
-        with pytest.raises(NotKafka, match="does not answer as a Kafka broker"):
+        with pytest.raises(NotKafka, match="does not respond as a Kafka broker"):
             connect(fake)
         port = fake.port
     with pytest.raises(ConnectionFailed, match="refused"):
-        Connection(Address("localhost", port), client_settings({}))
+        BrokerConnection(Address("localhost", port), client_settings({}))

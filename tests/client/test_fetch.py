@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quipu.client.cluster import Cluster
-from quipu.client.errors import DataLost, Refused, TopicRecreated
-from quipu.client.fetch import Fetched, fetch, whole_batches
+from quipu.client.errors import BrokerRefused, DataLost, TopicRecreated
+from quipu.client.fetch import FetchedBatches, fetch, whole_batches
 from quipu.client.ranges import Range
 from quipu.model.errors import Code, MalformedBytes
 from quipu.wire.messages.k01_fetch import FetchRequest, FetchResponse
@@ -33,7 +33,7 @@ def batch(*values: bytes, base: int = 0) -> bytes:
 LOG = [batch(b"a", b"b", base=0), batch(b"c", base=2), batch(b"d", b"e", base=3)]
 
 
-def read(chunks: Iterator[Fetched]) -> dict[tuple[str, int], list[tuple[int, bytes]]]:
+def read(chunks: Iterator[FetchedBatches]) -> dict[tuple[str, int], list[tuple[int, bytes]]]:
     """Offsets and values by partition, of what lies in the ranges."""
     found: dict[tuple[str, int], list[tuple[int, bytes]]] = {}
     for chunk in chunks:
@@ -51,14 +51,14 @@ def read(chunks: Iterator[Fetched]) -> dict[tuple[str, int], list[tuple[int, byt
     return found
 
 
-def values(chunks: Iterator[Fetched]) -> list[bytes]:
+def values(chunks: Iterator[FetchedBatches]) -> list[bytes]:
     """Of the only partition."""
     found = read(chunks)
     return [value for rows in found.values() for _, value in rows]
 
 
 def test_ranges_of_a_node(broker: Broker) -> None:
-    """I18: many partitions in one conversation, small answers, ends within batches."""
+    """I18, client.F1: many partitions at once, small responses, ends within batches."""
     topic = broker.topic(partitions=3)
     expected: dict[tuple[str, int], list[tuple[int, bytes]]] = {}
     for partition in range(3):
@@ -103,6 +103,7 @@ def test_a_broker_that_restarts_is_waited_for(broker: Broker, node: RunningNode)
 
 
 def test_only_the_range_is_handed_out() -> None:
+    """client.F2: whole batches, and none after the end."""
     with FakeKafka() as fake, cluster_at(fake.bootstrap) as cluster:
         fake.serve_log("t", LOG, end=5)
         (chunk,) = fetch(cluster, [Range("t", 0, 1, 3)])
@@ -118,7 +119,7 @@ def test_a_range_whose_end_was_compacted_away() -> None:
 
 
 def test_trouble_that_passes() -> None:
-    """Leaders move, a broker has no answer, hangs up, or leaves the partition out."""
+    """client.F4: leaders move, a broker hangs up, or leaves the partition out."""
     troubles: list[Any] = [
         partial(fetched, topic="t", start=0, end=5, error_code=code)
         for code in (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH, Code.REQUEST_TIMED_OUT)]
@@ -163,11 +164,11 @@ def test_trouble_that_does_not_pass() -> None:
         fake.serve_log("t", LOG, end=5)
         fake.answers[1] = lambda request, _version: fetched(
             request, "t", b"", start=0, end=5, error_code=Code.TOPIC_AUTHORIZATION_FAILED)
-        with pytest.raises(Refused, match="reading t-0: the broker answers TOPIC_AUTH"):
+        with pytest.raises(BrokerRefused, match="reading t-0: the broker responds with TOPIC_AUTH"):
             list(fetch(cluster, [Range("t", 0, 0, 5)]))
         fake.answers[1] = lambda request, _version: fetched(
             request, "t", b"", start=0, end=5, error_code=Code.NOT_LEADER_OR_FOLLOWER)
-        with pytest.raises(Refused, match="NOT_LEADER_OR_FOLLOWER"):
+        with pytest.raises(BrokerRefused, match="NOT_LEADER_OR_FOLLOWER"):
             list(fetch(cluster, [Range("t", 0, 0, 5)]))
         fake.answers[1] = lambda request, _version: fetched(
             request, "t", LOG[0], start=0, end=5)
@@ -206,7 +207,7 @@ def losses(cluster: Cluster, *ranges: Range) -> tuple[list[bytes], list[str]]:
 
 
 def test_data_that_is_gone() -> None:
-    """I14: aged out, cut off, deleted; an error, or taken note of."""
+    """I14, client.F3: aged out, cut off, deleted; an error, or taken note of."""
     with FakeKafka() as fake, cluster_at(fake.bootstrap, default_api_timeout_ms="100") as cluster:
         fake.serve_log("t", LOG[1:], start=2, end=5)
         assert losses(cluster, Range("t", 0, 0, 5)) == ([b"c", b"d", b"e"], [
@@ -214,7 +215,7 @@ def test_data_that_is_gone() -> None:
         assert losses(cluster, Range("t", 0, 0, 2)) == ([], [
             "t-0: offsets 0 to 2 (exclusive) are gone: the log begins at 2"])
         got, (lost,) = losses(cluster, Range("t", 0, 7, 9))
-        assert (got, "t-0: offsets 7 to 9 (exclusive) are gone: the log was cut" in lost) == (
+        assert (got, "t-0: offsets 7 to 9 (exclusive) are gone: the log was truncated" in lost) == (
             [], True)
         got, (lost,) = losses(cluster, Range("t", 0, 3, 9))
         assert (got, "the log ends at 5" in lost) == ([b"d", b"e"], True)
@@ -246,7 +247,7 @@ def test_a_topic_that_is_made_anew() -> None:
 def test_a_range_of_one_topic_is_not_read_from_another_of_its_name(
     broker: Broker, *, is_known: bool
 ) -> None:
-    """I13, I15: though the new one has these offsets too; whether metadata is old or new."""
+    """I13, I15, client.F5: though the new one has these offsets too, however old metadata is."""
     topic, kept = broker.topic(), broker.topic()
     broker.send(topic, *(f":{number}" for number in range(5)))
     broker.send(kept, ":x")

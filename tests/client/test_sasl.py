@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from quipu.client import sasl
-from quipu.client.connection import Connection
+from quipu.client.connection import BrokerConnection
 from quipu.client.errors import ConnectionFailed, NotAuthenticated
 from quipu.client.settings import ClientSettings, client_settings
 from quipu.model.errors import Code, SettingError
@@ -75,7 +75,7 @@ def settings_for(fake: FakeKafka, mechanism: str, password: str = "s3cret", **mo
 
 
 def connect(fake: FakeKafka, settings: ClientSettings) -> None:
-    Connection(Address("localhost", fake.port), settings).close()
+    BrokerConnection(Address("localhost", fake.port), settings).close()
 
 
 def test_the_conversation_of_rfc_7677() -> None:
@@ -116,7 +116,7 @@ def test_scram_against_a_server(mechanism: str) -> None:
         connect(fake, settings_for(fake, mechanism))
         with pytest.raises(NotAuthenticated, match="refuses user: wrong password"):
             connect(fake, settings_for(fake, mechanism, "wrong"))
-        with pytest.raises(NotAuthenticated, match=f"it takes {mechanism}"):
+        with pytest.raises(NotAuthenticated, match=f"it accepts {mechanism}"):
             connect(fake, settings_for(fake, "PLAIN"))
 
 
@@ -148,17 +148,17 @@ def test_plain_over_tls(tmp_path: Path) -> None:
             "security.protocol": "SSL", "ssl.ca.location": str(pem),
             "ssl.keystore.location": str(pem)})
         with pytest.raises(NotAuthenticated, match=r"127\.0\.0\.1"):
-            Connection(Address("127.0.0.1", fake.port), named)
+            BrokerConnection(Address("127.0.0.1", fake.port), named)
         unnamed = client_settings({
             "security.protocol": "SSL", "ssl.ca.location": str(pem),
             "ssl.keystore.location": str(pem), "ssl.endpoint.identification.algorithm": ""})
-        Connection(Address("127.0.0.1", fake.port), unnamed).close()
+        BrokerConnection(Address("127.0.0.1", fake.port), unnamed).close()
         unverified = client_settings({
             "security.protocol": "SSL", "enable.ssl.certificate.verification": "false",
             "ssl.keystore.location": str(pem), "socket.connection.setup.timeout.ms": "300"})
-        Connection(Address("127.0.0.1", fake.port), unverified).close()
+        BrokerConnection(Address("127.0.0.1", fake.port), unverified).close()
     with FakeKafka() as fake, pytest.raises(ConnectionFailed, match="TLS"):
-        Connection(Address("127.0.0.1", fake.port), unverified)
+        BrokerConnection(Address("127.0.0.1", fake.port), unverified)
 
 
 @pytest.mark.parametrize(("given", "words"), [

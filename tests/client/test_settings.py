@@ -1,5 +1,7 @@
 """Settings of the client: names, values, and what goes together."""
 
+import re
+
 import pytest
 
 from quipu.client.settings import (
@@ -12,7 +14,8 @@ from quipu.client.settings import (
     parse_jaas,
 )
 from quipu.model.errors import SettingError
-from quipu.model.settings_types import Address
+from quipu.model.settings_types import Address, attribute_name
+from tests.harness.node import REPOSITORY
 
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
@@ -50,17 +53,28 @@ def test_librdkafkas_names_mean_the_same() -> None:
       "sasl.jaas.config": f'{JAAS} username="u" password="p";'}, "give sasl.jaas.config, or"),
 ])
 def test_what_cannot_be_is_refused(given: dict[str, str], words: str) -> None:
+    """client.A2, among others: an unknown name, and the nearest known one."""
     with pytest.raises(SettingError, match=words):
         client_settings(given)
 
 
 def test_what_spark_refuses_is_refused() -> None:
-    """I12: what it is about has another place, which the message names."""
+    """I12, client.A3: what it is about has another place, which the message names."""
     for name in ("auto.offset.reset", "key.deserializer", "value.deserializer",
                  "enable.auto.commit", "interceptor.classes", "key.serializer",
                  "value.serializer"):
         with pytest.raises(SettingError, match=f"{name} cannot be set: {REFUSED[name][:10]}"):
             client_settings({name: "x"})
+
+
+def test_every_setting_is_read_or_says_why_not() -> None:
+    """client.A1: by its attribute's name, somewhere in the source."""
+    source = "".join(path.read_text() for room in ("client", "pipeline")
+                     for path in (REPOSITORY / "src/quipu" / room).rglob("*.py"))
+    for name, setting in CLIENT.items():
+        reads = re.search(rf"(?:settings|self|client)\.{attribute_name(name)}\b", source)
+        only_one = name in ("ssl.truststore.type", "ssl.keystore.type")  # others are refused
+        assert bool(reads or only_one) != bool(setting.ignored), name
 
 
 def test_jaas() -> None:

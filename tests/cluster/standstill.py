@@ -1,4 +1,4 @@
-"""How long writes stand still when a node dies: each part of a chain, controller or not, in turn.
+"""Measures how long writes wait when a node fails: each role of a chain, controller or not.
 
     python -m tests.cluster.standstill [rounds]
 """

@@ -1,4 +1,4 @@
-"""What stock tools are told about a cluster, and what they can ask of it."""
+"""Stock tools against a cluster: the metadata that they get, and the operations that they use."""
 
 import json
 from pathlib import Path

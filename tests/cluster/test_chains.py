@@ -23,9 +23,14 @@ def test_topics_spread_by_weight_and_a_dead_chain_leaves_the_other_alone(tmp_pat
     with RunningCluster(tmp_path, nodes=2, chains=("a", "b")) as cluster:
         for number in range(8):
             cluster.create_topic(f"t{number}", partitions=2)
-        topics = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10)
-        heads = {name: topic.partitions[0].leader for name, topic in topics.topics.items()
-                 if name.startswith("t")}
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        heads: dict[str, int] = {}
+        for _ in cluster.until("the node that is asked knows all topics"):
+            topics = admin.list_topics(timeout=10).topics
+            heads = {name: topic.partitions[0].leader for name, topic in topics.items()
+                     if name.startswith("t")}
+            if len(heads) == 8:
+                break
         assert sorted(Counter(heads.values()).values()) == [4, 4]
         on_a = min(name for name, head in heads.items() if head == cluster.node_id("a-0"))
         listed = {each["name"]: each for each in map(
@@ -77,6 +82,6 @@ def test_a_topic_moves_from_chain_to_chain_under_load(tmp_path: Path) -> None:
 
 
 def replicas_of(cluster: RunningCluster, topic: str) -> list[int]:
-    """The replicas of partition 0, as clients are told."""
+    """The replicas of partition 0, as clients get them."""
     listed = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, timeout=10)
     return list(listed.topics[topic].partitions[0].replicas)

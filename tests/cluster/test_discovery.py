@@ -1,4 +1,4 @@
-"""Nodes that are told no address of another one: they find each other, and whoever comes later."""
+"""Nodes without configured addresses of others: they find each other, and nodes added later."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 
 def found_by(cluster: RunningCluster, name: str, **discovery: str) -> None:
-    """Tell a node who votes, but not where anybody is."""
+    """Settings that give a node the voters' ids, but no addresses."""
     settings = {key.replace("_", "."): value for key, value in discovery.items()}
     cluster[name].settings.update({
         "controller.quorum.voters": "1,2,3", "peer.discovery.interval.ms": "200", **settings})
@@ -28,7 +28,7 @@ def peer_port(cluster: RunningCluster, name: str) -> str:
 
 @pytest.mark.timeout(120)
 def test_nodes_find_each_other_by_a_list_and_a_chain_is_extended(tmp_path: Path) -> None:
-    """V5, V7: a fourth node, which does not vote and which nobody was told of, joins."""
+    """V5, V7: a fourth node, which is not a voter and in no node's list, joins."""
     cluster = RunningCluster(tmp_path)
     where = "static:" + ",".join(
         f"127.0.0.1:{peer_port(cluster, name)}" for name in cluster.chains["a"])

@@ -15,7 +15,7 @@ from tests.harness.cluster import RunningCluster
 
 PROGRAM = Path(__file__).parents[1] / "harness" / "faulty.py"
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = pytest.mark.xdist_group("cluster-faults")
 
 
 def asked(url: str) -> tuple[int, str]:
@@ -51,7 +51,7 @@ def test_a_chain_goes_on_without_a_node_whose_disk_fails(
                 running.await_progress(seconds=10, count=300)
                 code, why = asked(cluster[victim].http + "/health/ready")
                 assert code == 503
-                assert "stepped back" in why
+                assert "fenced at its own request" in why
                 assert "__node-0" in why
                 assert "quipu_stepped_back 1" in asked(cluster[victim].http + "/metrics")[1]
                 assert "ERROR" in cluster[victim].log_text()

@@ -1,4 +1,4 @@
-"""Where partitions end, as stock clients of a cluster are told while its nodes are killed."""
+"""The ends of partitions that stock clients of a cluster get while its nodes are killed."""
 
 import threading
 import time
@@ -20,13 +20,13 @@ from tests.cluster.traffic import Traffic, traffic
 from tests.harness.cluster import RunningCluster
 from tests.harness.raw import RawConnection
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = pytest.mark.xdist_group("cluster-faults")
 
 ROUNDS = 3
 
 
 class Watch:
-    """Asks again and again where partition 0 ends; remembers each answer that went back."""
+    """Requests the end of partition 0 repeatedly; records each response that went back."""
 
     def __init__(self, cluster: RunningCluster, running: Traffic) -> None:
         self.answers = 0
@@ -62,7 +62,7 @@ class Watch:
 
 
 def latest(cluster: RunningCluster, name: str, topic: str) -> tuple[int, int]:
-    """Code and offset that a node answers for the end of partition 0."""
+    """Error code and offset of a node's response for the end of partition 0."""
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(
         name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])])
     with RawConnection("127.0.0.1", cluster[name].port) as raw:

@@ -1,4 +1,4 @@
-"""How long stock clients stand still when a node dies, with the settings that nobody changed.
+"""How long stock clients wait when a node fails, with the default settings.
 
     python -m tests.cluster.test_failover     every part of the chain, twice, with what it took
 """
@@ -139,7 +139,7 @@ def test_writes_that_need_every_node_go_on_soon_after_it_is_back(tmp_path: Path)
 
 @pytest.mark.timeout(120)
 def test_an_isolated_node_is_replaced_within_its_session_and_a_second(tmp_path: Path) -> None:
-    """V5, V15: nothing closes, so only its silence tells."""
+    """V5, V15: no connection closes, so only missing heartbeats show it."""
     with RunningCluster(tmp_path, patient=True, proxied=True) as cluster:
         cluster.create_topic(TOPIC, min_insync_replicas="2")
         assert cluster.proxy is not None

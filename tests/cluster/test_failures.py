@@ -22,7 +22,7 @@ SMALL_SEGMENTS = "65536"  # so that rolls happen too
 STOP_SECONDS_MAX = 2.0  # for one node, whatever the others do
 BUSY_SECONDS = 2.5  # that a busy machine may add to what is promised; the print tells the truth
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = pytest.mark.xdist_group("cluster-faults")
 
 
 def assert_kept(cluster: RunningCluster, done: Traffic, topic: str, chain: str = "a") -> None:

@@ -25,7 +25,7 @@ from tests.hostile.bystander import PRODUCE_VERSION, produce_request
 
 SETTINGS = {"log.segment.bytes": str(1 << 20), "log.flush.interval.messages": "1"}
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = pytest.mark.xdist_group("cluster-faults")
 
 
 def produced(raw: RawConnection, value: bytes) -> int:
@@ -79,9 +79,9 @@ def await_code(raw: RawConnection, code: int, node: RunningNode) -> None:
 
 @pytest.mark.timeout(240)
 def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
-    """K8, T12: what was acknowledged is read, stock clients are told what they retry, and writes,
-    commits and topics go on by themselves when there is room; so does a node that is started
-    while there is none.
+    """K8, T12: acknowledged records can be read, stock clients get errors that they retry, and
+    writes, commits and topics continue by themselves when there is space; so does a node that is
+    started on a full disk.
     """
     with small_disk(tmp_path / "disk") as disk:
         node = disk.give(RunningNode(disk.path / "data", settings=SETTINGS))

@@ -117,13 +117,13 @@ class Pair:
 
     @property
     def committed(self) -> dict[int, int]:
-        """The highest offset of each partition that a member was told is kept."""
+        """The highest acknowledged offset of each partition."""
         return {partition: max(member.committed.get(partition, 0) for member in self.members)
                 for partition in range(PARTITIONS)}
 
 
 def stored(cluster: RunningCluster) -> dict[int, int]:
-    """What the group has committed, as anybody is told."""
+    """The group's committed offset, as any client gets it."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": GROUP,
                          "log_level": 0})
     asked = [TopicPartition(TOPIC, each) for each in range(PARTITIONS)]

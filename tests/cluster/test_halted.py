@@ -14,7 +14,7 @@ from tests.harness.node import RunningNode
 COUNT = 100
 BOTH = ["b-0", "b-1"]
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = pytest.mark.xdist_group("cluster-faults")
 
 
 def produce(cluster: RunningCluster, topic: str) -> None:

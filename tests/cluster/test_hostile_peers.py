@@ -17,38 +17,46 @@ from uuid import UUID
 
 import pytest
 
-from quipu.broker.cluster.desk import CALL_KIND
+from quipu.broker.cluster.controller_server import CALL_KIND
 from quipu.broker.cluster.requests import (
-    BrokerHeartbeat,
-    Envelope,
-    LeaveCluster,
-    MakeTopics,
-    RegisterBroker,
-    ReserveProducerIds,
-    WantedTopic,
-    encode_call,
+    AllocateProducerIdsRequest,
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    ControlledShutdownRequest,
+    CreateInternalTopicsRequest,
+    EnvelopeRequest,
+    InternalTopic,
+    encode_request,
 )
 from quipu.chain.codec import encode as encode_chain
-from quipu.chain.messages import BEGIN, Ack, Describe, Described, Fenced, Replicate, Why
+from quipu.chain.messages import (
+    BEGIN,
+    Ack,
+    DescribeLog,
+    DescribeReason,
+    Fenced,
+    LogDescription,
+    Replicate,
+)
 from quipu.model.batch_types import CONTROLLER
 from quipu.model.ids import NO_EPOCH, Epoch, LogOffset, NodeId, RaftIndex, Term
 from quipu.model.topics import CONSUMER_OFFSETS
 from quipu.raft.codec import encode as encode_raft
 from quipu.raft.membership import Configuration
 from quipu.raft.messages import (
-    Append,
-    AppendReply,
-    Entry,
-    Heartbeat,
-    HeartbeatReply,
-    Install,
+    AppendEntries,
+    AppendEntriesResponse,
+    InstallSnapshot,
     Message,
+    RaftEntry,
+    RaftHeartbeat,
+    RaftHeartbeatResponse,
     TimeoutNow,
-    Vote,
-    VoteReply,
+    VoteRequest,
+    VoteResponse,
 )
-from quipu.runtime.peer_hello import Handshake, Hello
-from quipu.runtime.peer_net import Identity, PeerError, PeerKind
+from quipu.runtime.peers.hello import Handshake, Hello
+from quipu.runtime.peers.peer_net import Identity, PeerError, PeerKind
 from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from tests.cluster.test_failures import assert_kept
 from tests.cluster.traffic import Traffic, traffic
@@ -72,16 +80,17 @@ def raft_messages(terms: Iterator[int]) -> Iterator[Message]:
     """Everything that can be said in Raft, with numbers from `terms`."""
     for number in terms:
         term, index = Term(number), RaftIndex(min(number, LONG))
-        bad = Entry(RaftIndex(1), term, CONTROLLER, (b"no such record",))
-        yield Vote(term, index, term, is_pre_vote=False, is_transfer=True)
-        yield Vote(term, index, term, is_pre_vote=False, is_transfer=False)
-        yield VoteReply(term, is_granted=False, is_pre_vote=False)
-        yield Heartbeat(term, index, 1)
-        yield HeartbeatReply(term, LONG)
-        yield Append(term, RaftIndex(0), Term(0), index, index, (bad,))
-        yield AppendReply(term, is_ok=False, index=index, hint=index, hint_term=term,
+        bad = RaftEntry(RaftIndex(1), term, CONTROLLER, (b"no such record",))
+        yield VoteRequest(term, index, term, is_pre_vote=False, is_transfer=True)
+        yield VoteRequest(term, index, term, is_pre_vote=False, is_transfer=False)
+        yield VoteResponse(term, is_granted=False, is_pre_vote=False)
+        yield RaftHeartbeat(term, index, 1)
+        yield RaftHeartbeatResponse(term, LONG)
+        yield AppendEntries(term, RaftIndex(0), Term(0), index, index, (bad,))
+        yield AppendEntriesResponse(term, is_success=False, index=index, hint_index=index,
+                                    hint_term=term,
                           is_blank=True)
-        yield Install(term, index, term, Configuration.of([STRANGER]), index, 0, 0, b"")
+        yield InstallSnapshot(term, index, term, Configuration.of([STRANGER]), index, 0, 0, b"")
         yield TimeoutNow(term)
 
 
@@ -91,8 +100,9 @@ def chain_bodies(topic_id: UUID, epochs: Iterator[int]) -> Iterator[bytes]:
     for number, partition in itertools.product(epochs, (0, 1)):
         epoch = Epoch(number)
         for message in (
-                Fenced(epoch), Describe(epoch), Ack(epoch, LONG, BEGIN, far, far),
-                Described(epoch, Why.GREETING, 0, zero, far, far, ((epoch, zero),)),
+                Fenced(epoch), DescribeLog(epoch), Ack(epoch, LONG, BEGIN, far, far),
+                LogDescription(epoch, DescribeReason.ANNOUNCEMENT, 0, zero, far, far, ((epoch,
+                                                                                        zero),)),
                 Replicate(epoch, INT, 1, LONG, zero, NO_EPOCH, BEGIN, BEGIN, far, far, ()),
                 Replicate(epoch, INT, 5, LONG, far, NO_EPOCH, BEGIN, BEGIN, far, zero,
                           (b"x" * 100,))):
@@ -103,20 +113,24 @@ def calls(about: int) -> Iterator[bytes]:
     """Requests to the controller that nobody may make for `about`, or at all."""
     names = [".", "..", "", "../../etc/passwd", "x" * 250, "a/b", "\0", "__cluster", "ä"]
     for is_internal in (True, False):
-        yield encode_call(MakeTopics(
-            topics=[WantedTopic(name=name, partition_count=1) for name in names],
+        yield encode_request(CreateInternalTopicsRequest(
+            topics=[InternalTopic(name=name, partition_count=1) for name in names],
             is_internal=is_internal))
         for name in names:
-            yield encode_call(MakeTopics(
-                topics=[WantedTopic(name=name, partition_count=1)], is_internal=is_internal))
-    yield encode_call(LeaveCluster(node_id=about, broker_epoch=1, incarnation=UUID(int=1)))
-    yield encode_call(BrokerHeartbeat(node_id=about, broker_epoch=1, incarnation=UUID(int=1),
-                                      is_ready=True, trouble="x" * 1000))
-    yield encode_call(RegisterBroker(node_id=about, name="a-0", host="h", port=1,
-                                     peer_host="h", peer_port=1, incarnation=UUID(int=1)))
-    yield encode_call(ReserveProducerIds(node_id=about))
-    yield encode_call(Envelope(api_key=19, api_version=7, client_host="h", body=b"\xff" * 100))
-    yield encode_call(Envelope(api_key=0, api_version=9, client_host="h", body=b""))
+            yield encode_request(CreateInternalTopicsRequest(
+                topics=[InternalTopic(name=name, partition_count=1)], is_internal=is_internal))
+    yield encode_request(ControlledShutdownRequest(
+        node_id=about, broker_epoch=1, incarnation=UUID(int=1)))
+    yield encode_request(BrokerHeartbeatRequest(
+        node_id=about, broker_epoch=1, incarnation=UUID(int=1), is_ready=True,
+        trouble="x" * 1000))
+    yield encode_request(BrokerRegistrationRequest(
+        node_id=about, name="a-0", host="h", port=1, peer_host="h", peer_port=1,
+        incarnation=UUID(int=1)))
+    yield encode_request(AllocateProducerIdsRequest(node_id=about))
+    yield encode_request(EnvelopeRequest(
+        api_key=19, api_version=7, client_host="h", body=b"\xff" * 100))
+    yield encode_request(EnvelopeRequest(api_key=0, api_version=9, client_host="h", body=b""))
     yield b"\xff\xff\xff\xff"
 
 

@@ -13,7 +13,7 @@ from tests.harness.cluster import QUICK, RunningCluster
 COUNT = 200
 COLD_SECONDS = int(QUICK["chain.cold.start.wait.ms"]) / 1000
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = pytest.mark.xdist_group("cluster-faults")
 
 
 def produce(cluster: RunningCluster, numbers: range) -> None:

@@ -56,8 +56,8 @@ class Watch:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("acks", ["1", "all"])
 def test_a_slow_node_fills_nobodys_memory(tmp_path: Path, acks: str) -> None:
-    """V9, V10: 200 MB pass a chain whose last node stands still for a while; with acks=1 the head
-    takes all of it meanwhile, with acks=all its clients wait.
+    """V9, V10: 200 MB pass a chain whose last node is paused for a while; with acks=1 the head
+    accepts all of it meanwhile, with acks=all its clients wait.
     """
     settings = {"broker.session.timeout.ms": "60000"}  # a pause is no death here
     with RunningCluster(tmp_path, settings=settings) as cluster:

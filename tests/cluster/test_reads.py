@@ -71,7 +71,7 @@ def dirty(cluster: RunningCluster, name: str, topic: str) -> list[str]:
 
 
 def test_any_node_gives_what_it_knows_to_be_committed(cluster: RunningCluster) -> None:
-    """V3: the head to those who cannot be sent elsewhere, the middle and the tail to all."""
+    """V3: the head serves clients that cannot be redirected, the middle and the tail serve all."""
     cluster.create_topic("history")
     produce(cluster, "history", "one", "two", "three")
     sent_on = fetch(cluster, "a-0", "history", version=WITH_REFERRALS)
@@ -87,8 +87,8 @@ def test_any_node_gives_what_it_knows_to_be_committed(cluster: RunningCluster) -
 def test_what_is_not_committed_is_shown_only_to_those_who_ask_for_it(
     cluster: RunningCluster,
 ) -> None:
-    """V3: the middle is cut off from the tail; it and the head have a record that is not
-    committed, and give it to dirty readers alone; when the way is mended everybody gets it.
+    """V3: the middle is cut off from the tail; it and the head have a record that is not committed,
+    and return it to dirty readers only; after the cut all readers get it.
     """
     assert cluster.proxy is not None
     cluster.create_topic("dirty")

@@ -25,7 +25,7 @@ UNSCRUBBED = {"log.scrub.bytes.per.second": "0"}
 CRC_END = 21  # of a batch: what its checksum covers begins here
 FETCH_VERSION = 10  # the last in which nobody is sent to another node
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = pytest.mark.xdist_group("cluster-faults")
 
 
 def value(number: int) -> bytes:
@@ -56,7 +56,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def fetched(raw: RawConnection, offset: int) -> tuple[int, dict[int, bytes], int]:
-    """The answer of one node: its error, records by offset, and where to go on."""
+    """The response of one node: its error, records by offset, and the next offset."""
     part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=50_000)
     answer: Any = raw.ask(FetchRequest(max_wait=0, min_bytes=1, topics=[
         FetchTopic(topic="t", partitions=[part])]), FETCH_VERSION)
@@ -117,7 +117,7 @@ def test_what_a_disk_changes_is_repaired_from_the_rest_of_the_chain(
     tmp_path: Path, settings: dict[str, str]
 ) -> None:
     """T12, V9, V13: bytes of headers and of records, on every node, while each is read.  With the
-    scrub off, those who read find it.
+    scrub off, reads find it.
     """
     with RunningCluster(tmp_path, settings=settings) as cluster:
         cluster.create_topic("t", segment_bytes="65536")
@@ -221,7 +221,7 @@ def all_but_lost(node: RunningNode) -> set[int]:
 
 
 def stock_consumer(node: RunningNode, lost: set[int]) -> None:
-    """A consumer of librdkafka tells of the error, and reads on behind it when it is told to."""
+    """A consumer of librdkafka reports the error, and continues after it once it seeks there."""
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "g",
                          "check.crcs": True, "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", 0, max(0, min(lost) - 5))])
@@ -257,8 +257,8 @@ def test_the_metadata_and_a_nodes_memory_are_written_anew(tmp_path: Path, chain:
             for number, log in enumerate(("__cluster-0", "__node-0"), 1):
                 (path,) = (node.directory / log).glob("*.log")
                 flip(path, path.stat().st_size // 2)
-                for _ in cluster.until(f"{log} is written anew"):
-                    if node.log_text().count("written anew from memory") == number:
+                for _ in cluster.until(f"{log} is written again"):
+                    if node.log_text().count("written again from memory") == number:
                         break
                 for _ in cluster.until("the damaged file is gone"):
                     if not path.exists():

@@ -21,7 +21,7 @@ VALUES_PER_SECOND = 400.0
 
 
 class Traffic:
-    """See above; use `traffic`."""
+    """A producer, a follower and their history; tests make one with `traffic`."""
 
     def __init__(self, cluster: RunningCluster, topic: str, seed: int) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class Traffic:
             thread.start()
 
     def stop(self) -> None:
-        """No more values; every one that was sent has its answer when this returns."""
+        """Send no more values; return when every sent one has its outcome."""
         self._stopping.set()
         for thread in self._threads:
             thread.join(90)

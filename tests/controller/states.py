@@ -1,26 +1,28 @@
 """States to decide on, for tests of the controller."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TypeVar, assert_never
 from uuid import UUID
 
 from quipu.controller import brokers, chains
 from quipu.controller.brokers import Registration
 from quipu.controller.decision import Decision
+from quipu.controller.placement import ChainPlacement, DisklessPlacement, LegacyPlacement
 from quipu.controller.records import ClusterCreated, Record, decode_record, encode_record
 from quipu.controller.state import ClusterState
+from quipu.controller.topic_state import PartitionState
 from quipu.model.chains import MemberState
 from quipu.model.ids import NodeId
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 LETTERS = {MemberState.SERVING: "", MemberState.SYNCING: "~", MemberState.OFFLINE: "!"}
 
 
-def carry_out(state: ClusterState, decision: Decision[Answer]) -> list[Answer]:
-    """Apply a decision, as it comes out of the metadata log, and give its answers."""
+def carry_out(state: ClusterState, decision: Decision[Result]) -> list[Result]:
+    """Apply a decision, as it is read from the metadata log, and return its results."""
     for record in decision.records:
         state.apply(decode_record(encode_record(record)))
-    return decision.answers
+    return decision.results
 
 
 def incarnation(node_id: int, life: int = 1) -> UUID:
@@ -35,7 +37,7 @@ def start(state: ClusterState, node_id: int, name: str, life: int = 1) -> None:
 
 
 def stop(state: ClusterState, node_id: int) -> None:
-    """A node is not heard of any more."""
+    """No heartbeats of a node come any more."""
     carry_out(state, brokers.fence(state, [NodeId(node_id)]))
 
 
@@ -76,6 +78,23 @@ def shape(state: ClusterState, name: str = "a") -> str:
     """A chain in short: `1 2 ~3 !4` has 1 and 2 serving, 3 syncing, 4 offline."""
     return " ".join(f"{LETTERS[member.state]}{member.node_id}"
                     for member in state.chains[name].members)
+
+
+def on_chain(partition: PartitionState) -> ChainPlacement:
+    """The placement of a partition that is on a chain."""
+    assert isinstance(partition.placement, ChainPlacement)
+    return partition.placement
+
+
+def chain_name(partition: PartitionState) -> str:
+    """The chain that a partition is on; nothing for one on no chain."""
+    match partition.placement:
+        case ChainPlacement(chain=name):
+            return name
+        case LegacyPlacement() | DisklessPlacement():
+            return ""
+        case _:
+            assert_never(partition.placement)
 
 
 def ids() -> Callable[[], UUID]:

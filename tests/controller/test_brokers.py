@@ -53,7 +53,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.why)
 def test_a_broker_that_cannot_be_is_refused(case: Refused) -> None:
-    """V16: and told why, in words."""
+    """V16: and the error says why."""
     with pytest.raises(RequestError, match=case.words) as refused:
         brokers.register(state_with(a=2), case.wanted, quiet=False)
 
@@ -73,14 +73,14 @@ def test_a_broker_is_fenced_until_it_is_ready() -> None:
 
 
 def test_asking_again_gives_the_same_epoch() -> None:
-    """V16: an answer that was lost is given again; another address is taken over."""
+    """V16: a repeat of a lost response is the same; another address replaces the old one."""
     state = state_with(a=1)
     before = state.brokers[NodeId(1)]
 
     again = register(state, 1, "a-0")
     moved = brokers.register(state, GOOD._replace(incarnation=incarnation(1)), quiet=False)
 
-    assert (again.records, again.answers) == ([], [before])
+    assert (again.records, again.results) == ([], [before])
     (after,) = carry_out(state, moved)
     assert (after.host, after.epoch, after.fenced) == ("h", before.epoch, False)
     assert shape(state) == "1"
@@ -114,7 +114,7 @@ def test_a_broker_that_registered_before_there_were_incarnations_comes_back() ->
     assert state.brokers[NodeId(1)].host == "h"
 
 
-def test_who_is_fenced_and_its_chain_change_in_one_decision() -> None:
+def test_a_fenced_broker_and_its_chain_change_in_one_decision() -> None:
     """V21: so a node that fails is replaced in one step."""
     state = state_with(a=3)
 
@@ -163,7 +163,7 @@ def test_a_node_whose_log_has_failed_goes_while_another_serves() -> None:
     assert shape(state) == "3 !2 !1"
 
 
-def test_a_node_whose_log_has_failed_serves_what_it_can_where_nobody_else_does() -> None:
+def test_a_node_whose_log_has_failed_serves_what_it_can_where_no_other_does() -> None:
     """V14: also if it was away; but one that does not serve is no help."""
     state = state_with(a=2)
     step_back(state, 1)
@@ -181,7 +181,7 @@ def test_a_node_whose_log_has_failed_serves_what_it_can_where_nobody_else_does()
 
 
 def test_the_last_one_that_stops_leaves_its_chain_as_it_is() -> None:
-    """K10, V14: nobody else has every record."""
+    """K10, V14: no other member has every record."""
     state = state_with(a=2)
     for node in (1, 2):
         carry_out(state, brokers.stop(state, NodeId(node), state.brokers[NodeId(node)].epoch))
@@ -212,7 +212,7 @@ def test_a_broker_is_unregistered_once_it_is_down_and_in_no_chain() -> None:
     assert gone.value.code is Code.BROKER_ID_NOT_REGISTERED
 
 
-def test_whether_a_process_may_act_on_what_its_node_is_told() -> None:
+def test_whether_a_process_may_act_on_the_replica_sets_of_its_node() -> None:
     """V13: a replica set may speak of the process before this one."""
     state = state_with(a=1)
     assert state.is_part(NodeId(1), incarnation(1))

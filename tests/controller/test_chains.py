@@ -14,14 +14,17 @@ from quipu.controller.records import (
     PartitionRecord,
     TopicCreated,
 )
-from quipu.controller.state import ClusterState, records_of
-from quipu.controller.topics import NewTopic, create_topics
+from quipu.controller.snapshot import records_of
+from quipu.controller.state import ClusterState
+from quipu.controller.topic_requests import NewTopic
+from quipu.controller.topics import create_topics
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import Code, RequestError
 from quipu.model.ids import NO_NODE, NodeId
 from quipu.model.settings import BrokerSettings
 from tests.controller.states import (
     carry_out,
+    chain_name,
     ids,
     nodes_with,
     shape,
@@ -46,7 +49,21 @@ def test_members_are_in_the_order_of_their_numbers() -> None:
 
     assert (shape(state), chain, chain.epoch) == ("3 1", state.chains["a"], 1)
     (other,) = carry_out(state, chains.create(state, "b", ["b-0"]))
-    assert other.epoch > chain.epoch  # S6
+    assert other.epoch > chain.epoch  # controller.S6
+
+
+def test_a_chain_of_the_same_nodes_is_the_one_that_was_asked_for() -> None:
+    """V6: a request whose response was lost is sent again; other nodes are another chain."""
+    state = nodes_with(["a-0", "a-1", "a-2"])
+    (chain,) = carry_out(state, chains.create(state, "a", ["a-0", "a-1"]))
+
+    again = chains.create(state, "a", ["a-1", "a-0"])
+
+    assert (again.records, again.results) == ([], [chain])
+    for nodes in (["a-0"], ["a-0", "a-1", "a-2"], ["a-0", "a-0"]):
+        with pytest.raises(RequestError) as refused:
+            chains.create(state, "a", nodes)
+        assert refused.value.code is Code.DUPLICATE_RESOURCE
 
 
 class Refused(NamedTuple):
@@ -58,7 +75,7 @@ class Refused(NamedTuple):
 
 REFUSED = [
     Refused("there is one", "a", [], Code.DUPLICATE_RESOURCE),
-    Refused("nobody is called so", "c", [], Code.INVALID_REQUEST),
+    Refused("no node has that name", "c", [], Code.INVALID_REQUEST),
     Refused("no name", "", [], Code.INVALID_REQUEST),
     Refused("another chain's name", "b", ["b-0", "c-d-0"], Code.INVALID_REQUEST),
     Refused("not registered", "b", ["b-0", "b-7"], Code.BROKER_ID_NOT_REGISTERED),
@@ -147,7 +164,7 @@ def test_only_the_first_that_syncs_is_promoted_and_only_on_fresh_news() -> None:
     assert shape(state) == "1 3 2"
 
 
-def test_nobody_is_promoted_while_those_that_serve_are_down() -> None:
+def test_no_member_is_promoted_while_those_that_serve_are_down() -> None:
     """V14: the chain waits for them; who syncs would serve alone."""
     state = state_with(a=2)
     stop(state, 2)
@@ -166,7 +183,7 @@ def test_one_change_of_a_chain_moves_all_of_its_partitions() -> None:
     wanted = [NewTopic(name, 3) for name in "st"]
     carry_out(state, create_topics(state, wanted, BrokerSettings(), ids()))
     before = state.topics["t"]
-    assert {p.chain for p in before.partitions} == {"b"}
+    assert {chain_name(p) for p in before.partitions} == {"b"}
 
     stop(state, 1)
 
@@ -180,7 +197,7 @@ def test_one_change_of_a_chain_moves_all_of_its_partitions() -> None:
 
 class Life(NamedTuple):
     why: str
-    events: str  # -n: n is not heard of; +n: n's process is heard of again; *n: n restarts
+    events: str  # -n: no heartbeats of n; +n: n's process sends them again; *n: n restarts
     shape: str  # of a chain that was 1 2 3
     epochs: int  # how many it has gone through
 
@@ -222,11 +239,11 @@ def test_a_chain_goes_on_with_those_that_live(case: Life) -> None:
     live(state, case.events)
 
     assert (shape(state), state.next_epoch - epoch) == (case.shape, case.epochs)
-    assert chains.review(state).records == []
+    assert chains.reconcile(state).records == []
 
 
 def all_down(state: ClusterState) -> ClusterState:
-    """All nodes of chain a fail at once: nobody is left to shorten it."""
+    """All nodes of chain a fail at once: no member is left to shorten it."""
     for node in state.chains["a"].nodes:
         state.apply(BrokerFencingChanged(node_id=node, fenced=True))
     return state
@@ -256,23 +273,23 @@ def test_a_cold_chain_waits_only_so_long() -> None:
     start(state, 3, "a-2", 2)
     start(state, 2, "a-1", 2)
 
-    carry_out(state, chains.review(state, frozenset({"b"})))
+    carry_out(state, chains.reconcile(state, frozenset({"b"})))
     assert shape(state) == "1 2 3"
-    carry_out(state, chains.review(state, frozenset({"a"})))
+    carry_out(state, chains.reconcile(state, frozenset({"a"})))
 
     assert shape(state) == "2 3 !1"
     start(state, 1, "a-0", 2)
     assert shape(state) == "2 3 ~1"
 
 
-def test_nobody_serves_who_did_not_serve_last() -> None:
+def test_no_member_serves_that_did_not_serve_last() -> None:
     """V14: however long it takes."""
     state = state_with(a=2)
     stop(state, 1)
     stop(state, 2)
     start(state, 1, "a-0", 2)
 
-    carry_out(state, chains.review(state, frozenset({"a"})))
+    carry_out(state, chains.reconcile(state, frozenset({"a"})))
 
     assert (shape(state), chains.cold(state)) == ("2 !1", frozenset())
 
@@ -312,7 +329,7 @@ def test_old_metadata_is_read_as_it_was() -> None:
 
     partition = state.topics["t"].partitions[1]
     assert (partition.leader, partition.replicas, partition.isr) == (1, (1,), (1,))
-    assert (partition.chain, partition.leader_epoch) == ("", 0)
+    assert (chain_name(partition), partition.leader_epoch) == ("", 0)
     assert state.replica_set("t", 1) == ReplicaSet.alone(NodeId(1), epoch=partition.leader_epoch)
     restored = ClusterState()
     for record in records_of(state):
@@ -330,7 +347,7 @@ def test_topics_of_an_older_program_join_the_chain_of_their_node() -> None:
     assert chain == state.chains["quipu"]
     assert chains.bootstrap_alone(state, NodeId(1), "quipu").records == []
     for topic in state.topics.values():
-        assert [(p.chain, p.leader, p.leader_epoch) for p in topic.partitions] == [
+        assert [(chain_name(p), p.leader, p.leader_epoch) for p in topic.partitions] == [
             ("quipu", 1, chain.epoch)] * 2
         assert topic.configs == {"n": "v"}
     assert state.topic_count("quipu") == 2
@@ -350,7 +367,7 @@ def test_a_topic_of_two_older_nodes_joins_their_chains_one_by_one() -> None:
         chains.create(state, "a")
     carry_out(state, chains.create(state, "a", ["a-0"]))
 
-    assert [p.chain for p in state.topics["u"].partitions] == ["", "a", "a"]
+    assert [chain_name(p) for p in state.topics["u"].partitions] == ["", "a", "a"]
     restored = ClusterState()
     for record in records_of(state):
         restored.apply(record)
@@ -366,7 +383,7 @@ def test_a_chain_made_around_old_topics_begins_with_the_node_that_has_them() -> 
     carry_out(state, chains.create(state, "a"))
 
     assert shape(state) == "1 ~2"
-    assert {p.chain for topic in state.topics.values() for p in topic.partitions} == {"a"}
+    assert {chain_name(p) for topic in state.topics.values() for p in topic.partitions} == {"a"}
 
 
 def test_a_node_with_old_topics_does_not_join_another_chain() -> None:

@@ -1,14 +1,22 @@
-"""Decisions on settings: Kafka's rules, one case each."""
+"""Decisions about settings: Kafka's rules, one case each."""
 
 from typing import NamedTuple
 
 import pytest
 
 from quipu.controller.configs import (
-    Alteration,
-    Change,
-    Operation,
-    Resource,
+    ConfigAlteration as Alteration,
+)
+from quipu.controller.configs import (
+    ConfigChange as Change,
+)
+from quipu.controller.configs import (
+    ConfigOperation as Operation,
+)
+from quipu.controller.configs import (
+    ConfigResource as Resource,
+)
+from quipu.controller.configs import (
     alter,
     effective_settings,
 )
@@ -16,13 +24,14 @@ from quipu.controller.records import ConfigChanged, ConfigRecord, PartitionRun, 
 from quipu.controller.state import ClusterState, ResourceType
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId
+from quipu.model.listeners import ListenerEndpoint
 from quipu.model.settings import BrokerSettings
-from quipu.model.settings_types import Address
 from tests.controller.states import ids, state_with
 
 TOPIC = Resource(2, "t")
 SET, DELETE, APPEND, SUBTRACT = Operation
-STATIC = BrokerSettings(log_cleanup_policy=("delete",), listeners=Address("h", 1))
+STATIC = BrokerSettings(
+    log_cleanup_policy=("delete",), listeners=(ListenerEndpoint("PLAINTEXT", "h", 1),))
 
 
 def a_state() -> ClusterState:
@@ -83,13 +92,13 @@ def test_settings_are_changed_one_by_one(case: Case) -> None:
     for record in decision.records:
         state.apply(record)
 
-    (answer,) = decision.answers
+    (result,) = decision.results
     if isinstance(case.want, Code):
-        assert answer.code is case.want
-        assert answer.message
+        assert result.code is case.want
+        assert result.message
         assert state == a_state()
     else:
-        assert answer.code is Code.NONE, answer.message
+        assert result.code is Code.NONE, result.message
         assert state.configs(ResourceType(case.resource.kind), case.resource.name) == case.want
 
 
@@ -108,7 +117,7 @@ def test_the_whole_set_is_replaced() -> None:
 def test_a_resource_may_be_named_once() -> None:
     decision = alter(a_state(), [Alteration(TOPIC, []), Alteration(TOPIC, [])], STATIC)
 
-    assert [answer.code for answer in decision.answers] == [Code.INVALID_REQUEST] * 2
+    assert [result.code for result in decision.results] == [Code.INVALID_REQUEST] * 2
 
 
 def test_a_broker_s_own_setting_covers_the_cluster_s() -> None:

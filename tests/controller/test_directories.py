@@ -9,8 +9,10 @@ from quipu.controller import brokers, chains, elections
 from quipu.controller.brokers import Registration
 from quipu.controller.elections import ElectionType
 from quipu.controller.records import ClusterCreated
-from quipu.controller.state import ClusterState, records_of
-from quipu.controller.topics import NewTopic, create_topics
+from quipu.controller.snapshot import records_of
+from quipu.controller.state import ClusterState
+from quipu.controller.topic_requests import NewTopic
+from quipu.controller.topics import create_topics
 from quipu.model.errors import Code
 from quipu.model.ids import ZERO_UUID, NodeId, TopicPartition
 from quipu.model.settings import BrokerSettings
@@ -43,10 +45,10 @@ def a_chain(count: int, *, is_known: bool = True) -> ClusterState:
 
 def waited(state: ClusterState) -> None:
     """A cold chain has waited long enough for the rest of its nodes."""
-    carry_out(state, chains.review(state, chains.cold(state)))
+    carry_out(state, chains.reconcile(state, chains.cold(state)))
 
 
-def test_who_comes_back_with_another_directory_waits_for_the_others() -> None:
+def test_a_node_that_comes_back_with_another_directory_waits_for_the_others() -> None:
     """V7, V16: alone it does not serve; when one that has everything serves, it syncs."""
     state = a_chain(2)
     stop(state, 1)  # 2 is the last that serves
@@ -61,22 +63,22 @@ def test_who_comes_back_with_another_directory_waits_for_the_others() -> None:
     start(state, 2, 2, directory(7))
     start(state, 1, 3, directory(1))
     waited(state)
-    assert shape(state) == "2 !1"  # nobody has what 2 had
+    assert shape(state) == "2 !1"  # no other node has what 2 had
     assert not any(state.is_live(member) for member in state.chains["a"].serving)
 
-    start(state, 2, 3, directory(2))  # somebody has put it back
+    start(state, 2, 3, directory(2))  # an operator has put the disk back
     assert shape(state) == "2 ~1"
     assert state.is_live(state.chains["a"].head)
 
 
-def test_a_promotion_that_came_too_late_makes_nobody_serve_who_has_nothing() -> None:
+def test_a_promotion_that_came_too_late_lets_no_empty_node_serve() -> None:
     """V7: 2 had caught up, died, and lost its disk before anybody had noticed."""
     state = a_chain(2)
     stop(state, 2)
     start(state, 2, 2, directory(2))
     assert shape(state) == "1 ~2"
     carry_out(state, chains.promote(state, "a", NodeId(2), state.chain_mark("a")))
-    assert shape(state) == "1 2"  # the word came after its death
+    assert shape(state) == "1 2"  # the report came after its process had ended
     carry_out(state, brokers.fence(state, [NodeId(1), NodeId(2)]))
     assert shape(state) == "1 2"
 
@@ -92,7 +94,7 @@ def test_a_promotion_that_came_too_late_makes_nobody_serve_who_has_nothing() -> 
 
 @pytest.mark.parametrize(("before", "after"), [
     (NOTHING, directory(1)), (directory(1), NOTHING), (NOTHING, NOTHING)])
-def test_a_directory_that_is_not_told_is_the_one_before(before: UUID, after: UUID) -> None:
+def test_an_unknown_directory_is_taken_for_the_one_before(before: UUID, after: UUID) -> None:
     """V16: chains of older versions, and nodes that have no id yet, go on."""
     state = a_chain(1, is_known=False)
     stop(state, 1)
@@ -112,9 +114,9 @@ def test_an_unclean_election_takes_an_emptied_member_last() -> None:
     start(state, 1, 2, directory(9))
     start(state, 2, 2, directory(2))
     assert shape(state) == "1 !2"
-    (answer,) = carry_out(state, elections.elect(
+    (result,) = carry_out(state, elections.elect(
         state, ElectionType.UNCLEAN, [TopicPartition("t", 0)]))
-    assert answer.code is Code.NONE
+    assert result.code is Code.NONE
     assert shape(state) == "2 ~1"
     assert state.is_live(state.chains["a"].head)
 

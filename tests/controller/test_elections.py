@@ -3,10 +3,11 @@
 import pytest
 
 from quipu.controller import chains, elections
-from quipu.controller.elections import ElectAnswer, ElectionType
+from quipu.controller.elections import ElectionResult, ElectionType
 from quipu.controller.records import BrokerFencingChanged
 from quipu.controller.state import ClusterState
-from quipu.controller.topics import NewTopic, create_topics
+from quipu.controller.topic_requests import NewTopic
+from quipu.controller.topics import create_topics
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import BrokerSettings
@@ -27,8 +28,8 @@ def elect(
     state: ClusterState, kind: ElectionType, *partitions: int
 ) -> list[tuple[int, Code]]:
     wanted = [TopicPartition("t", partition) for partition in partitions] or None
-    answers = carry_out(state, elections.elect(state, kind, wanted))
-    return [(answer.partition, answer.code) for answer in answers]
+    results = carry_out(state, elections.elect(state, kind, wanted))
+    return [(result.partition, result.code) for result in results]
 
 
 def out_of_order() -> ClusterState:
@@ -51,7 +52,7 @@ def test_the_first_node_leads_again() -> None:
     assert [p.leader for p in state.topics["t"].partitions] == [1, 4, 1]
 
 
-def test_asked_for_all_only_what_was_needed_is_told() -> None:
+def test_an_election_of_all_returns_only_those_that_were_needed() -> None:
     """K6: as Kafka does."""
     state = out_of_order()
 
@@ -71,20 +72,20 @@ def test_a_first_node_that_does_not_serve_is_not_elected(life: int) -> None:
     assert state.chains["a"].head.node_id == 2
 
 
-def test_what_is_not_there_is_told() -> None:
+def test_an_unknown_partition_is_an_error() -> None:
     """K6."""
     state = a_state((1,))
     wanted = [TopicPartition("x", 0), TopicPartition("t", 1), TopicPartition("t", -1)]
 
-    answers = elections.elect(state, PREFERRED, wanted).answers
+    results = elections.elect(state, PREFERRED, wanted).results
 
-    assert [answer[:3] for answer in answers] == [
-        ElectAnswer(*each, Code.UNKNOWN_TOPIC_OR_PARTITION)[:3] for each in wanted]
-    assert all(answer.message for answer in answers)
+    assert [result[:3] for result in results] == [
+        ElectionResult(*each, Code.UNKNOWN_TOPIC_OR_PARTITION)[:3] for each in wanted]
+    assert all(result.message for result in results)
 
 
 def test_an_unclean_election_makes_the_first_that_is_up_serve_alone() -> None:
-    """V14: an explicit order, which loses what it has not got; the others come back behind it."""
+    """V14: an explicit request, which loses what the member lacks; the others sync from it."""
     state = a_state((1, 2, 3), a=3)
     for node in (1, 2, 3):
         stop(state, node)
@@ -99,13 +100,13 @@ def test_an_unclean_election_makes_the_first_that_is_up_serve_alone() -> None:
     assert state.chains["a"].epoch > epoch
     start(state, 3, "a-2", 2)
     assert shape(state) == "1 ~3 !2"
-    assert chains.review(state).records == []
+    assert chains.reconcile(state).records == []
 
 
 def test_an_unclean_election_prefers_those_that_lose_nothing() -> None:
     """V14: a serving member that came back is taken, and the wait for the others ends."""
     state = a_state((1, 2), a=2)
-    for node in (1, 2):  # both at once: nobody is left to shorten the chain
+    for node in (1, 2):  # both at once: no member is left to shorten the chain
         state.apply(BrokerFencingChanged(node_id=node, fenced=True))
     start(state, 2, "a-1", 3)
     assert chains.cold(state) == {"a"}

@@ -4,58 +4,64 @@ from uuid import UUID
 
 import pytest
 
-from quipu.controller.configs import Alteration, Change, Operation, Resource, alter
+from quipu.controller.configs import (
+    ConfigAlteration,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    alter,
+)
 from quipu.controller.internal_topics import FIXED, settings_of
 from quipu.controller.state import ClusterState
+from quipu.controller.topic_requests import NewPartitions, NewTopic
 from quipu.controller.topics import (
-    NewPartitions,
-    NewTopic,
+    create_internal_topics,
     create_partitions,
     create_topics,
     delete_topics,
-    plan_topic,
 )
 from quipu.model.errors import Code
 from quipu.model.ids import ZERO_UUID
 from quipu.model.settings import BrokerSettings, topic_settings
 from quipu.model.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from tests.controller.states import ids, state_with
+from tests.controller.states import carry_out, ids, state_with
 
 SETTINGS = BrokerSettings()
-OFFSETS = Resource(2, CONSUMER_OFFSETS)
+OFFSETS = ConfigResource(2, CONSUMER_OFFSETS)
 
 
 def a_state() -> ClusterState:
     state = state_with()
     configs = (("cleanup.policy", "compact"), ("min.insync.replicas", "1"))
-    state.apply(plan_topic(state, NewTopic(CONSUMER_OFFSETS, 4, configs=configs), SETTINGS, ids()))
+    carry_out(state, create_internal_topics(
+        state, [NewTopic(CONSUMER_OFFSETS, 4, configs=configs)], SETTINGS, ids()))
     return state
 
 
-def set_to(value: str, name: str, *, whole: bool = False) -> Alteration:
-    return Alteration(OFFSETS, [Change(name, Operation.SET, value)], whole=whole)
+def set_to(value: str, name: str, *, whole: bool = False) -> ConfigAlteration:
+    return ConfigAlteration(OFFSETS, [ConfigChange(name, ConfigOperation.SET, value)], whole=whole)
 
 
 @pytest.mark.parametrize("alteration", [
     set_to("1", "retention.ms"), set_to("1", "retention.bytes"), set_to("delete", "cleanup.policy"),
     set_to("9223372036854775807", "flush.messages"), set_to("1048576", "segment.bytes"),
     set_to("1000", "max.message.bytes"),
-    Alteration(OFFSETS, [Change("cleanup.policy", Operation.DELETE, None)]),
-    Alteration(OFFSETS, [Change("cleanup.policy", Operation.APPEND, "delete")]),
-    Alteration(OFFSETS, [], whole=True), set_to("2", "min.insync.replicas", whole=True),
+    ConfigAlteration(OFFSETS, [ConfigChange("cleanup.policy", ConfigOperation.DELETE, None)]),
+    ConfigAlteration(OFFSETS, [ConfigChange("cleanup.policy", ConfigOperation.APPEND, "delete")]),
+    ConfigAlteration(OFFSETS, [], whole=True), set_to("2", "min.insync.replicas", whole=True),
 ], ids=str)
-def test_what_would_lose_offsets_is_refused(alteration: Alteration) -> None:
+def test_what_would_lose_offsets_is_refused(alteration: ConfigAlteration) -> None:
     """K5, K8: whole or one by one, set, appended or removed."""
     decision = alter(a_state(), [alteration], SETTINGS)
-    (answer,) = decision.answers
-    assert (answer.code, decision.records) == (Code.INVALID_TOPIC_EXCEPTION, [])
-    assert "min.insync.replicas" in (answer.message or "")
+    (result,) = decision.results
+    assert (result.code, decision.records) == (Code.INVALID_TOPIC_EXCEPTION, [])
+    assert "min.insync.replicas" in (result.message or "")
 
 
 def test_how_many_nodes_must_have_an_offset_can_be_changed() -> None:
     """K5: the one setting that an operator may need."""
     decision = alter(a_state(), [set_to("2", "min.insync.replicas")], SETTINGS)
-    assert [answer.code for answer in decision.answers] == [Code.NONE]
+    assert [result.code for result in decision.results] == [Code.NONE]
     assert len(decision.records) == 1
 
 
@@ -71,11 +77,11 @@ def test_they_are_not_created_extended_or_deleted() -> None:
     ]
     for decision in decisions:
         assert decision.records == []
-        assert [answer.code for answer in decision.answers] == [Code.INVALID_TOPIC_EXCEPTION]
+        assert [result.code for result in decision.results] == [Code.INVALID_TOPIC_EXCEPTION]
 
 
 def test_defaults_of_brokers_do_not_reach_them() -> None:
-    """K5, K8: what a broker tells all topics holds for clients' topics."""
+    """K5, K8: a broker's setting for all topics holds for clients' topics."""
     state = a_state()
     broker = BrokerSettings(log_retention_ms=1, log_retention_bytes=1,
                             log_cleanup_policy=("delete",))
@@ -86,7 +92,7 @@ def test_defaults_of_brokers_do_not_reach_them() -> None:
 
 
 def test_partitions_of_all_topics_are_bounded() -> None:
-    """K5, K8: whoever asks; what is deleted makes room, and the cluster's own are never refused."""
+    """K5, K8: deleted topics make room, and the cluster's own are never refused."""
     state = a_state()
     settings = BrokerSettings(max_partitions=10)
     new_id = ids()
@@ -97,17 +103,18 @@ def test_partitions_of_all_topics_are_bounded() -> None:
 
     created = create_topics(
         state, [NewTopic("a", 4, 1), NewTopic("b", 3, 1), NewTopic("c", 2, 1)], settings, fresh)
-    assert [answer.code for answer in created.answers] == [
+    assert [result.code for result in created.results] == [
         Code.NONE, Code.POLICY_VIOLATION, Code.NONE]
-    assert "max.partitions" in (created.answers[1].message or "")
+    assert "max.partitions" in (created.results[1].message or "")
     for record in created.records:
         state.apply(record)
     assert state.partition_count == 10
     grown = create_partitions(state, [NewPartitions("a", 5)], settings)
-    assert [answer.code for answer in grown.answers] == [Code.POLICY_VIOLATION]
-    assert plan_topic(state, NewTopic(TRANSACTION_STATE, 4), settings, new_id).runs
+    assert [result.code for result in grown.results] == [Code.POLICY_VIOLATION]
+    assert create_internal_topics(
+        state, [NewTopic(TRANSACTION_STATE, 4)], settings, new_id).records
 
     for record in delete_topics(state, [("c", ZERO_UUID)], settings).records:
         state.apply(record)
     assert state.partition_count == 8
-    assert create_partitions(state, [NewPartitions("a", 6)], settings).answers[0].code is Code.NONE
+    assert create_partitions(state, [NewPartitions("a", 6)], settings).results[0].code is Code.NONE

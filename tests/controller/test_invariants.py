@@ -12,17 +12,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from quipu.controller import brokers, chains, detached, elections, reassignment, topics
+from quipu.controller import brokers, chains, elections, failed_replicas, reassignment, topics
 from quipu.controller.decision import Decision
 from quipu.controller.elections import ElectionType
-from quipu.controller.members import PartitionState, Topic
 from quipu.controller.records import decode_record, encode_record
-from quipu.controller.state import ClusterState, records_of
+from quipu.controller.snapshot import records_of
+from quipu.controller.state import ClusterState
+from quipu.controller.topic_state import PartitionState, Topic
 from quipu.model.chains import MemberState, ReplicaSet, member_key
 from quipu.model.errors import RequestError
 from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId
 from quipu.model.settings import BrokerSettings
-from tests.controller.states import carry_out, ids, incarnation, nodes_with, register
+from tests.controller.states import carry_out, ids, incarnation, nodes_with, on_chain, register
 
 NAMES = {1: "a-2", 2: "a-10", 3: "a-1", 4: "b-0", 5: "b-1", 6: "b-2"}
 NODES = st.sampled_from(sorted(NAMES))
@@ -54,7 +55,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.create(2)
 
     def decide(self, decision: Decision[object]) -> None:
-        """Apply, and check each change of a chain against C1 and C2."""
+        """Apply, and check each change of a chain against controller.C1 and controller.C2."""
         for record in decision.records:
             before = dict(self.state.chains)
             self.state.apply(decode_record(encode_record(record)))
@@ -64,7 +65,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def check_serving(self, old: chains.Chain, new: chains.Chain) -> None:
         assert new.version > old.version
-        assert (new.epoch > old.epoch) == (new.serving != old.serving)  # H3
+        assert (new.epoch > old.epoch) == (new.serving != old.serving)  # model.H3
         news = set(new.serving) - set(old.serving)
         if self.may_join is not None:
             assert {member.node_id for member in news} <= {self.may_join}
@@ -85,7 +86,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(node=NODES)
     def suspect(self, node: int) -> None:
-        """It is not heard of, but lives."""
+        """Its heartbeats are lost, but its process lives."""
         self.decide(brokers.fence(self.state, [NodeId(node)]))
 
     @rule(node=NODES, kept=FRACTIONS)
@@ -134,12 +135,12 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule()
     def cold_wait_over(self) -> None:
-        self.decide(chains.review(self.state, chains.cold(self.state)))
+        self.decide(chains.reconcile(self.state, chains.cold(self.state)))
         assert not chains.cold(self.state)
 
     @rule(name=CHAINS)
     def heal(self, name: str) -> None:
-        """Everyone comes back; after that the chain has a head, and nobody is offline."""
+        """All nodes come back; after that the chain has a head, and no member is offline."""
         for node in self.state.chains[name].nodes:
             if node not in self.running or self.state.brokers[node].stopping:
                 self.start(node, ready=False)
@@ -195,14 +196,14 @@ class ClusterMachine(RuleBasedStateMachine):
         for topic, index, partition in self.partitions():
             if index in partitions and node in partition.replicas and node in self.running:
                 self.failed[topic.topic_id, index].add(node)
-        self.tell(node)
+        self.report(node)
 
     @rule(node=NODES)
-    def tell(self, node: int) -> None:
+    def report(self, node: int) -> None:
         """A heartbeat."""
         broker = self.state.brokers[NodeId(node)]
         if self.runs(node, broker.incarnation) and not broker.fenced:
-            self.decide(detached.report(self.state, NodeId(node), {
+            self.decide(failed_replicas.report(self.state, NodeId(node), {
                 key for key, nodes in self.failed.items() if node in nodes}))
 
     @rule(node=NODES, kept=FRACTIONS)
@@ -218,23 +219,23 @@ class ClusterMachine(RuleBasedStateMachine):
             nodes.discard(node)
             if node not in serving:
                 self.size[key][node] = int(self.size[key][node] * kept)
-        self.tell(node)
+        self.report(node)
 
     @rule()
     def sync_and_attach(self) -> None:
         """Whoever syncs with a detached partition catches up."""
-        for key, place in self.state.detached():
+        for key, place in self.state.detached_partitions():
             partition = self.state.find_partition(key)
             assert partition is not None
-            assert place.own is not None
-            syncing = place.own.within(MemberState.SYNCING)
+            assert place.own_chain is not None
+            syncing = place.own_chain.within(MemberState.SYNCING)
             if not syncing or not self.path_runs(partition.replica_set) or not self.establish(key):
                 continue
             node, version = syncing[0].node_id, partition.partition_epoch
             self.size[key][node] = self.committed[key]
             for wrong in ((node, version - 1), (NodeId(99), version)):
-                assert detached.promote(self.state, key, *wrong).records == []
-            self.decide(detached.promote(self.state, key, node, version))
+                assert failed_replicas.promote(self.state, key, *wrong).records == []
+            self.decide(failed_replicas.promote(self.state, key, node, version))
 
     @rule(name=CHAINS)
     def all_is_well(self, name: str) -> None:
@@ -247,14 +248,14 @@ class ClusterMachine(RuleBasedStateMachine):
             self.sync_and_promote(name)
             self.sync_and_attach()
         if self.all_run(self.state.chains[name].members):
-            assert not [key for key, place in self.state.detached() if place.chain == name
-                        and place.moving_to is None]
+            assert not [key for key, place in self.state.detached_partitions()
+                        if place.chain == name and place.moving_to is None]
 
     @rule()
     def elect_preferred(self) -> None:
         self.decide(elections.elect(self.state, ElectionType.PREFERRED, None))
-        for name in {partition.chain for _, _, partition in self.partitions()
-                     if partition.place.own is None}:
+        for name in {on_chain(partition).chain for _, _, partition in self.partitions()
+                     if partition.own_chain is None}:
             chain = self.state.chains[name]
             first = min(chain.members, key=lambda m: member_key(NAMES[m.node_id]))
             serves = first.state is MemberState.SERVING and self.state.is_live(first)
@@ -283,13 +284,13 @@ class ClusterMachine(RuleBasedStateMachine):
         wanted = []
         for _, index, partition in self.partitions():
             if index in partitions:
-                to = self.state.chains["b" if partition.chain == "a" else "a"].nodes
+                to = self.state.chains["b" if on_chain(partition).chain == "a" else "a"].nodes
                 wanted.append(reassignment.Reassignment("t", index, None if back else to))
         self.decide(reassignment.alter(self.state, wanted))
 
     @rule(back=st.integers(0, 3), write=st.booleans(), times=st.integers(1, 2))
     def catch_up(self, back: int, write: bool, times: int) -> None:
-        """What moves is copied to whoever can be, and reported: perhaps late, and twice."""
+        """Moving partitions are copied to all live nodes; reports may come late, and twice."""
         for _ in range(times):
             for topic, index, partition in self.partitions():
                 key, replicas = (topic.topic_id, index), partition.replica_set
@@ -317,8 +318,8 @@ class ClusterMachine(RuleBasedStateMachine):
     def establish(self, key: Key) -> bool:
         """Whoever serves runs, and has what the longest of them has: the epoch has begun."""
         partition = self.state.topics_by_id[key[0]].partitions[key[1]]
-        place, replicas = partition.place, partition.replica_set
-        here = place.own or self.state.chains[place.chain]
+        place, replicas = on_chain(partition), partition.replica_set
+        here = place.own_chain or self.state.chains[place.chain]
         there = self.state.chains[place.moving_to].serving if place.moving_to else ()
         serving = [member for member in (*here.serving, *there)
                    if member.node_id in replicas.serving]
@@ -352,16 +353,16 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def chains_rest(self) -> None:
-        """C3: nothing is left to do for a review."""
-        assert chains.review(self.state).records == []
-        for key, place in self.state.detached():
-            assert place.own is not None
-            assert place.failed or set(place.own.members) != set(
+        """controller.C3: nothing is left to reconcile."""
+        assert chains.reconcile(self.state).records == []
+        for key, place in self.state.detached_partitions():
+            assert place.own_chain is not None
+            assert place.failed or set(place.own_chain.members) != set(
                 self.state.chains[place.chain].members), key
 
     @invariant()
     def a_node_is_in_one_chain(self) -> None:
-        """V4, S7."""
+        """V4, controller.S7."""
         members = [node for chain in self.state.chains.values() for node in chain.nodes]
         assert len(members) == len(set(members))
         for chain in self.state.chains.values():
@@ -369,10 +370,10 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def partitions_follow_their_chains(self) -> None:
-        """D1, D2, and what Kafka's words mean here."""
+        """controller.P1, controller.P2, controller.P3: and what Kafka's words mean here."""
         for topic, index, partition in self.partitions():
             replicas = self.state.replica_set(topic.name, index)
-            head = (partition.place.own or self.state.chains[partition.chain]).head
+            head = (partition.own_chain or self.state.chains[on_chain(partition).chain]).head
             assert partition.leader == (head.node_id if self.state.is_live(head) else NO_NODE)
             assert partition.replicas == replicas.replicas
             assert partition.isr == replicas.serving
@@ -382,7 +383,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def epochs_only_grow(self) -> None:
-        """H3 and S6, for every partition through all of its moves."""
+        """model.H3, controller.S6: for every partition through all of its moves."""
         for topic, index, partition in self.partitions():
             key, now = (topic.topic_id, index), partition.replica_set
             before = self.seen.get(key, now)
@@ -395,7 +396,9 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_snapshot_gives_the_same_state(self) -> None:
-        """S5, and with it D1: what was derived step by step is what follows from the whole."""
+        """controller.S5, controller.P1: what was derived step by step is what
+        follows from the whole.
+        """
         restored = ClusterState()
         for record in records_of(self.state):
             restored.apply(decode_record(encode_record(record)))

@@ -8,11 +8,12 @@ from quipu.controller import chains, reassignment
 from quipu.controller.reassignment import CaughtUp, Ongoing, Reassignment
 from quipu.controller.records import PartitionsMoved
 from quipu.controller.state import ClusterState
-from quipu.controller.topics import NewPartitions, NewTopic, create_partitions, create_topics
+from quipu.controller.topic_requests import NewPartitions, NewTopic
+from quipu.controller.topics import create_partitions, create_topics
 from quipu.model.errors import Code
 from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId, TopicPartition
 from quipu.model.settings import BrokerSettings
-from tests.controller.states import carry_out, ids, start, state_with, stop
+from tests.controller.states import carry_out, chain_name, ids, start, state_with, stop
 
 A, B, C = (1, 2), (3, 4), (5,)
 
@@ -27,11 +28,11 @@ def a_state() -> ClusterState:
 
 def move(state: ClusterState, *partitions: int, to: tuple[int, ...] | None) -> list[Code]:
     wanted = [Reassignment("t", partition, to) for partition in partitions]
-    return [answer.code for answer in carry_out(state, reassignment.alter(state, wanted))]
+    return [result.code for result in carry_out(state, reassignment.alter(state, wanted))]
 
 
 def advance(state: ClusterState, partition: int = 0) -> None:
-    """Everyone has caught up, and it is told."""
+    """All replicas have caught up, and the head reports it."""
     now = state.topics["t"].partitions[partition]
     report = CaughtUp(state.topics["t"].topic_id, partition, now.partition_epoch)
     carry_out(state, reassignment.advance(state, [report]))
@@ -56,8 +57,8 @@ def test_a_partition_moves_from_chain_to_chain() -> None:
 
     assert seen == [("1 2 ~3 ~4", 1), ("1 2 3 4", 4), ("3 4", 5), ("3 4", 5)]
     moved, stayed = state.topics["t"].partitions[:2]
-    assert (moved.chain, moved.moving_to, moved.leader, moved.isr) == ("b", None, 3, B)
-    assert (stayed.chain, stayed.leader_epoch) == ("a", 1)
+    assert (chain_name(moved), moved.moving_to, moved.leader, moved.isr) == ("b", None, 3, B)
+    assert (chain_name(stayed), stayed.leader_epoch) == ("a", 1)
     assert (state.topic_count("a"), state.topic_count("b")) == (1, 1)
 
 
@@ -82,7 +83,7 @@ REFUSED = [
     Refused("half a chain", Reassignment("t", 1, [3]), Code.INVALID_REPLICA_ASSIGNMENT),
     Refused("two chains", Reassignment("t", 1, [1, 3]), Code.INVALID_REPLICA_ASSIGNMENT),
     Refused("a node twice", Reassignment("t", 1, [3, 4, 4]), Code.INVALID_REPLICA_ASSIGNMENT),
-    Refused("nobody", Reassignment("t", 1, []), Code.INVALID_REPLICA_ASSIGNMENT),
+    Refused("no nodes", Reassignment("t", 1, []), Code.INVALID_REPLICA_ASSIGNMENT),
     Refused("an unknown node", Reassignment("t", 1, [9]), Code.INVALID_REPLICA_ASSIGNMENT),
     Refused("an unknown topic", Reassignment("x", 0, B), Code.UNKNOWN_TOPIC_OR_PARTITION),
     Refused("an unknown partition", Reassignment("t", 3, B), Code.UNKNOWN_TOPIC_OR_PARTITION),
@@ -100,10 +101,10 @@ def test_a_move_that_cannot_be_is_refused(case: Refused) -> None:
     decision = reassignment.alter(
         state, [case.wanted, Reassignment("t", 0, B)], factor_may_change=False)
 
-    assert [answer.code for answer in decision.answers] == [case.code, Code.NONE]
+    assert [result.code for result in decision.results] == [case.code, Code.NONE]
     assert len(decision.records) == 1
     if case.code is Code.INVALID_REPLICA_ASSIGNMENT:
-        assert "a [1, 2], b [3, 4], c [5]" in (decision.answers[0].message or "")
+        assert "a [1, 2], b [3, 4], c [5]" in (decision.results[0].message or "")
 
 
 def test_a_partition_named_twice_does_not_move() -> None:
@@ -144,7 +145,7 @@ def test_a_move_gets_another_target_on_its_way() -> None:
 
 
 def test_what_is_out_of_date_or_down_does_not_advance_a_move() -> None:
-    """K6, V14: nobody serves on yesterday's news, nor while the new chain is incomplete."""
+    """K6, V14: not by a report out of date, nor while the new chain is incomplete."""
     state = a_state()
     topic_id = state.topics["t"].topic_id
     move(state, 0, to=B)
@@ -211,9 +212,9 @@ def test_what_moves_is_listed() -> None:
 
     expected = [Ongoing("t", 1, (1, 2, 3, 4), adding=B, removing=A)]
     assert reassignment.ongoing(state) == expected
-    asked = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 9),
+    partitions = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 9),
              TopicPartition("x", 0)]
-    assert reassignment.ongoing(state, asked) == expected
+    assert reassignment.ongoing(state, partitions) == expected
 
 
 def test_new_partitions_go_where_the_topic_goes() -> None:
@@ -223,7 +224,7 @@ def test_new_partitions_go_where_the_topic_goes() -> None:
 
     carry_out(state, create_partitions(state, [NewPartitions("t", 4)], BrokerSettings()))
 
-    assert state.topics["t"].partitions[3].chain == "b"
+    assert chain_name(state.topics["t"].partitions[3]) == "b"
 
 
 def test_a_chain_that_grows_takes_its_partitions_along() -> None:

@@ -27,18 +27,22 @@ def test_a_record_is_its_type_its_version_and_its_fields() -> None:
 
 
 def test_every_type_survives_with_defaults() -> None:
+    """controller.R1: each type has a number of its own."""
     for kind in TYPES.values():
         assert decode_record(encode_record(kind())) == kind()
 
 
 @pytest.mark.parametrize("head", [b"\0\x63\0\0", b"\0\1\0\7"], ids=["type 99", "version 7"])
 def test_what_a_newer_program_wrote_is_refused_in_words(head: bytes) -> None:
-    """T11: a record this version does not know crashes nothing, and is not skipped either."""
+    """T11, controller.R2: a record this version does not know crashes nothing, and is not skipped
+    either.
+    """
     with pytest.raises(UnknownRecord, match="a newer one wrote it"):
         decode_record(head + b"anything")
 
 
 def test_a_tagged_field_of_a_newer_program_is_read_past() -> None:
+    """controller.R3: optional additions are tagged fields."""
     plain = encode_record(ProducerIdsReserved(node_id=1, next_producer_id=5))
     tagged = plain[:-1] + b"\1\x63\2hi"  # one tag, number 99, two bytes
 

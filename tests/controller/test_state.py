@@ -1,11 +1,16 @@
 """State: the same records give the same state, and a snapshot gives it too."""
 
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quipu.controller import brokers, reassignment
-from quipu.controller.configs import Alteration, Change, Resource, alter
+from quipu.controller.configs import ConfigAlteration, ConfigChange, ConfigResource, alter
+from quipu.controller.invariants import Counters, check_applied
 from quipu.controller.producer_ids import reserve
 from quipu.controller.records import (
     BrokerUnregistered,
@@ -18,14 +23,10 @@ from quipu.controller.records import (
     decode_record,
     encode_record,
 )
-from quipu.controller.state import ClusterState, ResourceType, records_of
-from quipu.controller.topics import (
-    NewPartitions,
-    NewTopic,
-    create_partitions,
-    create_topics,
-    delete_topics,
-)
+from quipu.controller.snapshot import records_of
+from quipu.controller.state import ClusterState, ResourceType
+from quipu.controller.topic_requests import NewPartitions, NewTopic
+from quipu.controller.topics import create_partitions, create_topics, delete_topics
 from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId
 from quipu.model.settings import BrokerSettings
 from tests.controller.states import ids, register, state_with
@@ -34,8 +35,8 @@ NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "c"])
 COUNTS = st.integers(-1, 4)
 CONFIGS = st.sampled_from([("retention.ms", "5"), ("retention.ms", "6"),
                            ("cleanup.policy", "compact"), ("bad", "x"), ("segment.bytes", "0")])
-RESOURCES = st.one_of(st.builds(Resource, st.just(2), NAMES),
-                      st.builds(Resource, st.just(4), st.sampled_from(["", "1", "7"])))
+RESOURCES = st.one_of(st.builds(ConfigResource, st.just(2), NAMES),
+                      st.builds(ConfigResource, st.just(4), st.sampled_from(["", "1", "7"])))
 BROKER_CONFIGS = st.sampled_from(
     [("log.retention.ms", "5"), ("num.partitions", "3"), ("node.id", "4")])
 STEPS = st.one_of(
@@ -62,8 +63,8 @@ def decide(state: ClusterState, step: tuple, new_id) -> list[Record]:  # noqa: A
         case ("extend", name, count):
             return create_partitions(state, [NewPartitions(name, count)], BrokerSettings()).records
         case ("alter", resource, (name, value), operation, whole):
-            change = Change(name, 0 if whole else operation, value)
-            return alter(state, [Alteration(resource, [change], whole)], broker).records
+            change = ConfigChange(name, 0 if whole else operation, value)
+            return alter(state, [ConfigAlteration(resource, [change], whole)], broker).records
         case ("reserve",):
             return reserve(state, NodeId(1)).records
         case ("register", node_id):
@@ -77,7 +78,7 @@ def decide(state: ClusterState, step: tuple, new_id) -> list[Record]:  # noqa: A
 
 
 def check(state: ClusterState) -> None:
-    """S2, S3 and what the finders promise."""
+    """controller.S2, controller.S3: and what the finders promise."""
     assert {topic.topic_id for topic in state.topics.values()} == set(state.topics_by_id)
     for name, topic in state.topics.items():
         assert topic.name == name
@@ -93,7 +94,9 @@ def check(state: ClusterState) -> None:
 @settings(max_examples=60)
 @given(steps=st.lists(STEPS, max_size=25))
 def test_replay_and_snapshot_give_the_same_state(steps: list[tuple]) -> None:
-    """T7, K5: whatever is decided, the log of records and a snapshot of it say the same."""
+    """T7, K5, controller.S1, controller.S5: whatever is decided, the log of records and a snapshot
+    of it say the same.
+    """
     state, log, new_id = state_with(a=1, b=1), [], ids()
     log.extend(records_of(state))
     for step in steps:
@@ -116,11 +119,11 @@ def test_replay_and_snapshot_give_the_same_state(steps: list[tuple]) -> None:
 
 @given(steps=st.lists(st.just(("reserve",)), max_size=5))
 def test_producer_ids_are_never_given_twice(steps: list[tuple]) -> None:
-    """K2: two producers never share an id."""
+    """K2, controller.S4: two producers never share an id."""
     state, seen = state_with(), set()
     for _ in steps:
         decision = reserve(state, NodeId(1))
-        (block,) = decision.answers
+        (block,) = decision.results
         assert seen.isdisjoint(block)
         seen.update(block)
         for record in decision.records:
@@ -140,7 +143,7 @@ IMPOSSIBLE: list[tuple[str, Record]] = [
     ("a chain whose epoch goes back", ChainChanged(
         name="a", epoch=0, version=99, members=SERVING)),
     ("a chain without members", ChainChanged(name="a", epoch=9, version=99)),
-    ("a chain where nobody serves", ChainChanged(
+    ("a chain without a serving member", ChainChanged(
         name="a", epoch=9, version=99, members=[ChainMemberRecord(node_id=1, state=1)])),
     ("a chain without a name", ChainChanged(epoch=9, version=99, members=SERVING)),
 ]
@@ -150,6 +153,73 @@ IMPOSSIBLE: list[tuple[str, Record]] = [
 def test_a_record_that_does_not_fit_is_a_bug(why: str, record: Record) -> None:
     with pytest.raises(AssertionError):
         state_with().apply(record)
+
+
+def forget_by_name(state: ClusterState) -> None:
+    state.topics["t"] = dataclasses.replace(state.topics["t"])
+
+
+def lead_elsewhere(state: ClusterState) -> None:
+    topic = state.topics["t"]
+    partitions = (*topic.partitions[:-1], topic.partitions[-1]._replace(leader=NodeId(9)))
+    state.topics["t"] = state.topics_by_id[topic.topic_id] = dataclasses.replace(
+        topic, partitions=partitions)
+
+
+def reuse_versions(state: ClusterState) -> None:
+    state.next_version = 1
+
+
+def forget_the_chain_s_topics(state: ClusterState) -> None:
+    state._topics_on["a"].clear()
+
+
+@pytest.mark.parametrize("damage", [
+    forget_by_name, lead_elsewhere, reuse_versions, forget_the_chain_s_topics])
+def test_a_state_that_contradicts_itself_is_found_by_the_next_record(
+    damage: Callable[[ClusterState], None]
+) -> None:
+    """controller.S2, controller.P2, controller.S6: checked after each record."""
+    state = state_with()
+    for record in create_topics(state, [NewTopic("t", 3, 1)], BrokerSettings(), ids()).records:
+        state.apply(record)
+    change = ConfigChanged(resource_type=2, resource_name="t", name="flush.ms", value="7")
+    if damage is not forget_by_name:  # else the record itself mends it
+        damage(state)
+        with pytest.raises(AssertionError):
+            state.apply(change)
+        return
+    state.apply(change)
+    before = Counters.of(state)
+    damage(state)
+    with pytest.raises(AssertionError):
+        check_applied(state, change, before)
+
+
+def test_the_check_after_a_record_does_not_look_at_all_there_is() -> None:
+    """V21: a record about one topic costs the same among many topics, and of many partitions."""
+    state = state_with()
+    wanted = [NewTopic("large", 9_000), *(NewTopic(f"t{number}") for number in range(300))]
+    for record in create_topics(state, wanted, BrokerSettings(), ids()).records:
+        state.apply(record)
+    looked_at: list[object] = []
+
+    class Watched(tuple):  # noqa: SLOT001 a tuple that says what is read of it
+        def __getitem__(self, index: Any) -> Any:
+            looked_at.append(index)
+            return super().__getitem__(index)
+
+        def __iter__(self) -> Iterator[Any]:
+            raise AssertionError("all partitions are looked at")
+
+    for topic in list(state.topics.values()):
+        state.topics[topic.name] = state.topics_by_id[topic.topic_id] = dataclasses.replace(
+            topic, partitions=Watched(topic.partitions))
+    change = ConfigChanged(resource_type=2, resource_name="large", name="flush.ms", value="7")
+
+    state.apply(change)
+
+    assert looked_at == [0, -1]
 
 
 def test_a_setting_is_inherited_again_when_it_is_cleared() -> None:

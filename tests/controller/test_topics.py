@@ -1,4 +1,4 @@
-"""Decisions on topics: Kafka's rules, one case each."""
+"""Decisions about topics: Kafka's rules, one case each."""
 
 from typing import NamedTuple
 from uuid import UUID
@@ -7,21 +7,20 @@ import pytest
 
 from quipu.controller.records import PartitionsAdded, Record, TopicCreated, TopicDeleted
 from quipu.controller.state import ClusterState
+from quipu.controller.topic_limits import RequestLimits
+from quipu.controller.topic_requests import NewPartitions, NewTopic
 from quipu.controller.topics import (
-    NewPartitions,
-    NewTopic,
-    Whole,
+    create_internal_topics,
     create_partitions,
     create_topics,
     delete_topics,
-    plan_topic,
     topic_names,
 )
 from quipu.model.errors import Code
 from quipu.model.ids import ZERO_UUID
 from quipu.model.settings import BrokerSettings
 from quipu.model.topics import CONSUMER_OFFSETS
-from tests.controller.states import ids, nodes_with, state_with, stop
+from tests.controller.states import chain_name, ids, nodes_with, state_with, stop
 
 SETTINGS = BrokerSettings(num_partitions=3, default_replication_factor=2)
 
@@ -35,7 +34,7 @@ def apply(state: ClusterState, records: list[Record]) -> ClusterState:
 def with_topics(*topics: NewTopic, **lengths: int) -> ClusterState:
     state = state_with(**lengths)
     decision = create_topics(state, topics, SETTINGS, ids())
-    assert all(answer.code is Code.NONE for answer in decision.answers)
+    assert all(result.code is Code.NONE for result in decision.results)
     return apply(state, decision.records)
 
 
@@ -91,7 +90,7 @@ def test_a_topic_that_cannot_be_is_refused(case: Refused) -> None:
 
     decision = create_topics(state, [case.topic, NewTopic("good", 1, 1)], SETTINGS, ids())
 
-    bad, good = decision.answers
+    bad, good = decision.results
     assert (bad.code, good.code) == (case.code, Code.NONE)
     assert bad.message
     assert [r.name for r in decision.records if isinstance(r, TopicCreated)] == ["good"]
@@ -101,7 +100,7 @@ def test_minus_one_takes_the_defaults() -> None:
     """K5: num.partitions and default.replication.factor; the topic is on one chain."""
     state = with_topics(NewTopic("t"), a=1, b=2)
 
-    assert [(p.chain, p.replicas, p.leader, p.leader_epoch)
+    assert [(chain_name(p), p.replicas, p.leader, p.leader_epoch)
             for p in state.topics["t"].partitions] == [("b", (2, 3), 2, 2)] * 3
 
 
@@ -119,7 +118,7 @@ def test_an_assignment_by_hand_names_chains() -> None:
     """K5: partitions may be on several chains, and a chain's nodes be named in any order."""
     state = with_topics(NewTopic("t", assignments=[(1, [4, 3]), (0, [1, 2])]), a=2, b=2)
 
-    assert [(p.chain, p.replicas) for p in state.topics["t"].partitions] == [
+    assert [(chain_name(p), p.replicas) for p in state.topics["t"].partitions] == [
         ("a", (1, 2)), ("b", (3, 4))]
 
 
@@ -127,10 +126,10 @@ def test_a_refused_factor_and_assignment_name_what_there_is() -> None:
     """V8: the message is enough to ask again, rightly."""
     wanted = [NewTopic("t", 1, 4), NewTopic("u", assignments=[(0, [1, 3])])]
 
-    answers = create_topics(state_with(a=2, b=1), wanted, SETTINGS, ids()).answers
+    results = create_topics(state_with(a=2, b=1), wanted, SETTINGS, ids()).results
 
-    assert "chains of 1, 2" in (answers[0].message or "")
-    assert "a [1, 2], b [3]" in (answers[1].message or "")
+    assert "chains of 1, 2" in (results[0].message or "")
+    assert "a [1, 2], b [3]" in (results[1].message or "")
 
 
 @pytest.mark.parametrize("wanted", [NewTopic("t"), NewTopic("t", 1, 1),
@@ -140,9 +139,9 @@ def test_without_a_chain_there_is_no_topic(wanted: NewTopic) -> None:
     decision = create_topics(nodes_with(["a-0"]), [wanted], SETTINGS, ids())
 
     assert decision.records == []
-    assert decision.answers[0].code in {Code.INVALID_REPLICATION_FACTOR,
+    assert decision.results[0].code in {Code.INVALID_REPLICATION_FACTOR,
                                         Code.INVALID_REPLICA_ASSIGNMENT}
-    assert "quipu chain create" in (decision.answers[0].message or "")
+    assert "quipu chain create" in (decision.results[0].message or "")
 
 
 def test_topics_of_one_request_go_to_the_chain_with_the_fewest() -> None:
@@ -167,35 +166,52 @@ def test_the_cluster_s_own_topics_are_spread_over_all_chains() -> None:
     """V8: partition by partition, whatever the chains' lengths and the default factor."""
     state = state_with(a=1, b=2, c=3)
 
-    record = plan_topic(state, NewTopic(CONSUMER_OFFSETS, 7), SETTINGS, ids())
-    state.apply(record)
+    apply(state, create_internal_topics(
+        state, [NewTopic(CONSUMER_OFFSETS, 7)], SETTINGS, ids()).records)
 
-    assert "".join(p.chain for p in state.topics[CONSUMER_OFFSETS].partitions) == "abcabca"
+    assert "".join(chain_name(p) for p in state.topics[CONSUMER_OFFSETS].partitions) == "abcabca"
 
 
 def test_a_name_twice_in_one_request_is_refused_once() -> None:
     decision = create_topics(
         state_with(), [NewTopic("a", 1, 1), NewTopic("a", 2, 1)], SETTINGS, ids())
 
-    assert [(answer.name, answer.code) for answer in decision.answers] == [
+    assert [(result.name, result.code) for result in decision.results] == [
         ("a", Code.INVALID_REQUEST)]
     assert decision.records == []
+
+
+def test_a_request_that_is_sent_again_finds_what_it_created() -> None:
+    """K5: as when its controller was lost before the response; another request's topic exists."""
+    state = state_with(a=1)
+    request = [NewTopic("t", 1, 1), NewTopic("u", 1, 1)]
+    first = create_topics(state, request, SETTINGS, ids(), request_id=UUID(int=7))
+    apply(state, first.records[:1])
+
+    again = create_topics(state, request, SETTINGS, ids(), request_id=UUID(int=7))
+    other = create_topics(state, request[:1], SETTINGS, ids(), request_id=UUID(int=8))
+
+    assert [result.code for result in again.results] == [Code.NONE, Code.NONE]
+    assert [result.topic_id for result in again.results] == [
+        result.topic_id for result in first.results]
+    assert [record.name for record in again.records if isinstance(record, TopicCreated)] == ["u"]
+    assert [result.code for result in other.results] == [Code.TOPIC_ALREADY_EXISTS]
 
 
 def test_two_names_that_clash_in_one_request_make_one_topic() -> None:
     decision = create_topics(
         state_with(), [NewTopic("a.b", 1, 1), NewTopic("a_b", 1, 1)], SETTINGS, ids())
 
-    assert [answer.code for answer in decision.answers] == [
+    assert [result.code for result in decision.results] == [
         Code.NONE, Code.INVALID_TOPIC_EXCEPTION]
 
 
 def test_a_request_may_add_ten_thousand_partitions_in_all() -> None:
     wanted = [NewTopic("a", 6000, 1), NewTopic("b", 6000, 1), NewTopic("c", 4000, 1)]
 
-    answers = create_topics(state_with(), wanted, SETTINGS, ids()).answers
+    results = create_topics(state_with(), wanted, SETTINGS, ids()).results
 
-    assert [answer.code for answer in answers] == [Code.NONE, Code.POLICY_VIOLATION, Code.NONE]
+    assert [result.code for result in results] == [Code.NONE, Code.POLICY_VIOLATION, Code.NONE]
 
 
 class Deletion(NamedTuple):
@@ -222,7 +238,7 @@ def test_a_topic_is_deleted_by_name_or_by_id(case: Deletion) -> None:
 
     decision = delete_topics(state, [(case.name, case.topic_id)], SETTINGS)
 
-    assert decision.answers[0].code is case.code
+    assert decision.results[0].code is case.code
     deleted = [r.topic_id for r in decision.records if isinstance(r, TopicDeleted)]
     assert deleted == ([UUID(int=1)] if case.code is Code.NONE else [])
     assert (apply(state, decision.records).topics == {}) == (case.code is Code.NONE)
@@ -244,7 +260,7 @@ def test_the_same_topic_by_name_and_id_is_refused_twice() -> None:
 
     decision = delete_topics(state, [("a", ZERO_UUID), (None, UUID(int=1))], SETTINGS)
 
-    assert [a.code for a in decision.answers] == [Code.INVALID_REQUEST, Code.INVALID_REQUEST]
+    assert [a.code for a in decision.results] == [Code.INVALID_REQUEST, Code.INVALID_REQUEST]
     assert decision.records == []
 
 
@@ -252,12 +268,12 @@ def test_a_topic_that_came_after_the_request_is_not_deleted_twice_either() -> No
     """K5: a request waits behind others, and its topics may be created meanwhile."""
     state = with_topics(NewTopic("a", 1, 1))
     wanted: list[tuple[str | None, UUID]] = [("a", ZERO_UUID), ("a", ZERO_UUID)]
-    whole = Whole(topic_names(ClusterState(), wanted))  # there is none yet
+    limits = RequestLimits(topic_names(ClusterState(), wanted))  # there is none yet
 
-    decision = delete_topics(state, wanted, SETTINGS, whole=whole)
+    decision = delete_topics(state, wanted, SETTINGS, limits=limits)
 
     assert decision.records == []
-    assert [answer.code for answer in decision.answers] == [Code.INVALID_REQUEST] * 2
+    assert [result.code for result in decision.results] == [Code.INVALID_REQUEST] * 2
 
 
 
@@ -265,9 +281,9 @@ def test_deletion_can_be_forbidden() -> None:
     state = with_topics(NewTopic("a", 1, 1))
     forbidden = BrokerSettings(delete_topic_enable=False)
 
-    answers = delete_topics(state, [("a", ZERO_UUID)], forbidden).answers
+    results = delete_topics(state, [("a", ZERO_UUID)], forbidden).results
 
-    assert answers[0].code is Code.TOPIC_DELETION_DISABLED
+    assert results[0].code is Code.TOPIC_DELETION_DISABLED
 
 
 class Extension(NamedTuple):
@@ -304,7 +320,7 @@ def test_a_topic_grows(case: Extension) -> None:
 
     decision = create_partitions(state, [case.wanted], SETTINGS)
 
-    assert decision.answers[0].code is case.code
+    assert decision.results[0].code is case.code
     added = "".join(run.chain * run.count for r in decision.records
                     if isinstance(r, PartitionsAdded) for run in r.runs)
     assert added == case.chains
@@ -317,4 +333,4 @@ def test_growing_a_topic_twice_in_one_request_is_refused() -> None:
     decision = create_partitions(
         state, [NewPartitions("a", 2), NewPartitions("a", 3)], SETTINGS)
 
-    assert [answer.code for answer in decision.answers] == [Code.INVALID_REQUEST]
+    assert [result.code for result in decision.results] == [Code.INVALID_REQUEST]

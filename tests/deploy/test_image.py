@@ -44,4 +44,4 @@ def test_the_image_starts_a_node_by_default() -> None:
     settings = broker_settings(from_assignments(
         [*options.set, f"log.dirs={options.dir}", f"listeners={options.listen}"]))
     assert settings.log_dirs == "/var/lib/quipu"
-    assert settings.listeners.host == "0.0.0.0"
+    assert settings.listeners[0].host == "0.0.0.0"

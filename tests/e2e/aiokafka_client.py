@@ -12,6 +12,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from tests.e2e.contract import WAIT_SECONDS_MAX, Member, Message
 from tests.e2e.member import python_member
 
+UNKNOWN_TOPIC = 3  # UNKNOWN_TOPIC_OR_PARTITION: this node has not heard of it yet
+
 
 class AiokafkaClient:
     """The adapter."""
@@ -66,10 +68,19 @@ class AiokafkaClient:
 
     def consume(self, topic: str, count: int) -> list[Message]:
         partitions = range(self.partition_count(topic))
+        return self._read([TopicPartition(topic, each) for each in partitions], count)
 
+    def read_from(self, topic: str, offset: int, count: int) -> list[Message]:
+        return self._read([TopicPartition(topic, 0)], count, offset)
+
+    def _read(
+        self, partitions: Sequence[TopicPartition], count: int, offset: int | None = None
+    ) -> list[Message]:
         async def run() -> list[Message]:
             async with self._consumer() as consumer:
-                consumer.assign([TopicPartition(topic, each) for each in partitions])
+                consumer.assign(partitions)
+                if offset is not None:
+                    consumer.seek(partitions[0], offset)
                 found: list[Message] = []
                 while len(found) < count:
                     polled = await consumer.getmany(timeout_ms=int(WAIT_SECONDS_MAX * 1000))
@@ -92,8 +103,11 @@ class AiokafkaClient:
         async def run() -> dict[str, str]:
             async with self._admin() as admin:
                 resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-                (answer,) = await admin.describe_configs([resource])
-            ((code, _, _, name, entries),) = answer.resources
+                deadline = asyncio.get_running_loop().time() + WAIT_SECONDS_MAX
+                code = UNKNOWN_TOPIC  # it asks any node, and does not ask again by itself
+                while code == UNKNOWN_TOPIC and asyncio.get_running_loop().time() < deadline:
+                    (answer,) = await admin.describe_configs([resource])
+                    ((code, _, _, name, entries),) = answer.resources
             assert (code, name) == (0, topic)
             return {entry[0]: entry[1] for entry in entries}
 

@@ -54,12 +54,18 @@ class ConfluentClient:
         assert not errors, errors
 
     def consume(self, topic: str, count: int) -> list[Message]:
+        partitions = range(self.partition_count(topic))
+        return self._read([TopicPartition(topic, each, 0) for each in partitions], count)
+
+    def read_from(self, topic: str, offset: int, count: int) -> list[Message]:
+        return self._read([TopicPartition(topic, 0, offset)], count)
+
+    def _read(self, places: list[TopicPartition], count: int) -> list[Message]:
         consumer = Consumer({
             "bootstrap.servers": self._bootstrap, "group.id": "unused",
             "enable.auto.commit": False, "auto.offset.reset": "earliest",
         })
-        partitions = range(self.partition_count(topic))
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        consumer.assign(places)
         found: list[Message] = []
         while len(found) < count:
             batch = consumer.consume(count - len(found), timeout=WAIT_SECONDS_MAX)

@@ -60,6 +60,9 @@ class Client(Protocol):
     def consume(self, topic: str, count: int) -> list[Message]:
         """Read `count` messages from the start, of all partitions; each partition in order."""
 
+    def read_from(self, topic: str, offset: int, count: int) -> list[Message]:
+        """Seek to an offset of partition 0, and read `count` messages from there."""
+
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
         """The first offset of partition 0 at or after a time; None if there is none."""
 

@@ -54,6 +54,15 @@ class KafkaPythonClient:
         partitions = consumer.partitions_for_topic(topic) or set()
         consumer.assign([TopicPartition(topic, partition) for partition in sorted(partitions)])
         consumer.seek_to_beginning()
+        return self._read(consumer, count)
+
+    def read_from(self, topic: str, offset: int, count: int) -> list[Message]:
+        consumer = self._consumer()
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek(TopicPartition(topic, 0), offset)
+        return self._read(consumer, count)
+
+    def _read(self, consumer: KafkaConsumer, count: int) -> list[Message]:
         found: list[Message] = []
         while len(found) < count:
             polled = consumer.poll(timeout_ms=WAIT_SECONDS_MAX * 1000)

@@ -48,8 +48,13 @@ class KafkaJsClient:
 
     def consume(self, topic: str, count: int) -> list[Message]:
         """KafkaJS reads in groups only; a group of its own each time."""
-        found = self._run("consume", topic=topic, count=count, group=f"once-{uuid.uuid4()}",
-                          **_group_options())
+        return self._read("consume", topic=topic, count=count)
+
+    def read_from(self, topic: str, offset: int, count: int) -> list[Message]:
+        return self._read("readFrom", topic=topic, count=count, offset=str(offset))
+
+    def _read(self, command: str, **options: object) -> list[Message]:
+        found = self._run(command, group=f"once-{uuid.uuid4()}", **options, **_group_options())
         return [Message(**{**each, "headers": tuple(map(tuple, each["headers"]))})
                 for each in found]
 

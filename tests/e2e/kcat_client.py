@@ -60,6 +60,11 @@ class KcatClient:
         printed = self._run("-C", "-t", topic, "-o", "beginning", "-c", str(count), "-J", "-q")
         return [_message(json.loads(line)) for line in printed.splitlines()]
 
+    def read_from(self, topic: str, offset: int, count: int) -> list[Message]:
+        printed = self._run("-C", "-t", topic, "-p", "0", "-o", str(offset), "-c", str(count),
+                            "-J", "-q")
+        return [_message(json.loads(line)) for line in printed.splitlines()]
+
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
         found = _OFFSET.search(self._run("-Q", "-t", f"{topic}:0:{timestamp_ms}"))
         assert found is not None

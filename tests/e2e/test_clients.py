@@ -43,7 +43,7 @@ def test_a_created_topic_is_described(client: Client, topic: str) -> None:
 def test_records_come_back_as_they_were_written(
     client_of_one: Client, topic: str, compression: str
 ) -> None:
-    """K1, K2: keys, values, headers and order survive, whatever the compression."""
+    """K1, K2, V19: keys, values, headers and order survive, whatever the compression."""
     client = client_of_one
     client.create_topic(topic, PARTITIONS, {})
     written = messages(compression)
@@ -89,6 +89,20 @@ def test_offsets_are_found_by_time(client: Client, topic: str) -> None:
     assert client.offset_for_time(topic, times[1]) == 1
     assert client.offset_for_time(topic, times[1] + 1) == 2
     assert client.offset_for_time(topic, times[2] + 1) is None
+
+
+def test_readers_seek_to_offsets(client_of_one: Client, topic: str) -> None:
+    """K1, K2: from an offset within a batch, and from one of a later batch, to the end."""
+    client = client_of_one
+    client.create_topic(topic, PARTITIONS, {})
+    written = in_partition(messages("first") + messages("second"), 0)
+    client.produce(topic, written[: RECORDS // 2], compression="gzip", idempotent=False)
+    client.produce(topic, written[RECORDS // 2 :], compression="none", idempotent=False)
+
+    for offset in (3, len(written) - 2):
+        found = client.read_from(topic, offset, len(written) - offset)
+        assert [each.offset for each in found] == list(range(offset, len(written)))
+        assert [each.content for each in found] == [each.content for each in written[offset:]]
 
 
 def test_configs_are_described_and_altered(admin: Client, topic: str) -> None:

@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 
 from quipu.broker.cluster.listing import SETTLED_SECONDS
-from quipu.broker.http import PAGE_SECONDS_MAX
+from quipu.broker.observing.http import PAGE_SECONDS_MAX
 from tests.e2e.conftest import MAKE, ON_CHAIN, PARTITIONS
 from tests.e2e.test_clients import assert_same, messages
 from tests.harness.cluster import RunningCluster

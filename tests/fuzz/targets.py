@@ -9,20 +9,51 @@ Run by tests/fuzz/run.py under atheris, and by tests/fuzz/test_targets.py with a
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import UUID
 
 import pyarrow as pa
 
-from quipu.model.errors import MalformedBytes, QuipuError, RequestError
-from quipu.model.ids import NodeId
+from quipu.diskless.errors import CorruptObject
+from quipu.diskless.objects import footer as objects
+from quipu.diskless.objects.encoding import PendingBatch, encode_object
+from quipu.diskless.objects.names import ObjectName
+from quipu.diskless.objects.reading import check_batch as check_object_batch
+from quipu.diskless.objects.reading import footer_of
+from quipu.diskless.objects.receipts import LogNote, Receipt
+from quipu.diskless.values import LogKey
+from quipu.model.errors import MalformedBytes, QuipuError, RequestError, UnknownFormat
+from quipu.model.ids import NodeId, Offset
 from quipu.model.settings_types import Address
-from quipu.pipeline.formats import _json_pure, json_scan
+from quipu.pipeline.formats.json import _scan_pure as plain_json
+from quipu.pipeline.formats.json import scan as json_scan
 from quipu.pipeline.records import _columns_pure, columns
-from quipu.pipeline.records.batches import Span, Wanted
+from quipu.pipeline.records.batches import OffsetSpan, WantedColumns
 from quipu.pipeline.records.transactions import Transactions
-from quipu.runtime.peer_hello import Hello, Refused, decode_hello
-from quipu.runtime.peer_net import Identity
-from quipu.storage.scan import Scan
+from quipu.remote.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
+from quipu.remote.metadata.serde import (
+    EpochHeader,
+    KafkaSerde,
+    PartitionHeader,
+    UnreferencedSegment,
+)
+from quipu.remote.segments.errors import UnknownSegmentFormat
+from quipu.remote.segments.footer import (
+    ChunkEntry,
+    SegmentEpoch,
+    SegmentFooter,
+    decode_footer,
+    encode_footer,
+)
+from quipu.remote.segments.names import SegmentName
+from quipu.remote.segments.pointer import SegmentPointer, decode_pointer, decode_trailer
+from quipu.runtime.peers.hello import Hello, PeerRefused, decode_hello
+from quipu.runtime.peers.peer_net import Identity
+from quipu.storage.segments.scan import Scan
 from quipu.wire import _fast_pure, _records_pure, fast
 from quipu.wire.frame import decode_request, encode_request
 from quipu.wire.messages import REQUESTS
@@ -40,6 +71,7 @@ from quipu.wire.record_batch import (
     check_batch,
     decode_records,
     encode_batch,
+    parse_header,
 )
 from quipu.wire.record_check import check_records
 from quipu.wire.records import (
@@ -62,6 +94,24 @@ BATCH_SIZE_MAX = 1 << 20
 RECORDS_SIZE_MAX = 1 << 20
 PRODUCE_VERSIONS = list(ProduceRequest.VERSIONS)
 MAGIC_POSITION, CRC_POSITION = 16, 17
+FOOTER_POSITION = 350
+SEGMENT_FOOTER = SegmentFooter(
+    SegmentName(UUID(int=1), 2, 100, UUID(int=3)), "topic", 120, 200, 230, 99, 500,
+    (ChunkEntry(0, 50, 200, 100, 200, 1, 0), ChunkEntry(50, 300, 300, 110, 215, 2, 200)),
+    bytes(20), (SegmentEpoch(0, 100, 200),), b"producers", b"")
+
+
+_OBJECT = ObjectName(NodeId(1), UUID(int=4), 9)
+_LOG = LogKey(UUID(int=1), 0)
+_DISKLESS_BATCH = bytes(encode_batch([Record(b"key", b"value", (), 1000)], producer_id=3,
+                                     producer_epoch=0, base_sequence=7))
+_RECEIPT = Receipt(_OBJECT._replace(sequence=8), (5, -1, -9))
+DISKLESS = encode_object(
+    _OBJECT, [PendingBatch(_LOG, _DISKLESS_BATCH, parse_header(memoryview(_DISKLESS_BATCH)))],
+    created_ms=1000, receipts=[_RECEIPT], notes=[LogNote(_LOG, Offset(1), Offset(6))])
+RECEIPTS_ALONE = encode_object(_OBJECT, [], created_ms=1000, receipts=[_RECEIPT])
+OBJECT_HEADER_SIZE = objects.HEADER_SIZE
+DISKLESS_POSITION = OBJECT_HEADER_SIZE + len(_DISKLESS_BATCH)
 
 
 class MemoryFile:
@@ -182,10 +232,10 @@ def log_walk(data: bytes) -> None:
 def record_columns(data: bytes) -> None:
     """Fetched batches to columns: compiled and plain give the same rows, or the same error."""
     run = memoryview(seal_batch(data))
-    wanted = Wanted(timestamp_type=True, headers=True)
+    wanted = WantedColumns(timestamp_type=True, headers=True)
     found = [_outcome(lambda gather=gather: [
         array.to_pylist() for array in gather(
-            run, 0, Span(0, 1 << 62), wanted, Transactions([])).arrays])
+            run, 0, OffsetSpan(0, 1 << 62), wanted, Transactions([])).arrays])
         for gather in (columns.gather, _columns_pure.gather)]
     assert found[0] == found[1]
 
@@ -193,7 +243,7 @@ def record_columns(data: bytes) -> None:
 def json_text(data: bytes) -> None:
     """JSON: compiled and plain find the same faults, and the same members."""
     texts = pa.array([data.decode(errors="replace")])
-    one, other = json_scan.members(texts, [b"a"]), _json_pure.members(texts, [b"a"])
+    one, other = json_scan.members(texts, [b"a"]), plain_json.members(texts, [b"a"])
     assert repr(one) == repr(other)
 
 
@@ -201,7 +251,7 @@ def peer_hello(data: bytes) -> None:
     """What a node says first: what is read from it says the same when it is said again."""
     try:
         hello = decode_hello(memoryview(data))
-    except (MalformedBytes, Refused):
+    except (MalformedBytes, PeerRefused):
         return
     assert decode_hello(memoryview(hello.encode())) == hello
 
@@ -229,11 +279,72 @@ def _outcome(call: Callable[[], object]) -> object:
         return type(error), error.code
 
 
+def segment_object(data: bytes) -> None:
+    """A footer, a trailer and a pointer of a remote segment: decoded whole, or refused."""
+    for decode, encode in (
+            (lambda: decode_footer(data, position=FOOTER_POSITION), encode_footer),
+            (lambda: decode_trailer(data), SegmentPointer.encode_trailer),
+            (lambda: decode_pointer(data), SegmentPointer.encode)):
+        try:
+            found = decode()
+        except (MalformedBytes, UnknownSegmentFormat):
+            continue
+        assert encode(found) == data
+
+
+def diskless_object(data: bytes) -> None:
+    """A footer and a trailer of an object of diskless topics, and the whole object: the batches
+    that it names are within it, and what is decoded encodes to the same.
+    """
+    for position in (DISKLESS_POSITION, OBJECT_HEADER_SIZE):
+        with suppress(CorruptObject, UnknownFormat):
+            footer = objects.decode_footer(data, position=position)
+            assert footer.end == position
+            assert objects.encode_footer(footer) == data
+    with suppress(CorruptObject, UnknownFormat):
+        assert objects.encode_trailer(objects.decode_trailer(data)) == data
+    for candidate in (data, seal_object(data)):
+        view = memoryview(candidate)
+        with suppress(CorruptObject, UnknownFormat):
+            for batch in footer_of(view).batches:
+                place = batch.coordinates
+                assert OBJECT_HEADER_SIZE <= place.position < place.position + place.size
+                assert place.position + place.size <= len(view)
+                with suppress(CorruptObject):
+                    check_object_batch(view[place.position : place.position + place.size], batch)
+
+
+def seal_object(data: bytes) -> bytes:
+    """An object whose header and checksums are right, with these bytes as its footer."""
+    return b"".join((objects.HEADER, *objects.close_object(data, OBJECT_HEADER_SIZE)))
+
+
+_PARTITION = TopicIdPartition(UUID(int=1), 0, "topic")
+REMOTE_METADATA = (
+    RemoteLogSegmentMetadata(
+        segment_id=RemoteLogSegmentId(_PARTITION, UUID(int=2)), start_offset=0, end_offset=9,
+        max_timestamp_ms=1, broker_id=1, event_timestamp_ms=1, segment_size_bytes=5,
+        segment_leader_epochs={0: 0, 1: 5}, custom_metadata=b"custom", txn_index_empty=True),
+    PartitionHeader(partition=_PARTITION, leader_epoch=1, broker_id=1, incarnation=UUID(int=3)),
+    EpochHeader(1, 9), UnreferencedSegment(1, UUID(int=2)))
+
+
+def remote_metadata(data: bytes) -> None:
+    """Stored metadata of remote segments."""
+    serde = KafkaSerde()
+    try:
+        value = serde.deserialize(data)
+    except MalformedBytes:
+        return
+    assert serde.deserialize(serde.serialize(value)) == value
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
         request, request_of_a_kind, produce, record_batch, batch_records, stored_batch, log_walk,
-        record_columns, json_text, peer_hello)
+        record_columns, json_text, peer_hello, remote_metadata, segment_object,
+        diskless_object)
 }
 
 
@@ -251,6 +362,7 @@ def seeds(name: str) -> list[bytes]:
     topic = TopicProduceData(name="topic", partition_data=[part])
     produced = [bytes([place]) + ProduceRequest(acks=1, topic_data=[topic]).encode(version)
                 for place, version in enumerate(PRODUCE_VERSIONS)]
+    pointer = SegmentPointer(FOOTER_POSITION, 100, 1)
     return {
         "request": frames, "request_of_a_kind": bodies, "produce": produced,
         "record_batch": batches, "stored_batch": stored,
@@ -260,4 +372,9 @@ def seeds(name: str) -> list[bytes]:
         "record_columns": batches, "json_text": [b'{"b": [1e5], "a": "\\u00e9\\n"}', b"[{}, null]"],
         "peer_hello": [Hello(Identity(NodeId(1), "a-0", UUID(int=1), cluster_id), bytes(32),
                              Address("host", 9)).encode() for cluster_id in ("", "id")],
+        "segment_object": [encode_footer(SEGMENT_FOOTER), pointer.encode(),
+                           pointer.encode_trailer()],
+        "diskless_object": [bytes(DISKLESS.buffers[-2]), bytes(DISKLESS.buffers[-1]),
+                            b"".join(DISKLESS.buffers), bytes(RECEIPTS_ALONE.buffers[-2])],
+        "remote_metadata": [KafkaSerde().serialize(value) for value in REMOTE_METADATA],
     }[name]

@@ -1,1 +1,1 @@
-"""What tests share that is not a test: a real node as a process of its own."""
+"""Helpers that tests share: real nodes and clusters as processes, clients, checkers."""

@@ -6,8 +6,8 @@
         ...
         cluster.await_serving("a")
 
-The first three nodes (or all, if there are fewer) elect the controller.  Peer ports are held
-before anything starts, since every node must know them.
+The first three nodes (or all, if there are fewer) elect the controller.  Peer ports are reserved
+before any node starts, because every node must know them.
 """
 
 import contextlib
@@ -23,7 +23,8 @@ from typing import Any, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from quipu.storage.directory_names import is_log
+from quipu.launch.process import NodeFailed
+from quipu.storage.directory.directory_names import is_log
 from quipu.wire.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
     PartitionData,
@@ -31,7 +32,7 @@ from quipu.wire.messages.k55_describe_quorum import (
 )
 from tests.harness.command import run_quipu
 from tests.harness.hosts import Hosts
-from tests.harness.node import NodeFailed, RunningNode, environment
+from tests.harness.node import RunningNode, environment
 from tests.harness.ports import hold_port
 from tests.harness.proxy import PeerProxy
 from tests.harness.raw import RawConnection
@@ -64,7 +65,7 @@ class RunningCluster:
         patient: bool = False,
         hosts: Hosts | None = None,
     ) -> None:
-        """`patient`: timeouts are those that people have who set none.  `hosts`: one per node."""
+        """`patient`: use the default timeouts.  `hosts`: one per node."""
         self.directory = directory
         self.chains = {name: [f"{name}-{number}" for number in range(nodes)] for name in chains}
         self._settings = {**({} if patient else QUICK), **(settings or {})}
@@ -104,17 +105,17 @@ class RunningCluster:
         return "127.0.0.1" if self._hosts is None else self._hosts.address(self._places[name])
 
     def _told_port(self, name: str) -> int:
-        """Where other nodes are told to find this one."""
+        """The port that other nodes are given for this one."""
         if self.proxy is not None:
             return self.proxy.ports[self.node_id(name)]
         return self._peer_ports[name]
 
     def peer_address(self, name: str) -> tuple[str, int]:
-        """Where a node really listens for others."""
+        """The address at which a node listens for other nodes."""
         return self.host(name), self._peer_ports[name]
 
     def add(self, name: str) -> RunningNode:
-        """One more node, which is no voter and in no chain yet; not started."""
+        """Add a node, which is not a voter and in no chain yet; it is not started."""
         self._peer_ports[name] = hold_port(self)
         self._add(name, None)
         return self.nodes[name]
@@ -128,16 +129,16 @@ class RunningCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Every node, so that a client finds one that lives."""
+        """The addresses of all nodes, so that a client finds one that is up."""
         return ",".join(node.bootstrap for node in self.nodes.values() if node.port)
 
     # -- life
 
     def start(self) -> Self:
-        """Start every node, and make the chains."""
+        """Start every node, and create the chains."""
         self.launch(self.nodes)
         for chain, members in self.chains.items():
-            self.quipu("chain", "create", chain, *members, "--wait", "30")
+            self.quipu("chain", "create", chain, *members, "--wait", "50")
         return self
 
     def launch(self, names: Sequence[str] | Mapping[str, RunningNode]) -> None:
@@ -145,7 +146,7 @@ class RunningCluster:
         for name in names:
             self.nodes[name].launch()
         for name in names:
-            self.nodes[name].await_ready(timeout=WAIT_SECONDS_MAX)
+            self.nodes[name].await_ready()
 
     def kill(self) -> None:
         """SIGKILL for all."""
@@ -177,19 +178,19 @@ class RunningCluster:
     # -- what people do with it
 
     def quipu(self, *words: str) -> str:
-        """The command line, on a node that lives; gives what it prints."""
+        """Run a `quipu` command against a node that is up; return what it prints."""
         bootstrap = next(node.bootstrap for node in self.nodes.values() if node.runs and node.port)
         done = run_quipu(*words, "--bootstrap", bootstrap)
         assert done.code == 0, f"quipu {' '.join(words)}: {done.err}{self.logs()}"
         return done.out
 
     def chain(self, name: str) -> dict[str, Any]:
-        """What `quipu chain describe` says."""
+        """The output of `quipu chain describe`."""
         described: dict[str, Any] = json.loads(self.quipu("chain", "describe", name, "--json"))
         return described
 
     def controller(self) -> str:
-        """The node that decides now, as the nodes that run tell."""
+        """The current controller, as the running nodes report it."""
         request = DescribeQuorumRequest(topics=[TopicData(
             topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])])
         for _ in self.until("there is a controller"):
@@ -203,7 +204,7 @@ class RunningCluster:
         raise AssertionError
 
     def create_topic(self, topic: str, *, partitions: int = 1, **configs: str) -> None:
-        """A topic; returns when it was acknowledged.  Names of settings with _ for dots."""
+        """Create a topic, and return when it is acknowledged; settings have _ for dots."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         new = NewTopic(topic, num_partitions=partitions,
                        config={key.replace("_", "."): value for key, value in configs.items()})
@@ -214,7 +215,7 @@ class RunningCluster:
         return {each["name"]: each["state"] for each in self.chain(chain)["members"]}
 
     def await_serving(self, chain: str, count: int | None = None) -> None:
-        """Wait until so many members serve; by default all."""
+        """Wait until this many members serve; by default all."""
         wanted = len(self.chains[chain]) if count is None else count
         for _ in self.until(f"{wanted} members of {chain} serve"):
             states = self.states(chain)
@@ -222,10 +223,10 @@ class RunningCluster:
                 return
 
     def in_sync(self, topic: str, partition: int) -> list[str]:
-        """The names of the nodes that are in the ISR, as a stock client is told.
+        """The names of the nodes in the ISR, as a stock client gets them.
 
-        Asked again if need be: a node that hears of no controller answers and closes, so that
-        clients turn to another; librdkafka gives up what it has asked behind that.
+        Repeated if needed: a node without contact to the controller responds and closes the
+        connection, so that clients ask another; librdkafka then drops its later requests.
         """
         for _ in self.until("metadata", 20):
             admin = AdminClient({"bootstrap.servers": self.bootstrap})
@@ -236,7 +237,7 @@ class RunningCluster:
         return sorted(name for name in self.nodes if self.node_id(name) in found)
 
     def until(self, what: str, seconds: float = WAIT_SECONDS_MAX) -> Iterator[None]:
-        """Try again and again; too late is a failure with everybody's logs."""
+        """Repeat until it succeeds; after the time limit fail with the logs of all nodes."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             yield
@@ -248,7 +249,7 @@ class RunningCluster:
                        for name, node in self.nodes.items())
 
     def differences(self, chain: str, topics: Sequence[str]) -> str:
-        """What `quipu log diff` says about the replicas of topics; empty if they are identical."""
+        """What `quipu log diff` prints for replicas of topics; empty if they are identical."""
         found, compared = [], set()
         first, *others = [self.directory / name for name in self.chains[chain]]
         for log in sorted(first.iterdir()):

@@ -1,4 +1,4 @@
-"""The `quipu` command as a person runs it: words in; exit code, output and errors out."""
+"""Runs the `quipu` command as a user does; returns its exit code, output and errors."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ COMMAND_SECONDS_MAX = 60.0
 
 
 class Result(NamedTuple):
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ def run_quipu(
     variables: Mapping[str, str] | None = None,
     python: tuple[str, ...] = (),
 ) -> Result:
-    """Run `quipu WORDS`; no answer within `COMMAND_SECONDS_MAX` is a failure of the test."""
+    """Run `quipu WORDS`; the test fails if it takes more than `COMMAND_SECONDS_MAX`."""
     done = subprocess.run(
         [sys.executable, *python, "-m", "quipu", *words],
         input=stdin.encode() if isinstance(stdin, str) else stdin,

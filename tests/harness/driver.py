@@ -7,9 +7,9 @@
         driver.kill()                              # SIGKILL, its JVM and its workers with it
         driver.start()
 
-The process takes one call per line on its standard input and answers with one line of JSON each.
-What cannot be JSON comes as text (`plain`).  Everything that the process, its JVM and its workers
-print is in the log.
+The process reads one call per line from its standard input and replies with one line of JSON each.
+Values that JSON does not have are sent as text (`plain`). Everything that the process, its JVM and
+its workers print is in the log.
 """
 
 import contextlib
@@ -30,9 +30,10 @@ from typing import Any, Self
 import psutil
 
 from tests.harness.node import REPOSITORY, environment
+from tests.harness.progress import Patience
 
-ANSWER_SECONDS_MAX = 120.0
-END_SECONDS_MAX = 20.0
+END_SECONDS_MAX = 120.0  # of processes that were killed
+LOOK_SECONDS = 1.0
 LOG_TAIL_SIZE = 6_000
 SETTINGS = {  # a small Spark that starts fast
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xshare:auto",
@@ -43,7 +44,7 @@ Row = tuple[Any, ...]
 
 
 class DriverFailed(AssertionError):
-    """The driver said no, or nothing; the message ends with what it logged."""
+    """The driver raised an error, or did not reply; the message ends with its log."""
 
 
 def plain(value: object) -> object:
@@ -60,14 +61,14 @@ def plain(value: object) -> object:
 
 
 class RunningDriver:
-    """See above: this is the side of the test."""
+    """The test's side of a Spark driver that runs in another process."""
 
     def __init__(self, log_path: Path) -> None:
         self.log_path = log_path
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Start the process; it connects when it is told to."""
+        """Start the process; it connects on `connect`."""
         assert self._process is None, "it already runs"
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         variables = {**environment(), "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -123,18 +124,18 @@ class RunningDriver:
         self.call("close")
 
     def call(self, name: str, **given: Any) -> Any:
-        """Let the process do something, and wait for the answer."""
+        """Run a call in the process, and wait for its result."""
         self.send(name, **given)
         return self.answer()
 
     def send(self, name: str, **given: Any) -> None:
-        """Let the process do something; `answer` waits until it is done."""
+        """Send a call to the process; `answer` waits for its result."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"call": name, "given": given}).encode() + b"\n")
         self.process.stdin.flush()
 
     def answer(self) -> Any:
-        """What became of what was sent."""
+        """The result of the call that was sent."""
         found = json.loads(self._line())
         if "error" in found:
             raise DriverFailed(f"{found['error']}{self._log_tail()}")
@@ -152,13 +153,15 @@ class RunningDriver:
     def _line(self) -> bytes:
         stdout = self.process.stdout
         assert stdout is not None
-        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        pid = self.process.pid
+        patience = Patience(self._log_tail, processes=lambda: session_of(pid))
         line = b""
         with selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
             while not line.endswith(b"\n"):
-                if not selector.select(max(deadline - time.monotonic(), 0)):
-                    raise DriverFailed(f"no answer in time{self._log_tail()}")
+                if not selector.select(LOOK_SECONDS):
+                    patience.check(line)
+                    continue
                 part = os.read(stdout.fileno(), 65_536)
                 if not part:
                     raise DriverFailed(f"it ended{self._log_tail()}")
@@ -211,10 +214,10 @@ class _Driver:
         threading.Thread(target=self._follow, args=(view, Path(path)), daemon=True).start()
 
     def _follow(self, view: str, path: Path) -> None:
-        from quipu.pipeline.spark import versions
-        from quipu.pipeline.spark.feed import places_to_json
+        from quipu.pipeline.views import versions
+        from quipu.pipeline.views.inputs import positions_to_json
 
-        folder = self._pipeline._objects.running[view].view.versions
+        folder = self._pipeline._live.maintained[view].view.files.versions
         last = None
         with path.open("a", buffering=1) as file:
             for change in self._pipeline.subscribe(view):
@@ -222,7 +225,7 @@ class _Driver:
                         "row": plain(list(change.row.values()))}
                 if change.version != last:
                     last = change.version
-                    line["places"] = places_to_json(versions.read(folder, last).places)
+                    line["places"] = positions_to_json(versions.read(folder, last).positions)
                 file.write(json.dumps(line) + "\n")
 
     def wait(self, view: str) -> int:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quipu.cli.main import main
-from quipu.runtime.connection import Buffer
-from quipu.runtime.disk import DiskError, RealFile
+from quipu.runtime.disks.disk import DiskError, RealFile
+from quipu.runtime.net.connection import Buffer
 
 _append, _sync = RealFile.append, RealFile.sync
 

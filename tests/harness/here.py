@@ -5,7 +5,7 @@
         async with NodeHere(tmp_path) as node, node.connect() as peer:
             answer = await peer.ask(MetadataRequest(), 12)
 
-For tests of what a node answers; what a node survives is tested on a process (node.py).
+For tests of responses; tests of crashes use a process (node.py).
 """
 
 import asyncio
@@ -17,7 +17,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from quipu.broker.node import Node
-from quipu.controller.topics import NewTopic
+from quipu.controller.configs import (
+    ConfigAlteration,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+)
+from quipu.controller.state import ResourceType
+from quipu.controller.topic_requests import NewTopic
+from quipu.model.errors import Code
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_sources import broker_settings, from_assignments
 from quipu.model.settings_types import Address
@@ -61,9 +69,17 @@ class NodeHere:
     async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
         """A topic; gives its id."""
         overrides = [(key.replace("_", "."), value) for key, value in configs.items()]
-        await self.node.broker.cluster.create_topics(
+        await self.node.broker.cluster.controller.create_topics(
             [NewTopic(name, partitions, configs=overrides)])
         return self.node.broker.cluster.state.topics[name].topic_id.bytes
+
+    async def alter(self, name: str, **configs: str) -> None:
+        """Set settings of a topic."""
+        changes = [ConfigChange(key.replace("_", "."), ConfigOperation.SET, value)
+                   for key, value in configs.items()]
+        (result,) = await self.node.broker.cluster.controller.alter_configs(
+            [ConfigAlteration(ConfigResource(ResourceType.TOPIC, name), changes)])
+        assert result.code is Code.NONE, result.message
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator["Peer"]:
@@ -77,7 +93,7 @@ class NodeHere:
 
 
 class Peer:
-    """One connection; requests may be sent ahead of their answers."""
+    """One connection; several requests may be sent before their responses are read."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -86,12 +102,12 @@ class Peer:
         self._asked: list[tuple[int, int, int]] = []  # correlation id, api key, version
 
     async def ask(self, request: Request, version: int) -> Any:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its response."""
         self.send(request, version)
         return await self.answer()
 
     def send(self, request: Request, version: int) -> None:
-        """Send a request; `answer` gives the answers in the order of the requests."""
+        """Send a request; `answer` returns the responses in the order of the requests."""
         self._asked.append((self._next_id, request.KEY, version))
         self._writer.write(encode_request(
             request, version, correlation_id=self._next_id, client_id="peer"))
@@ -102,7 +118,7 @@ class Peer:
         self._writer.write(data)
 
     async def answer(self) -> Response:
-        """The next answer, which must be that of the first request not answered yet."""
+        """The next response, which must be to the first request without one."""
         want, api_key, version = self._asked.pop(0)
         correlation_id, response = decode_response(
             memoryview(await self.frame()), api_key, version)
@@ -116,7 +132,7 @@ class Peer:
             return await self._reader.readexactly(size)
 
     async def closed(self) -> bool:
-        """Did the node close the connection without another word?"""
+        """Whether the node closed the connection without sending anything more."""
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
             try:
                 return await self._reader.read() == b""

@@ -1,4 +1,4 @@
-"""A history checker: from what clients sent and read, which promises of a log were broken.
+"""A history checker: finds violated guarantees of a log in what clients sent and read.
 
 The names are those of Jepsen's Kafka workload, so that a finding can be compared with others':
 
@@ -8,9 +8,9 @@ The names are those of Jepsen's Kafka workload, so that a finding can be compare
     inconsistent-offsets   one offset of a partition with two values
     nonmonotonic-send      one sender's values, in the order sent, got falling offsets
     nonmonotonic-poll      one reader's offsets went backwards or repeated
-    poll-skip              one reader's offsets jumped over others
-    aborted-read           read, although its sender was told that it failed for good
-    phantom-read           read, although nobody sent it
+    poll-skip              one reader skipped offsets
+    aborted-read           read, although its sender got a final error
+    phantom-read           read, although no client sent it
 
 Values must be unique per partition.  Pure: nothing here knows Kafka or time.
 """
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 
 class Outcome(Enum):
-    """What the sender knows."""
+    """The outcome of a send, as far as the sender knows."""
 
     OK = "ok"  # acknowledged
     FAILED = "failed"  # told that it was not written
@@ -40,7 +40,7 @@ class Sent(NamedTuple):
 
 
 class Read(NamedTuple):
-    """One value that a reader was given."""
+    """One value that a reader got."""
 
     partition: int
     offset: int
@@ -48,7 +48,7 @@ class Read(NamedTuple):
 
 
 class Anomaly(NamedTuple):
-    """One broken promise."""
+    """One violated guarantee."""
 
     name: str
     detail: str
@@ -65,7 +65,7 @@ def check(sent: Sequence[Sent], readers: Sequence[Sequence[Read]]) -> list[Anoma
 
 
 def _observed(sent: Iterable[Sent], reads: Iterable[Read]) -> Iterator[Read]:
-    """Each value at an offset that anybody was told of."""
+    """Each value with an offset that a client got."""
     yield from reads
     for each in sent:
         if each.outcome is Outcome.OK and each.offset is not None:

@@ -6,8 +6,8 @@
         hosts.cut(0, 1)          packets of host 0 for host 1 are lost; the other way is not touched
         hosts.heal()
 
-A cut is a wrong hardware address for the other host: packets leave and arrive nowhere, and neither
-side is told.  Nothing here touches an interface of the machine itself but the bridge it makes.
+A cut is a wrong hardware address for the other host: packets are sent and arrive nowhere, and
+neither side gets an error.  Only the bridge that is made here is changed, no other interface.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""Batches with a right checksum whose records are not what they say: one of every kind.
+"""Batches with a correct checksum whose records are invalid: one of every kind.
 
-Written from the layout, not with the code under test: a lie is a record with one field changed, in
-a batch that is sealed afterwards.
+Written from the format's description, not with the code under test: a lie is a record with one
+field changed, in a batch whose checksum is computed afterwards.
 """
 
 import gzip
@@ -124,7 +124,7 @@ def lying_batches(codec: int) -> dict[str, bytearray]:
 
 
 def lying_frames(codec: int) -> dict[str, bytes]:
-    """Compressed bytes that readers do not agree about, or cannot read."""
+    """Compressed bytes that libraries decompress differently, or not at all."""
     body = records()
     whole = compress(Compression(codec), body)
     half = body.index(record(2))

@@ -1,4 +1,4 @@
-"""A tiny, real DNS server on loopback: answers from a table that a test may change."""
+"""A small, real DNS server on loopback, with a table that a test may change."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ Records = dict[tuple[str, str], list[str]]  # name and type: what it says
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers from a table; names that are not in it do not exist."""
+    """Answers DNS queries from a table; names that are not in it do not exist."""
 
     def __init__(self, records: Records) -> None:
         self.records = records

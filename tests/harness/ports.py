@@ -1,8 +1,8 @@
-"""Ports of one's own: for servers that must be told their port, and keep it over a restart.
+"""Reserved ports, for servers that need a fixed port and keep it over a restart.
 
-A socket that is bound and never listens holds the port.  The system gives such a port to nobody
-who asks for any free one, neither to listen on nor to connect from; only who asks for exactly this
-port, and reuses addresses as Quipu's listeners do, may listen on it beside the holder.
+A socket that is bound and never listens reserves the port.  The system assigns such a port to no
+other process that asks for any free one, neither to listen on nor to connect from; only a process
+that binds exactly this port, with SO_REUSEADDR as Quipu's listeners do, may listen on it.
 """
 
 import socket
@@ -10,7 +10,7 @@ import weakref
 
 
 def hold_port(owner: object) -> int:
-    """A free port on loopback, which stays `owner`'s as long as that object lives."""
+    """Reserve a free port on loopback for as long as the object `owner` exists."""
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))

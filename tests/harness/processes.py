@@ -1,26 +1,43 @@
 """A process that reports by lines: read without blocking, ended with certainty."""
 
 import contextlib
+import ctypes
 import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 
 TAIL_LINES = 40  # shown with a failure
+PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent() -> None:
+    """The process ends with the thread that started it, also if that is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class LineProcess:
-    """A program whose standard output and error are one stream of lines."""
+    """A program whose standard output and error are one stream of lines; with
+    `ends_with_parent` it does not outlive the thread that started it.
+    """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], *,
+        ends_with_parent: bool = False,
+    ) -> None:
         self._lines: list[str] = []
         self._taken = 0
         self._process = subprocess.Popen(
             list(command), env=dict(environment), text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            preexec_fn=_end_with_parent if ends_with_parent else None,  # noqa: PLW1509 only this
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
 
     def take_lines(self) -> list[str]:
         """The lines that came since the last call."""

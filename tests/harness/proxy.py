@@ -1,35 +1,31 @@
 """A network between nodes that can be cut: a proxy on loopback in front of every node.
 
-Nodes are told the proxy's address instead of each other's.  The first frame on a connection says
-who dials, so every pair has a way of its own, and each direction of it can be cut: bytes then wait
-in the kernel, as they would while packets are lost, and go on when the way is mended.  Connections
-made during a cut are accepted and carry nothing.
+Nodes get the proxy's address instead of each other's.  The first frame on a connection identifies
+the node that dials, so each direction between two nodes can be cut: bytes then wait in the kernel,
+as they would while packets are lost, and are delivered after the cut.  Connections made during a
+cut are accepted and carry nothing.
 """
 
 import asyncio
 import contextlib
 import struct
-import threading
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
+
+from tests.harness.server_thread import ServerThread
 
 HELLO_SIZE = 21  # length, step, magic, version, node id
 NODE_ID_AT = 17
 
 
-class PeerProxy:
+class PeerProxy(ServerThread):
     """One listening port per node; runs in a thread with a loop of its own."""
 
     def __init__(self, targets: dict[int, int]) -> None:
+        super().__init__("proxy")
         self.ports: dict[int, int] = {}  # by node id: where others are to connect to
         self._targets = targets  # by node id: where it really listens
         self._cut: set[tuple[int, int]] = set()  # (from, to)
-        self._servers: list[asyncio.Server] = []
-        self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Event()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
 
     # -- for the test
 
@@ -48,18 +44,6 @@ class PeerProxy:
         """Every way is open."""
         self._change(set())
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(10)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-
     # -- in the thread
 
     def _change(self, cut: set[tuple[int, int]]) -> None:
@@ -68,32 +52,17 @@ class PeerProxy:
             self._changed.set()
             self._changed = asyncio.Event()
 
-        self._loop.call_soon_threadsafe(change)
+        self.loop.call_soon_threadsafe(change)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._listen())
-        self._ready.set()
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._end())
-        self._loop.close()
-
-    async def _end(self) -> None:
-        for server in self._servers:
-            server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0.1)  # for transports to close
-
-    async def _listen(self) -> None:
+    async def listen(self) -> list[asyncio.Server]:
+        servers = []
         for target in self._targets:
             server = await asyncio.start_server(
                 lambda reader, writer, target=target: self._accepted(target, reader, writer),
                 "127.0.0.1", 0)
-            self._servers.append(server)
+            servers.append(server)
             self.ports[target] = server.sockets[0].getsockname()[1]
+        return servers
 
     async def _accepted(
         self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -13,7 +13,7 @@ TIMEOUT_SECONDS = 10.0
 
 
 class RawConnection:
-    """One socket; requests are answered in order, so one at a time needs no bookkeeping."""
+    """One socket; responses come in order, so that one request at a time needs no bookkeeping."""
 
     def __init__(
         self, host: str, port: int, *, timeout: float = TIMEOUT_SECONDS, source: str = ""
@@ -24,7 +24,7 @@ class RawConnection:
         self._correlation_id = 0
 
     def ask(self, request: Request, version: int) -> Response:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its response."""
         self._correlation_id += 1
         self.send(encode_request(request, version, correlation_id=self._correlation_id))
         correlation_id, response = decode_response(

@@ -1,4 +1,4 @@
-"""A way to a node on which what was sent may arrive late, even after who sent it is gone.
+"""A proxy to a node that can delay requests, even until after their client has ended.
 
     with SlowWay() as way:
         node = RunningNode(data, settings={"advertised.listeners": way.address})
@@ -6,8 +6,8 @@
         way.hold()       # connections that there are: what clients send on them waits
         way.release()    # it arrives; connections that were made in between were not held
 
-Clients reach the node through `way.address` alone.  For tests of who writes twice what may have
-been taken.
+Clients reach the node only through `way.address`.  For tests of retries whose first attempt arrives
+late.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ HELD_SIZE_MAX = 64 << 20
 
 
 class SlowWay:
-    """See above; a thread for each direction of each connection."""
+    """A proxy with a thread for each direction of each connection."""
 
     def __init__(self) -> None:
         self.target = 0

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from quipu.runtime.disk import RealDisk
+from quipu.runtime.disks.disk import RealDisk
 from tests.harness.node import REPOSITORY, RunningNode
 
 SIZE = 24 << 20
@@ -26,7 +26,7 @@ VARIABLE = "SMALL_DISK_FULL_WHILE"
 
 
 class SmallDisk:
-    """See above; `path` is where its files are."""
+    """A disk that can be filled up; `path` is where its files are."""
 
     def __init__(self, path: Path, *, is_mounted: bool) -> None:
         self.path = path

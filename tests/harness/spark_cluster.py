@@ -16,7 +16,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,11 +23,12 @@ from typing import Self
 import psutil
 import pyspark
 
-from quipu.pipeline.spark import java
+from quipu.pipeline.spark.session import java
 from tests.harness.driver import session_of
 from tests.harness.node import environment
+from tests.harness.progress import wait_for
 
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 600.0  # machines that run tests are busy
 MEMORY = "1g"  # of a worker, for executors
 LOG_TAIL_SIZE = 4_000
 HOST = "127.0.0.1"
@@ -39,7 +39,7 @@ _EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 class SparkCluster:
-    """See above."""
+    """A master of Spark and its workers, each a process of its own."""
 
     def __init__(self, folder: Path, *, workers: int = 2) -> None:
         self.folder = folder
@@ -112,13 +112,18 @@ class SparkCluster:
         return self.folder / f"{name}.log"
 
     def _logged(self, name: str, wanted: re.Pattern[str]) -> re.Match[str]:
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while True:
-            text = self._log(name).read_text(errors="replace")
-            if found := wanted.search(text):
-                return found
-            assert time.monotonic() < deadline, f"{name} logged:\n{text[-LOG_TAIL_SIZE:]}"
-            time.sleep(0.05)
+        """What a process has logged that matches; waited for while the cluster makes progress."""
+        def text() -> str:
+            return self._log(name).read_text(errors="replace")
+
+        wait_for(
+            lambda: wanted.search(text()) is not None, progress=lambda: len(text()),
+            what=lambda: f"{name} logged:\n{text()[-LOG_TAIL_SIZE:]}", pause=0.05,
+            processes=lambda: [each for process in self._processes
+                               for each in session_of(process.pid)])
+        found = wanted.search(text())
+        assert found is not None
+        return found
 
     def _end(self) -> None:
         for process in reversed(self._processes):

@@ -27,6 +27,7 @@ PAUSE_SECONDS = 0.005
 SLOWEST_SECONDS_MAX = 5.0  # one answer; generous, for the attacker has the processor too
 MEDIAN_SECONDS_MAX = 0.5  # far from the milliseconds it takes: test machines are busy
 P99_SECONDS_MAX = 0.05
+MEDIAN_ANSWERS_MIN = 20  # of fewer a median says nothing
 ANSWERS_MIN = 150  # of which 99 of 100 are looked at; on a busy machine they take time
 WAIT_SECONDS = 30.0
 PRODUCE_VERSION = 9
@@ -81,10 +82,9 @@ class Bystander:
         self._thread.join()
 
     def p99(self) -> float:
-        """Processor time of the node's loop within which 99 of 100 answers came, in seconds.
-
-        On a quiet machine that is the time that a client waits; on a busy one the node waits for a
-        processor besides, which is not its fault.
+        """CPU time of the node's loop within which 99 of 100 responses came, in seconds.  On a
+        quiet machine that is the time that a client waits; on a busy one the node also waits for a
+        CPU, which does not count.
         """
         assert self._failure is None, self._failure
         assert self.busy_seconds, "it was never served"
@@ -112,7 +112,9 @@ class Bystander:
                 while not self._stopped.is_set():
                     self._ask(connection)
                     time.sleep(PAUSE_SECONDS)
-                self._ask(connection)  # and once after the attack
+                self._ask(connection)  # after the attack: once, and more if the attack was short
+                while len(self.seconds) < MEDIAN_ANSWERS_MIN:
+                    self._ask(connection)
         except BaseException as failure:  # noqa: BLE001 told by `verdict`, in the test's thread
             self._failure = failure
 
@@ -128,23 +130,24 @@ class Bystander:
 
 
 def undisturbed(
-    node: RunningNode, attack: Callable[[], object], *, anonymous_max: int, seconds: float = 1.5
+    node: RunningNode, attack: Callable[[], object], *, anonymous_max: int, seconds: float = 1.5,
+    p99_max: float = P99_SECONDS_MAX,
 ) -> str:
-    """Repeat `attack` for some seconds; assert that others hardly notice, and say how much.
-
-    99 of 100 answers come before the node's loop has run for 50 ms, and the node's memory stays
-    below `anonymous_max` meanwhile.
+    """Repeat `attack` for some seconds; assert that other clients are served, and print how fast.
+    99 of 100 responses come before the node's loop has run for `p99_max`, and its memory stays
+    below `anonymous_max` meanwhile.  If two of the first responses were slow, by chance or because
+    another machine had the processor, it goes on: what every attack does shows in more of them.
     """
     with Bystander(node) as bystander:
         count = 0
         until = time.monotonic() + seconds
-        while time.monotonic() < until or (
-                len(bystander.seconds) < ANSWERS_MIN and time.monotonic() < until + WAIT_SECONDS):
+        while time.monotonic() < until or (time.monotonic() < until + WAIT_SECONDS and (
+                len(bystander.seconds) < ANSWERS_MIN or bystander.p99() >= p99_max)):
             attack()
             count += 1
     text = (f"{count} attacks; p99 {bystander.p99() * 1e3:.1f} ms of the loop, "
             f"{bystander.wall_p99() * 1e3:.1f} ms by the clock; {bystander.verdict()}")
     text += f", {bystander.anonymous_max >> 20} MiB at most"
-    assert bystander.p99() < P99_SECONDS_MAX, text
+    assert bystander.p99() < p99_max, text
     assert bystander.anonymous_max < anonymous_max, text
     return text

@@ -19,7 +19,7 @@ ANONYMOUS_MAX = PARTIAL_SIZE_MAX + 128 * MIB  # the stated bound: the budget, an
 def assert_unharmed(node: RunningNode, pid: int) -> None:
     """The same process goes on, and its memory is within the bound."""
     assert node.pid == pid
-    assert node.process.poll() is None, node.log_text()[-4000:]
+    assert node.runs, node.log_text()[-4000:]
     size = anonymous_size(node)
     assert size < ANONYMOUS_MAX, f"{size / MIB:.0f} MiB"
 

@@ -4,7 +4,7 @@
         peer.meet("127.0.0.1", port)          # as a node would: hello, proof, tags
         peer.send(1, PeerKind.RAFT, body)     # and then anything
 
-It is a real `Peers`, so what it says arrives as what a node says would.  Without the secret it
+It is a real `TcpPeers`, so what it says arrives as what a node says would.  Without the secret it
 never gets so far; see the attacks with raw sockets for those.
 """
 
@@ -14,10 +14,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from quipu.broker.listening import peer_config
 from quipu.model.ids import NodeId
 from quipu.model.settings_sources import broker_settings, from_assignments
-from quipu.runtime.peer_net import Identity
-from quipu.runtime.peers import Peers
+from quipu.runtime.peers.peer_net import Identity
+from quipu.runtime.peers.peers import TcpPeers
 from quipu.runtime.rng import SystemRng
 
 UP_SECONDS_MAX = 20.0
@@ -33,7 +34,7 @@ class HostilePeer:
             "peer.listener=127.0.0.1:0", f"peer.secret={secret}"]))
         self._loop = asyncio.new_event_loop()
         identity = Identity(NodeId(node_id), name, SystemRng().uuid(), cluster_id)
-        self._peers = Peers(identity, settings, SystemRng())
+        self._peers = TcpPeers(identity, peer_config(settings), SystemRng())
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.heard = 0  # messages that nodes have sent to it
         for kind in (1, 2):
@@ -82,7 +83,7 @@ class HostilePeer:
         return sent
 
     def ask(self, to: int, kind: int, body: bytes) -> bytes:
-        """A call, as nodes make them; raises what the node answers."""
+        """Make a call, as nodes do; raises the error of the reply."""
         answer: bytes = self._do(
             self._peers.call(NodeId(to), kind, body, timeout_seconds=10))
         return answer

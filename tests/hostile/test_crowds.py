@@ -1,4 +1,4 @@
-"""Many connections, many requests, and peers that do not take their answers."""
+"""Many connections, many requests, and peers that do not read their responses."""
 
 import contextlib
 import resource
@@ -49,7 +49,7 @@ def test_thousands_of_idle_connections(unharmed: RunningNode, many_files: int) -
 
 
 def test_a_flood_of_requests_is_held_back(unharmed: RunningNode) -> None:
-    """K8: a peer that asks without end and takes no answer is no longer read."""
+    """K8: the node stops reading a peer that sends requests without end and reads no responses."""
     frames = encode_request(ApiVersionsRequest(), 0, correlation_id=1) * 1000
     sent = 0
     with Bystander(unharmed) as bystander, RawConnection(unharmed.host, unharmed.port) as flood:
@@ -87,7 +87,7 @@ def test_consumers_that_take_nothing_cost_no_memory(unharmed: RunningNode) -> No
 
 
 def test_answers_come_in_the_order_of_the_requests(unharmed: RunningNode) -> None:
-    """K2, K8: pipelined requests are answered in order, also when their last bytes come late."""
+    """K2, K8: responses to pipelined requests come in order, also if last bytes come late."""
     with RawConnection(unharmed.host, unharmed.port) as connection:
         frames = b"".join(encode_request(ApiVersionsRequest(), 0, correlation_id=number)
                           for number in range(200))

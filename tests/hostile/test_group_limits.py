@@ -159,7 +159,7 @@ def test_groups_without_end(node: RunningNode) -> None:
         assert join(connection, "n" * 5000).error_code == Code.INVALID_GROUP_ID
     bystander.verdict()
     assert metrics(node)['quipu_limit_refusals_total{limit="group.max.count"}'] == 2
-    assert "as much as group.max.count allows" in node.log_text()
+    assert "the limit of group.max.count" in node.log_text()
     assert restarted(node) < START_SECONDS_MAX
     with connected(node) as connection:
         connection.ask(FindCoordinatorRequest(key="g"), 3)
@@ -171,6 +171,7 @@ def test_made_up_groups_lock_nobody_out(node: RunningNode, way: str) -> None:
     """K8: two addresses make up groups until they are refused; a stranger's new group is served,
     and all that was acknowledged is there after a restart.
     """
+    # Shows broker.groups.B4.
     made = 0
     with Bystander(node) as bystander:
         for source in ("127.0.0.2", "127.0.0.3"):
@@ -207,6 +208,7 @@ def test_made_up_groups_lock_nobody_out(node: RunningNode, way: str) -> None:
 
 def test_offsets_of_others_lock_nobody_out(node: RunningNode) -> None:
     """K8: one client commits until offsets.max.count; another commits a few all the same."""
+    # Shows broker.groups.B5.
     with connected(node, "127.0.0.2") as connection:
         number = 0
         while commit(connection, f"g{number}", 1) == Code.NONE:

@@ -80,8 +80,8 @@ def _push(sockets: list[socket.socket]) -> None:
 
 
 def test_memory_of_large_requests_is_given_back(unharmed: RunningNode) -> None:
-    """K2, K8: after the pushers are gone a large request is received whole, and gets its answer:
-    here that the batch exceeds max.message.bytes.
+    """K2, K8: after the attackers have disconnected, a large request is received whole, and gets
+    its response: that the batch exceeds max.message.bytes.
     """
     with RawConnection(unharmed.host, unharmed.port) as connection:
         response = connection.ask(produce_request(TOPIC, b"x" * 32 * MIB), PRODUCE_VERSION)
@@ -106,7 +106,9 @@ def test_trickling_connections_harm_no_one(unharmed: RunningNode) -> None:
 
 
 def test_half_closed_connections_are_answered_and_closed(unharmed: RunningNode) -> None:
-    """K8: a peer that stops sending after a request gets its answer; within a request, an end."""
+    """K8: a peer that stops sending after a request gets its response; one that stops within a
+    request is closed.
+    """
     frame = encode_request(ApiVersionsRequest(), 0, correlation_id=7)
     with RawConnection(unharmed.host, unharmed.port) as connection:
         connection.send(frame)

@@ -136,7 +136,7 @@ def fetched(answer: Response) -> dict[int, list[bytes]]:
 
 
 def test_produce_to_all(node: RunningNode) -> None:
-    """K8: whatever the acks, others are served, and every partition is answered."""
+    """K8: with any acks, other clients are served, and every partition gets a result."""
     everywhere = range(PARTITIONS)
     before = max(offset for _, offset in produce(node, WIDE, everywhere).values())
     for acks in (1, -1):
@@ -182,7 +182,9 @@ def test_produce_to_nowhere(node: RunningNode) -> None:
 
 
 def test_requests_of_a_connection_stay_in_order(node: RunningNode) -> None:
-    """K2: a small request behind a large one is appended, and answered, behind it."""
+    """K2: broker.serving.L1; a small request after a large one is appended, and gets its response,
+    after it.
+    """
     partitions = range(1_000)
     before = produce(node, WIDE, partitions)
     with connect(node) as connection:
@@ -216,8 +218,8 @@ def test_fetch_of_all(node: RunningNode) -> None:
 
 
 def test_a_session_of_all(node: RunningNode) -> None:
-    """K8: each request of a session of thousands looks at all of them, in turns; it is woken by
-    what comes to one of them, and told of that one alone.
+    """K8: broker.serving.B2; each request of a session of thousands of partitions checks all of
+    them, in turns; new records of one partition end its wait, and the response has only that one.
     """
     ends = produce(node, WIDE, range(PARTITIONS))
     with connect(node) as connection:
@@ -256,7 +258,9 @@ def test_a_session_of_all(node: RunningNode) -> None:
 
 
 def test_what_comes_while_others_are_read_wakes_a_fetch(node: RunningNode) -> None:
-    """K2: a record that comes to any partition between a fetch's turns is not waited for."""
+    """K2: broker.serving.B1; a record that comes to any partition between a fetch's turns is not
+    waited for.
+    """
     ends = produce(node, WIDE, range(PARTITIONS))
     targets = [FetchPartition(partition=index, fetch_offset=offset + 1, partition_max_bytes=MIB)
                for index, (_, offset) in ends.items()]
@@ -274,7 +278,9 @@ def test_what_comes_while_others_are_read_wakes_a_fetch(node: RunningNode) -> No
 
 
 def test_clients_that_go(node: RunningNode) -> None:
-    """K8: their batches are appended all the same, and nothing is read or kept for them."""
+    """K8: broker.serving.B3, broker.serving.L3; their batches are appended all the same, and
+    nothing is read or kept for them.
+    """
     before = produce(node, WIDE, range(PARTITIONS))
     wide = encode_request(produce_request(WIDE, range(PARTITIONS)), PRODUCE_VERSION,
                           correlation_id=1)
@@ -300,7 +306,9 @@ def test_clients_that_go(node: RunningNode) -> None:
 
 
 def test_a_topic_that_goes_while_it_is_used(node: RunningNode) -> None:
-    """K5, K8: requests that are under way answer for what is there, and for what is not."""
+    """K5, K8: broker.serving.L2; running requests return results for existing partitions, and
+    errors for deleted ones.
+    """
     create(node, "going", PARTITIONS)
     with Bystander(node) as bystander, connect(node) as writer, connect(node) as reader:
         reader.send(encode_request(

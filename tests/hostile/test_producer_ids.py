@@ -1,4 +1,4 @@
-"""Producers that come in crowds, or as somebody else."""
+"""Large numbers of producers, and producers that use the id of another one."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -38,7 +38,7 @@ def request(producer: int, sequence: int, epoch: int = 0) -> ProduceRequest:
 def sent(
     connection: RawConnection, producer: int, sequence: int, epoch: int = 0
 ) -> tuple[int, int]:
-    """Code and offset of the answer."""
+    """Error code and offset of the response."""
     answer = connection.ask(request(producer, sequence, epoch), VERSION)
     assert isinstance(answer, ProduceResponse)
     part = answer.responses[0].partition_responses[0]
@@ -46,7 +46,7 @@ def sent(
 
 
 def flood(connection: RawConnection, producers: range) -> list[int]:
-    """One batch of each; the codes of the answers."""
+    """Send one batch of each; return the error codes."""
     codes = []
     for start in range(producers.start, producers.stop, AT_ONCE):
         some = range(start, min(start + AT_ONCE, producers.stop))
@@ -61,7 +61,7 @@ def flood(connection: RawConnection, producers: range) -> list[int]:
 
 
 def test_a_crowd_of_producers_makes_nobody_forgotten(tmp_path: Path) -> None:
-    """K2, K8: beyond the limit newcomers are refused; who is known is known, also by a node that
+    """K2, K8: above the limit new producers are refused; known ones stay known, also after the node
     was killed.
     """
     settings = {"max.producer.ids.per.partition": str(LIMIT), "producer.id.retry.ms": "120000"}
@@ -99,8 +99,8 @@ def test_twenty_thousand_producers_are_known_by_default(tmp_path: Path) -> None:
 
 
 def test_nobody_takes_over_a_producer_by_counting(tmp_path: Path) -> None:
-    """K2: whoever sends a higher epoch fences a producer, as in Kafka; but of the ids that a
-    cluster gives away none tells the next, nor does the number of them.
+    """K2: a higher epoch fences a producer, as in Kafka; but neither an id nor the number of ids
+    makes the next one predictable.
     """
     with RunningNode(tmp_path / "data") as node:
         with RawConnection(node.host, node.port) as connection:

@@ -43,7 +43,7 @@ def node(tmp_path: Path) -> Iterator[RunningNode]:
 
 
 def probe(node: RunningNode) -> float:
-    """How long the health probe took; raises if it was not answered."""
+    """Duration of the health probe; raises without a response."""
     started = time.monotonic()
     with urllib.request.urlopen(f"{node.http}/health/ready", timeout=20) as answer:
         assert answer.status == 200
@@ -56,7 +56,7 @@ def http_address(node: RunningNode) -> tuple[str, int]:
 
 
 def test_a_crowd_that_asks_slowly_costs_no_probe(node: RunningNode) -> None:
-    """K8, K9: six hundred that send a byte now and then; every probe is answered."""
+    """K8, K9: six hundred connections send a byte now and then; every probe gets its response."""
     address = http_address(node)
     with Bystander(node) as bystander, contextlib.ExitStack() as opened:
         slow = []

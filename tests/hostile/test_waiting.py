@@ -108,7 +108,9 @@ def test_thousands_that_wait_and_hang_up_are_gone_at_once(
 
 
 def test_who_hangs_up_while_it_joins_is_not_awaited(tmp_path: Path) -> None:
-    """K3, K8: a hundred that join and go leave no members behind, and nobody waits for them."""
+    """K3, K8: broker.serving.Q5; a hundred that join and go leave no members behind, and nobody
+    waits for them.
+    """
     request = JoinGroupRequest(
         group_id="g", session_timeout=1_800_000, rebalance_timeout=2**31 - 1, member_id="",
         protocol_type="consumer", protocols=[JoinGroupRequestProtocol(name="a", metadata=b"")])

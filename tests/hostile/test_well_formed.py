@@ -42,6 +42,7 @@ from quipu.wire.messages.k37_create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
+from quipu.wire.messages.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from quipu.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -123,7 +124,7 @@ def commit(node: RunningNode, group: str, partitions: int) -> None:
 
 
 def attack(node: RunningNode, request: Request, version: int) -> tuple[Response, int]:
-    """Repeat a request while a bystander is served; give the last answer, and its size."""
+    """Repeat a request while a bystander is served; return the last response, and its size."""
     frame = encode_request(request, version, correlation_id=7)
     with RawConnection(node.host, node.port, timeout=ANSWER_SECONDS_MAX) as connection:
         answers: list[bytes] = [b""]
@@ -219,7 +220,7 @@ def test_all_topics_again_and_again(attacked: RunningNode) -> None:
 
 
 def test_too_much_is_refused(attacked: RunningNode) -> None:
-    """K8: whoever asks for more than an answer may hold is told so, and what to do."""
+    """K8: a request whose response would be too large gets an error that says what to do."""
     resources = [DescribeConfigsResource(resource_type=4, resource_name=name,
                                          configuration_keys=None) for name in ("", "1")]
     small = ask(attacked, DescribeConfigsRequest(resources=resources), 4)
@@ -232,6 +233,9 @@ def test_too_much_is_refused(attacked: RunningNode) -> None:
         OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]), 8)
     assert isinstance(answer, OffsetFetchResponse)
     assert {(group.error_code, len(group.topics)) for group in answer.groups} == {(42, 0)}
+    deleted = ask(attacked, DeleteGroupsRequest(groups_names=groups), 2)  # what they hold is much
+    assert isinstance(deleted, DeleteGroupsResponse)
+    assert {result.error_code for result in deleted.results} == {0}
 
 
 def test_elements_are_counted(attacked: RunningNode) -> None:
@@ -247,7 +251,9 @@ def test_elements_are_counted(attacked: RunningNode) -> None:
 
 
 def test_answers_that_nobody_takes(attacked: RunningNode) -> None:
-    """K8: fifty peers ask for everything and read nothing: memory is bounded, others are served."""
+    """K8: broker.serving.Q3; fifty peers ask for everything and read nothing: memory is bounded,
+    others are served.
+    """
     frame = encode_request(MetadataRequest(topics=None), 12, correlation_id=1)
     with contextlib.ExitStack() as opened, Bystander(attacked) as bystander:
         for _ in range(50):
@@ -259,7 +265,7 @@ def test_answers_that_nobody_takes(attacked: RunningNode) -> None:
 
 
 def test_partitions_are_counted(attacked: RunningNode) -> None:
-    """K5, K8: no more than max.partitions, whoever asks; the answer names the setting."""
+    """K5, K8: at most max.partitions for all clients; the error names the setting."""
     answer = ask(attacked, CreateTopicsRequest(timeout=10_000, topics=[
         CreatableTopic(name="more", num_partitions=1_000, replication_factor=-1)]), 7)
     assert isinstance(answer, CreateTopicsResponse)
@@ -284,7 +290,7 @@ def every_array() -> list[tuple[int, Path]]:
 
 @pytest.mark.parametrize("make", [Values, EachAnother, Extremes], ids=["same", "each", "extremes"])
 def test_every_array_of_every_api(attacked: RunningNode, make: Callable[[], Values]) -> None:
-    """K8: ten thousand elements, alike or not, are answered or refused, in bounds."""
+    """K8: ten thousand elements, equal or not, are served or refused, within limits."""
     for key, path in every_array():
         request = REQUESTS[key]
         version = request.VERSIONS[-1]

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from quipu.wire.fields import parse_versions
-from quipu.wire.layout import Slot, layout
+from quipu.wire.layout import FieldSlot, layout
 from quipu.wire.schema import Request
 
 Path = tuple[str, ...]
@@ -30,12 +30,12 @@ class Values:
         self.topic = topic
         self.group = group
 
-    def of(self, struct: str, slot: Slot, index: int) -> Any:
+    def of(self, struct: str, slot: FieldSlot, index: int) -> Any:
         """The value of a plain field of the element `index` of an array."""
         del index
         return self.known(struct, slot)
 
-    def known(self, struct: str, slot: Slot) -> Any:
+    def known(self, struct: str, slot: FieldSlot) -> Any:
         """A value that names something, where the field is for a name."""
         if slot.kind.name == "string":
             about_groups = "group" in slot.name or "Group" in struct or slot.name in (
@@ -55,7 +55,7 @@ class EachAnother(Values):
         super().__init__()
         self._size = size
 
-    def of(self, struct: str, slot: Slot, index: int) -> Any:
+    def of(self, struct: str, slot: FieldSlot, index: int) -> Any:
         if slot.kind.name == "string":
             return f"{index:0{self._size}}"
         if slot.kind.name == "uuid":
@@ -71,7 +71,7 @@ class Extremes(Values):
     NAMES = ("", ".", "..", "x" * 249, "x" * 250, "y" * 30_000, "a/../b", "\0", "é" * 100,
              "__consumer_offsets", "__cluster", "bystander")
 
-    def of(self, struct: str, slot: Slot, index: int) -> Any:
+    def of(self, struct: str, slot: FieldSlot, index: int) -> Any:
         del struct
         kind = slot.kind.name
         if kind == "string":
@@ -131,7 +131,7 @@ class _Filler:
             setattr(made, slot.name, value)
         return made
 
-    def _array(self, struct: Any, slot: Slot, rest: Path | None) -> list[Any] | None:
+    def _array(self, struct: Any, slot: FieldSlot, rest: Path | None) -> list[Any] | None:
         """`rest` is the path from here on; None for an array beside it."""
         if rest is None:
             return None if slot.nullable and slot.default is None else []

@@ -15,19 +15,19 @@ batch_types.register(3, "mine", "somebody else", "claims the controller's number
 
 
 def test_two_owners_of_one_integer_fail_at_import() -> None:
-    """T3: the second module to claim a number cannot be imported, and both owners are named."""
+    """T3: model.B2: a second registration of a number fails at import, and names both owners."""
     done = subprocess.run(
         [sys.executable, "-c", TWO_OWNERS], capture_output=True, text=True, check=False
     )
 
     assert done.returncode != 0
-    assert "batch type 3: somebody else claims it for mine" in done.stderr
+    assert "batch type 3: somebody else registers it as mine" in done.stderr
     assert "controller owns it as controller" in done.stderr
 
 
 @pytest.mark.parametrize("number", [0, -1, 256])
 def test_a_number_that_is_no_type_is_refused(number: int) -> None:
-    """T2: 0 means unset and has no owner; a type fits in a byte."""
+    """T2: model.B1: 0 means unset and has no owner; a type fits in a byte."""
     with pytest.raises(ValueError, match="between 1 and 255"):
         batch_types.register(number, "nothing", "nobody", "cannot be")
 
@@ -53,7 +53,7 @@ def test_the_registry_gives_each_subsystem_its_integer() -> None:
 
 
 def test_only_data_is_visible_to_clients() -> None:
-    """T3, T5: one type takes up client offsets."""
+    """T3, T5: model.B3: one type takes up client offsets."""
     assert [info.number for info in batch_types.registered() if info.visible] == [batch_types.DATA]
 
 
@@ -66,7 +66,7 @@ def test_every_byte_has_a_name_to_print(number: int, want: str) -> None:
 
 
 def test_an_unset_type_is_refused_by_log_and_offset() -> None:
-    """T1, T2: the error says where the batch would have gone."""
+    """T1, T2: model.B1: the error says where the batch would have gone."""
     with pytest.raises(UnsetBatchType, match=r"orders-3: batch at offset 417 has type 0"):
         batch_types.require_set(0, "orders-3", 417)
 

@@ -1,8 +1,8 @@
-"""Names of nodes, and who holds a partition in which order."""
+"""Names of nodes, and the replicas of a partition in their order."""
 
 import pytest
 
-from quipu.model.chains import Member, MemberState, ReplicaSet, member_key
+from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet, member_key
 from quipu.model.ids import Epoch, NodeId
 
 SERVING, SYNCING, OFFLINE = MemberState
@@ -10,7 +10,7 @@ SERVING, SYNCING, OFFLINE = MemberState
 
 def replica_set(*states: MemberState) -> ReplicaSet:
     return ReplicaSet(epoch=Epoch(1), version=1, members=tuple(
-        Member(NodeId(node), state) for node, state in enumerate(states, 1)))
+        ReplicaMember(NodeId(node), state) for node, state in enumerate(states, 1)))
 
 
 def test_names_are_in_the_order_of_their_numbers() -> None:
@@ -26,7 +26,7 @@ def test_a_name_without_a_number_belongs_to_no_chain(name: str) -> None:
 
 
 def test_records_travel_from_the_head_past_the_tail() -> None:
-    """V2, V7: who syncs is sent everything, and is not the tail."""
+    """V2, V7: a syncing member is sent everything, and is not the tail."""
     members = replica_set(SERVING, SERVING, SYNCING, OFFLINE)
 
     assert (members.head, members.tail) == (1, 2)
@@ -43,7 +43,7 @@ def test_records_travel_from_the_head_past_the_tail() -> None:
 @pytest.mark.parametrize(
     "states", [(), (SYNCING,), (SYNCING, SERVING), (SERVING, OFFLINE, SYNCING)])
 def test_an_order_that_cannot_be_is_a_bug(states: tuple[MemberState, ...]) -> None:
-    """H1, H2."""
+    """model.H1, model.H2."""
     with pytest.raises(AssertionError):
         replica_set(*states)
 
@@ -51,4 +51,4 @@ def test_an_order_that_cannot_be_is_a_bug(states: tuple[MemberState, ...]) -> No
 def test_a_node_is_a_member_once() -> None:
     """H1."""
     with pytest.raises(AssertionError):
-        ReplicaSet(epoch=Epoch(1), version=1, members=(Member(NodeId(1), SERVING),) * 2)
+        ReplicaSet(epoch=Epoch(1), version=1, members=(ReplicaMember(NodeId(1), SERVING),) * 2)

@@ -1,4 +1,4 @@
-"""The name that somebody may have meant."""
+"""Finding the name nearest to a misspelt one."""
 
 import pytest
 

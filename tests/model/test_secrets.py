@@ -98,6 +98,6 @@ def test_a_weak_secret_is_refused_where_other_machines_can_connect(
 
 @pytest.mark.parametrize("listener", ["127.0.0.1:0", "localhost:9094", "[::1]:9094"])
 def test_on_loopback_a_secret_may_be_missing(listener: str) -> None:
-    """K8: whoever can connect there can read the files of this machine's user, mostly."""
+    """K8: a process that can connect there can usually read the files of the node's user, too."""
     settings = broker_settings(from_assignments([f"peer.listener={listener}"]))
     assert settings.peer_secret is None

@@ -50,7 +50,7 @@ def test_a_topic_overrides_its_broker() -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
-    """K5: a slip of the finger is not accepted in silence."""
+    """K5: model.C2: a slip of the finger is not accepted in silence."""
     with pytest.raises(SettingError, match=r"retention\.mss; did you mean retention\.ms\?"):
         check(TOPIC, {"retention.mss": "5"})
     with pytest.raises(SettingError, match=r"did you mean log\.segment\.bytes"):
@@ -63,6 +63,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 
 def test_a_bad_value_is_answered_with_what_is_allowed() -> None:
+    """model.C3."""
     with pytest.raises(SettingError) as caught:
         parse(TOPIC, "segment.bytes", "big", "somewhere")
 
@@ -119,7 +120,7 @@ def test_what_an_earlier_version_stored_can_be_read(
 
 
 def test_what_an_earlier_version_stored_for_a_broker_can_be_read() -> None:
-    """K5: the same for settings that were changed while a node ran."""
+    """K5: model.C4: the same for settings that were changed while a node ran."""
     changed = with_dynamic(BrokerSettings(), {
         "num.partitions": "2147483647", "log.flush.interval.ms": "soon", "no.such": "1"})
 
@@ -131,7 +132,7 @@ SENSITIVE = [row.name for row in BROKER.values() if row.is_sensitive]
 
 @pytest.mark.parametrize("name", SENSITIVE)
 def test_a_secret_is_in_no_repr_and_no_error(name: str) -> None:
-    """K8: whoever reads a log line or an error learns that there is a secret, and no more."""
+    """K8: model.C5: a log line or an error shows that there is a secret, and no more."""
     settings = BrokerSettings(**{attribute_name(name): "hunter2"})  # type: ignore[arg-type]
 
     assert "hunter2" not in repr(settings)
@@ -153,6 +154,13 @@ def test_there_are_secrets() -> None:
 
 
 def test_what_has_no_effect_says_so() -> None:
-    """K5: cleanup.policy=compact is accepted, and nobody is left to think that it compacts."""
-    assert "keeps every record" in TOPIC["min.compaction.lag.ms"].documentation
-    assert "every record is kept" in TOPIC["cleanup.policy"].documentation
+    """K5: a setting that is only accepted says why it changes nothing."""
+    assert "files are removed at once" in TOPIC["file.delete.delay.ms"].documentation
+    assert "last record of each key" in TOPIC["cleanup.policy"].documentation
+
+
+def test_lags_of_compaction_that_contradict_each_other_are_refused() -> None:
+    """K5: as in Kafka, the least lag must not exceed the longest."""
+    check(TOPIC, {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
+    with pytest.raises(SettingError, match="must be at most max"):
+        check(TOPIC, {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})

@@ -51,8 +51,10 @@ def test_the_command_line_beats_the_environment_beats_the_file() -> None:
 
 
 BAD = [
-    ("unknown in a file", lambda: from_properties("a=1\n", "f"), "unknown setting a (f line 1)"),
-    ("unknown in the environment", lambda: from_environment({"QUIPU_NODE_IDS": "1"}),
+    ("unknown in a file", lambda: broker_settings(from_properties("a=1\n", "f")),
+     "unknown setting a (f line 1)"),
+    ("unknown in the environment",
+     lambda: broker_settings(from_environment({"QUIPU_NODE_IDS": "1"})),
      "unknown setting node.ids (environment variable QUIPU_NODE_IDS); did you mean node.id?"),
     ("unknown on the command line", lambda: broker_settings(from_assignments(["node.ids=1"])),
      "unknown setting node.ids (--set node.ids); did you mean node.id?"),
@@ -68,6 +70,29 @@ BAD = [
      "set advertised.listeners"),
     ("an address nobody reaches",
      lambda: broker_settings(from_assignments(["advertised.listeners=:9092"])), "cannot connect"),
+    ("one of several listeners on every address",
+     lambda: broker_settings(from_assignments(
+         ["listeners=A://h:1,B://0.0.0.0:2",
+          "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
+          "advertised.listeners=A://x:1"])),
+     "listeners=B://0.0.0.0:2 accepts connections on every address"),
+    ("a listener whose protocol nobody knows",
+     lambda: broker_settings(from_assignments(["listeners=CLIENT://h:1"])),
+     "given for CLIENT; add CLIENT:PLAINTEXT to listener.security.protocol.map"),
+    ("a map that leaves out a listener",
+     lambda: broker_settings(from_assignments(
+         ["listeners=h:1", "listener.security.protocol.map=A:PLAINTEXT"])),
+     "no security protocol is given for PLAINTEXT"),
+    ("a listener with TLS",
+     lambda: broker_settings(from_assignments(["listeners=SSL://h:1"])),
+     "SSL is not supported yet"),
+    ("a listener with SASL, by the map",
+     lambda: broker_settings(from_assignments(
+         ["listeners=A://h:1", "listener.security.protocol.map=A:SASL_PLAINTEXT"])),
+     "SASL_PLAINTEXT is not supported yet"),
+    ("advertised, and no listener",
+     lambda: broker_settings(from_assignments(["listeners=h:1", "advertised.listeners=B://h:2"])),
+     "B is not one of listeners"),
     ("voters that cannot be found", lambda: broker_settings(from_assignments(
         ["node.id=1", "peer.listener=h:1", "controller.quorum.voters=1,2@h:2,3"])),
      "set peer.discovery, or write ID@HOST:PORT"),

@@ -3,6 +3,7 @@
 import pytest
 
 from quipu.client.settings import CLIENT
+from quipu.model.listeners import ListenerEndpoint, ListenerProtocol, SecurityProtocol
 from quipu.model.settings import BROKER, TOPIC
 from quipu.model.settings_types import (
     ADDRESS,
@@ -27,8 +28,17 @@ ACCEPTED: list[tuple[str, str, Value]] = [
     ("broker.rack", "eu-1a", "eu-1a"),
     ("broker.rack", "\u00e9" * 500, "\u00e9" * 500),
     ("log.dirs", "/data/\u00a0\u6f22", "/data/\u00a0\u6f22"),
-    ("advertised.listeners", "h" * 255 + ":1", Address("h" * 255, 1)),
-    ("listeners", "PLAINTEXT://[::1]:0", Address("::1", 0)),
+    ("advertised.listeners", "h" * 255 + ":1", (ListenerEndpoint("PLAINTEXT", "h" * 255, 1),)),
+    ("listeners", "PLAINTEXT://[::1]:0", (ListenerEndpoint("PLAINTEXT", "::1", 0),)),
+    ("listeners", "client://a:1, B://:2,[::1]:0",
+     (ListenerEndpoint("CLIENT", "a", 1), ListenerEndpoint("B", "0.0.0.0", 2),
+      ListenerEndpoint("PLAINTEXT", "::1", 0))),
+    ("advertised.listeners", "A://h:9,B://h:9",
+     (ListenerEndpoint("A", "h", 9), ListenerEndpoint("B", "h", 9))),
+    ("advertised.listeners", "", ()),
+    ("listener.security.protocol.map", "a:plaintext, INTERNAL:SASL_SSL",
+     (ListenerProtocol("A", SecurityProtocol.PLAINTEXT),
+      ListenerProtocol("INTERNAL", SecurityProtocol.SASL_SSL))),
     ("controller.quorum.voters", "1@a:1,2", (Voter(1, Address("a", 1)), Voter(2))),
     ("max.connections.per.ip.overrides", "10.0.0.1:5,::1:0",
      (AddressLimit("10.0.0.1", 5), AddressLimit("::1", 0))),
@@ -60,6 +70,19 @@ REFUSED = [
     ("a directory that cannot be opened", "log.dirs", "/data/\0"),
     ("a directory longer than any", "log.dirs", "d" * 4097),
     ("a host that no old client can be told", "advertised.listeners", "h" * 40_000 + ":1"),
+    ("no listener at all", "listeners", ""),
+    ("one name twice", "listeners", "A://h:1,a://h:2"),
+    ("two without a name", "listeners", "h:1,h:2"),
+    ("one port twice", "listeners", "A://h:1,B://g:1"),
+    ("a name that is none", "listeners", "A B://h:1"),
+    ("an empty name", "listeners", "://h:1"),
+    ("a name that is too long", "listeners", "A" * 65 + "://h:1"),
+    ("too many listeners", "listeners", ",".join(f"A{i}://h:{i}" for i in range(1, 18))),
+    ("a list that ends in nothing", "listeners", "h:1,"),
+    ("one name advertised twice", "advertised.listeners", "A://h:1,A://g:2"),
+    ("an unknown protocol", "listener.security.protocol.map", "A:TLS"),
+    ("a name without a protocol", "listener.security.protocol.map", "A"),
+    ("one name mapped twice", "listener.security.protocol.map", "A:SSL,a:PLAINTEXT"),
     ("a host of bytes that are no text", "listeners", "h\udcff:1"),
     ("a voter's host longer than a name can be", "controller.quorum.voters",
      "1@" + "h" * 256 + ":1"),

@@ -12,18 +12,19 @@ from quipu.pipeline.catalog import (
     FILE,
     FORMAT,
     Catalog,
+    CatalogEntry,
     CatalogInUse,
     CatalogUnreadable,
     CatalogUnwritable,
-    Entry,
 )
 from quipu.pipeline.durable import temporary_for
 from quipu.pipeline.sql.statements import ObjectKind
 
-CONNECTION = Entry(ObjectKind.CONNECTION, "c", "CREATE CONNECTION c …")
-SOURCE = Entry(ObjectKind.SOURCE, "s", "CREATE SOURCE s …", ("c",), facts={"partitions": {"t": 2}})
-VIEW = Entry(ObjectKind.VIEW, "v", "CREATE VIEW v …", ("s",), materialized=True)
-SINK = Entry(ObjectKind.SINK, "k", "CREATE SINK k …", ("v",))
+CONNECTION = CatalogEntry(ObjectKind.CONNECTION, "c", "CREATE CONNECTION c …")
+SOURCE = CatalogEntry(ObjectKind.SOURCE, "s", "CREATE SOURCE s …", ("c",),
+                      facts={"partitions": {"t": 2}})
+VIEW = CatalogEntry(ObjectKind.VIEW, "v", "CREATE VIEW v …", ("s",), materialized=True)
+SINK = CatalogEntry(ObjectKind.SINK, "k", "CREATE SINK k …", ("v",))
 ALL = (CONNECTION, SOURCE, VIEW, SINK)
 
 
@@ -49,7 +50,7 @@ def test_what_was_put_is_there_after_a_restart(tmp_path: Path) -> None:
 def test_dropping_is_all_or_nothing(tmp_path: Path) -> None:
     fill(tmp_path)
     with Catalog.open(tmp_path) as catalog:
-        with pytest.raises(AssertionError, match="use what is dropped"):
+        with pytest.raises(AssertionError, match="use objects that are dropped"):
             catalog.remove(["s"])
         catalog.remove(["k", "v", "s"])
 
@@ -58,8 +59,8 @@ def test_dropping_is_all_or_nothing(tmp_path: Path) -> None:
 
 def test_a_replaced_view_may_use_what_came_after_it(tmp_path: Path) -> None:
     fill(tmp_path)
-    later = Entry(ObjectKind.SOURCE, "later", "…", ("c",))
-    replaced = Entry(ObjectKind.VIEW, "v", "CREATE VIEW v … later", ("later",))
+    later = CatalogEntry(ObjectKind.SOURCE, "later", "…", ("c",))
+    replaced = CatalogEntry(ObjectKind.VIEW, "v", "CREATE VIEW v … later", ("later",))
     with Catalog.open(tmp_path) as catalog:
         catalog.put(later)
         catalog.put(replaced)
@@ -76,6 +77,7 @@ def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
 
 
 def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
+    """pipeline.C2."""
     with Catalog.open(tmp_path) as catalog:
         program = (
             "import sys\nfrom pathlib import Path\nfrom quipu.pipeline.catalog import Catalog\n"
@@ -125,9 +127,10 @@ BAD = {
 
 @pytest.mark.parametrize("why", BAD)
 def test_what_is_not_understood_is_left_alone(tmp_path: Path, why: str) -> None:
+    """pipeline.C3."""
     path = tmp_path / FILE
     path.write_bytes(BAD[why])
-    with pytest.raises(CatalogUnreadable, match="left as it is"):
+    with pytest.raises(CatalogUnreadable, match="the file is unchanged"):
         Catalog.open(tmp_path)
 
     assert path.read_bytes() == BAD[why]
@@ -136,6 +139,7 @@ def test_what_is_not_understood_is_left_alone(tmp_path: Path, why: str) -> None:
 
 
 def test_a_write_that_fails_changes_nothing(tmp_path: Path) -> None:
+    """pipeline.C1."""
     with Catalog.open(tmp_path) as catalog:
         catalog.put(CONNECTION)
         in_the_way = temporary_for(tmp_path / FILE)
@@ -159,5 +163,5 @@ def test_a_directory_that_cannot_be_is_said(tmp_path: Path) -> None:
 
 
 def test_what_was_opened_to_look_at_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="to look at"):
+    with pytest.raises(AssertionError, match="read-only"):
         Catalog.read(tmp_path).put(CONNECTION)

@@ -2,17 +2,17 @@
 
     quorum 3 [observers N]        nodes 1, 2, 3 (observers from 101 on), a network without faults
     campaign N                    N tries to become leader
-    propose N WORDS..             N is asked to have each word decided
+    propose N COMMANDS..          N proposes each command
     change N VOTERS..             the voters are to be these
     read N                        a linearizable read at N
     transfer N [TO]               N lets another lead
     pass MS                       time passes; nothing is delivered
     run [MS]                      deliver and flush until all is quiet; then, for MS, as time passes
-    step                          deliver what is on its way now, and flush, once
-    cut N / join                  N is alone / nobody is
+    step                          deliver what was sent so far, and flush, once
+    cut N / join                  N is cut off / no node is
     crash N [empty] / start N     N loses what is not durable (or all of it) / comes back
-    compact N                     N makes an image of its state and forgets the entries
-    state                         what each node thinks
+    compact N                     N makes a snapshot of its state and forgets the entries
+    state                         the state of each node
 
 Heartbeats that only repeat what is known are left out.
 """
@@ -21,76 +21,76 @@ from collections.abc import Callable, Iterable
 
 from quipu.model.batch_types import CONFIGURATION
 from quipu.model.ids import NodeId
-from quipu.raft.follower import Follower
+from quipu.raft.follower import FollowerState
 from quipu.raft.membership import Configuration
 from quipu.raft.messages import (
-    Append,
-    AppendReply,
-    Entry,
+    AppendEntries,
+    AppendEntriesResponse,
     HardState,
-    Heartbeat,
-    HeartbeatReply,
-    Image,
-    Install,
-    InstallReply,
+    InstallSnapshot,
+    InstallSnapshotResponse,
     Message,
     Observe,
+    RaftEntry,
+    RaftHeartbeat,
+    RaftHeartbeatResponse,
+    Snapshot,
     TimeoutNow,
-    Vote,
-    VoteReply,
+    VoteRequest,
+    VoteResponse,
 )
 from tests.raft.worlds import Member, World
 
 
 def describe(message: Message) -> str:
-    """A message in a few words."""
+    """Return a message as a short text."""
     match message:
-        case Vote():
+        case VoteRequest():
             kind = "transfer" if message.is_transfer else "vote"
             kind = "pre-vote" if message.is_pre_vote else kind
             return f"{kind}? t{message.term} log {message.last_index}/t{message.last_term}"
-        case VoteReply():
+        case VoteResponse():
             kind = "pre-vote" if message.is_pre_vote else "vote"
             return f"{kind} {'granted' if message.is_granted else 'refused'} t{message.term}"
-        case Append():
+        case AppendEntries():
             entries = " ".join(map(describe_entry, message.entries)) or "-"
             return (f"append t{message.term} after {message.prev_index}/t{message.prev_term} "
-                    f"[{entries}] committed {message.committed}")
-        case AppendReply(is_ok=True):
+                    f"[{entries}] committed {message.commit_index}")
+        case AppendEntriesResponse(is_success=True):
             blank = " (blank)" if message.is_blank else ""
             return f"has t{message.term} up to {message.index}{blank}"
-        case AppendReply():
+        case AppendEntriesResponse():
             blank = " (blank)" if message.is_blank else ""
-            return (f"lacks t{message.term} {message.index}, try {message.hint}"
+            return (f"lacks t{message.term} {message.index}, try {message.hint_index}"
                     f"/t{message.hint_term}{blank}")
-        case Heartbeat():
-            return f"heartbeat t{message.term} committed {message.committed}"
-        case HeartbeatReply():
+        case RaftHeartbeat():
+            return f"heartbeat t{message.term} committed {message.commit_index}"
+        case RaftHeartbeatResponse():
             return f"follows t{message.term}"
-        case Install():
-            return (f"image t{message.term} of {message.index}/t{message.index_term} "
+        case InstallSnapshot():
+            return (f"snapshot t{message.term} of {message.index}/t{message.index_term} "
                     f"bytes {message.position}+{len(message.data)}/{message.size}")
-        case InstallReply():
-            return f"image t{message.term} of {message.index} received {message.position}"
+        case InstallSnapshotResponse():
+            return f"snapshot t{message.term} of {message.index} received {message.position}"
         case TimeoutNow():
             return f"lead now t{message.term}"
         case Observe():
             return "observe"
 
 
-def describe_entry(entry: Entry) -> str:
-    if entry.kind == CONFIGURATION:
+def describe_entry(entry: RaftEntry) -> str:
+    if entry.batch_type == CONFIGURATION:
         voters = ",".join(map(str, Configuration.decode(entry.commands[0]).voters))
         return f"{entry.index}/t{entry.term} voters {voters}"
     return f"{entry.index}/t{entry.term} {b'+'.join(entry.commands).decode()}"
 
 
-class Talk(World):
-    """A world without chance that tells what happens in it."""
+class RecordedWorld(World):
+    """A world without chance that records what happens in it as lines."""
 
     def __init__(self, voters: int, observers: int) -> None:
         super().__init__(0, voters, observers=observers, trouble=0.0)
-        self.told: list[str] = []
+        self.lines: list[str] = []
         self._leading: set[NodeId] = set()
         for member in self.members.values():  # no two lose patience together
             member.chance = _constant(member.node_id % 10 / 4)
@@ -102,13 +102,13 @@ class Talk(World):
 
     def _send(self, member: Member, sends: Iterable) -> None:
         for to, message in sends:
-            if not isinstance(message, Heartbeat | HeartbeatReply):
-                self.told.append(f"{member.node_id} -> {to}  {describe(message)}")
+            if not isinstance(message, RaftHeartbeat | RaftHeartbeatResponse):
+                self.lines.append(f"{member.node_id} -> {to}  {describe(message)}")
         super()._send(member, sends)
 
-    def _apply(self, member: Member, entry: Entry) -> None:
+    def _apply(self, member: Member, entry: RaftEntry) -> None:
         super()._apply(member, entry)
-        self.told.append(f"{member.node_id} applies {describe_entry(entry)}")
+        self.lines.append(f"{member.node_id} applies {describe_entry(entry)}")
 
     def settle(self, member: Member) -> None:
         written = len(member.disk.written)
@@ -117,13 +117,13 @@ class Talk(World):
         for item in member.disk.written[written:]:
             if isinstance(item, HardState):
                 vote = f", vote {item.vote}" if item.vote >= 0 else ""
-                self.told.append(f"{member.node_id} writes term {item.term}{vote}")
-            elif isinstance(item, Image) and member.applied != restored:
-                self.told.append(f"{member.node_id} writes image of {item.index}/t{item.term}")
+                self.lines.append(f"{member.node_id} writes term {item.term}{vote}")
+            elif isinstance(item, Snapshot) and member.applied != restored:
+                self.lines.append(f"{member.node_id} writes snapshot of {item.index}/t{item.term}")
         if member.raft.is_leader != (member.node_id in self._leading):
             self._leading ^= {member.node_id}
             does = "leads" if member.raft.is_leader else "stops leading"
-            self.told.append(f"{member.node_id} {does} t{member.raft.term}")
+            self.lines.append(f"{member.node_id} {does} t{member.raft.term}")
 
 
 def _constant(value: float) -> Callable[[], float]:
@@ -131,82 +131,83 @@ def _constant(value: float) -> Callable[[], float]:
 
 
 class Conversation:
-    """Runs commands against one `Talk`."""
+    """Runs commands against one `RecordedWorld`."""
 
     def __init__(self) -> None:
-        self.talk = Talk(1, 0)
+        self.world = RecordedWorld(1, 0)
 
-    def say(self, line: str) -> list[str]:
-        """Run one command; gives what happened."""
-        name, *words = line.split()
-        self.talk.told = []
-        getattr(self, f"_{name}")(*words)
-        return self.talk.told or ["(nothing)"]
+    def run(self, line: str) -> list[str]:
+        """Run one command; return what happened."""
+        name, *arguments = line.split()
+        self.world.lines = []
+        getattr(self, f"_{name}")(*arguments)
+        return self.world.lines or ["(nothing)"]
 
     def _member(self, number: str) -> Member:
-        return self.talk.members[NodeId(int(number))]
+        return self.world.members[NodeId(int(number))]
 
     def _quorum(self, voters: str, *rest: str) -> None:
-        self.talk = Talk(int(voters), int(rest[1]) if rest else 0)
+        self.world = RecordedWorld(int(voters), int(rest[1]) if rest else 0)
 
     def _campaign(self, number: str) -> None:
         self._member(number).raft.campaign()
-        self.talk.settle(self._member(number))
+        self.world.settle(self._member(number))
 
-    def _propose(self, number: str, *words: str) -> None:
+    def _propose(self, number: str, *commands: str) -> None:
         member = self._member(number)
-        for word in words:
-            if member.raft.propose([word.encode()]) is None:
-                self.talk.told.append("refused")
-        self.talk.settle(member)
+        for command in commands:
+            if member.raft.propose([command.encode()]) is None:
+                self.world.lines.append("refused")
+        self.world.settle(member)
 
     def _change(self, number: str, *voters: str) -> None:
-        if not self.talk.change(self._member(number), map(int, voters)):
-            self.talk.told.append("refused")
+        if not self.world.change(self._member(number), map(int, voters)):
+            self.world.lines.append("refused")
 
     def _read(self, number: str) -> None:
-        done = self.talk.reads_done
-        self.talk.read(self._member(number))
+        done = self.world.reads_done
+        self.world.read(self._member(number))
         self._run()
-        self.talk.told.append("read is good" if self.talk.reads_done > done else "no answer")
+        is_confirmed = self.world.reads_done > done
+        self.world.lines.append("read confirmed" if is_confirmed else "read not confirmed")
 
     def _transfer(self, number: str, *to: str) -> None:
         member = self._member(number)
-        member.raft.transfer(NodeId(int(to[0])) if to else None)
-        self.talk.settle(member)
+        member.raft.transfer_leadership(NodeId(int(to[0])) if to else None)
+        self.world.settle(member)
 
     def _pass(self, ms: str) -> None:
-        self.talk.tick(int(ms))
+        self.world.tick(int(ms))
 
     def _run(self, ms: str = "0") -> None:
-        self.talk.run(int(ms))
+        self.world.run(int(ms))
 
     def _step(self) -> None:
-        for member in self.talk.up():
-            self.talk.flush(member)
-        for _ in range(len(self.talk.wire)):
-            self.talk.deliver()
+        for member in self.world.up():
+            self.world.flush(member)
+        for _ in range(len(self.world.wire)):
+            self.world.deliver()
 
     def _cut(self, number: str) -> None:
         node = NodeId(int(number))
-        for other in self.talk.members:
-            self.talk.cut |= {(node, other), (other, node)}
+        for other in self.world.members:
+            self.world.cut |= {(node, other), (other, node)}
 
     def _join(self) -> None:
-        self.talk.cut.clear()
+        self.world.cut.clear()
 
     def _crash(self, number: str, *how: str) -> None:
-        self.talk.crash(self._member(number), loses_all=how == ("empty",))
+        self.world.crash(self._member(number), loses_all=how == ("empty",))
 
     def _start(self, number: str) -> None:
-        self.talk.start(self._member(number))
+        self.world.start(self._member(number))
 
     def _compact(self, number: str) -> None:
-        self.talk.compact(self._member(number))
+        self.world.compact(self._member(number))
 
     def _state(self) -> None:
-        for member in self.talk.members.values():
-            self.talk.told.append(_state_of(member))
+        for member in self.world.members.values():
+            self.world.lines.append(_state_of(member))
 
 
 def _state_of(member: Member) -> str:
@@ -214,8 +215,8 @@ def _state_of(member: Member) -> str:
         return f"{member.node_id} down"
     raft, log = member.raft, member.raft.log
     role = "leader" if raft.is_leader else (
-        "candidate" if not isinstance(raft.role, Follower) else
+        "candidate" if not isinstance(raft.role, FollowerState) else
         "follower" if raft.is_voter else "observer")
     state = b" ".join(member.state).decode() or "-"
-    return (f"{member.node_id} {role} t{raft.term} log {log.image_index + 1}..{log.last_index} "
-            f"committed {log.committed} state {state}")
+    return (f"{member.node_id} {role} t{raft.term} log {log.snapshot_index + 1}..{log.last_index} "
+            f"committed {log.commit_index} state {state}")

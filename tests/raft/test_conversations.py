@@ -11,24 +11,24 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def replay(text: str) -> str:
-    """The same commands, with what they bring about now; comments stay."""
+    """Return the same commands and comments, with the results that they have now."""
     conversation = Conversation()
     out = []
     for block in text.strip().split("\n\n"):
         lines = block.split("\n")
-        asked = lines[: lines.index("----")] if "----" in lines else lines
-        commands = [line for line in asked if not line.startswith("#")]
+        given = lines[: lines.index("----")] if "----" in lines else lines
+        commands = [line for line in given if not line.startswith("#")]
         if not commands:
-            out.append("\n".join(asked))
+            out.append("\n".join(given))
             continue
-        told = [line for command in commands for line in conversation.say(command)]
-        out.append("\n".join([*asked, "----", *told]))
+        results = [line for command in commands for line in conversation.run(command)]
+        out.append("\n".join([*given, "----", *results]))
     return "\n\n".join(out) + "\n"
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.txt")), ids=lambda path: path.stem)
 def test_conversation(path: Path) -> None:
-    """T6, T7: what nodes say to each other, word for word."""
+    """T6, T7: the messages between nodes, line by line."""
     text = path.read_text()
     now = replay(text)
     if os.environ.get("UPDATE_GOLDEN"):

@@ -11,11 +11,20 @@ import pytest
 
 from quipu.model.batch_types import CONFIGURATION, CONTROLLER
 from quipu.model.ids import NO_NODE, NodeId, RaftIndex, Term
-from quipu.raft.core import Raft, Stored
-from quipu.raft.leader import Leader
+from quipu.raft.core import Raft
+from quipu.raft.leader import LeaderState
 from quipu.raft.log import SafetyLost
 from quipu.raft.membership import Configuration
-from quipu.raft.messages import Append, AppendReply, Entry, HardState, Heartbeat, Vote, VoteReply
+from quipu.raft.messages import (
+    AppendEntries,
+    AppendEntriesResponse,
+    HardState,
+    RaftEntry,
+    RaftHeartbeat,
+    VoteRequest,
+    VoteResponse,
+)
+from quipu.raft.ready import StoredState
 from tests.raft.worlds import TIMING, Member, World, elected
 
 STEPS = 900
@@ -30,14 +39,14 @@ def recover(world: World) -> Member:
         if world.is_agreed():
             break
     leader = world.leader()
-    assert leader is not None, "nobody leads"
+    assert leader is not None, "no node leads"
     world.propose(leader)
     world.run(300)
     assert world.is_agreed()
     leader = world.leader()
     assert leader is not None
     missing = [command for command in world.acknowledged if command not in leader.state]
-    assert not missing, f"answered and lost: {missing}"
+    assert not missing, f"acknowledged and lost: {missing}"
     assert len(leader.state) == len(set(leader.state))
     return leader
 
@@ -60,7 +69,7 @@ def test_five_nodes_under_faults(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_voters_change_under_faults(seed: int) -> None:
-    """T7: one node at a time, while everything else goes wrong too."""
+    """T7: raft.C2, raft.C4, raft.R3; one voter at a time, under every other fault too."""
     world = World(2000 + seed, 3, observers=2)
     world.chaos(STEPS, changes=CHANGES, change=4.0, transfer=2.0, cut=0.2)
     recover(world)
@@ -68,15 +77,32 @@ def test_voters_change_under_faults(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_busy_worlds_decide_much(seed: int) -> None:
-    """T7: with few faults there is progress all the time, and images are sent."""
+    """T7: with few faults there is progress all the time, and snapshots are sent."""
     world = World(3000 + seed, 3, trouble=0.02)
     world.chaos(2000, crash=0.4, cut=0.1, propose=20.0, compact=4.0)
     recover(world)
     assert len(world.acknowledged) > 20
 
 
+def test_a_voter_that_lost_its_disk_does_not_elect_itself_by_an_old_configuration() -> None:
+    """V15: raft.R5; it came back, and was stopped again when it had only the first entries: those
+    from when it was the only voter.
+    """
+    alone = Configuration.of([NodeId(1)])
+    first = RaftEntry(RaftIndex(1), Term(1), CONFIGURATION, (alone.encode(),))
+    for is_blank in (True, False):
+        stored = StoredState(
+            hard_state=HardState(Term(3), NO_NODE, is_blank), entries=(first,))
+        raft = Raft(NodeId(1), [NodeId(1), NodeId(2), NodeId(3)], stored, timing=TIMING,
+                    chance=lambda: 0.5)
+        assert raft.is_alone
+        raft.campaign()
+        raft.tick(10 * TIMING.election_timeout_ms)
+        assert raft.is_leader is not is_blank
+
+
 def test_the_worlds_are_not_idle() -> None:
-    """A check that sees nothing would pass for ever."""
+    """A world in which nothing happens would pass every check."""
     worlds = [World(4000 + seed, 3) for seed in range(5)]
     for world in worlds:
         world.chaos(STEPS)
@@ -92,7 +118,7 @@ def test_the_same_seed_gives_the_same_world() -> None:
     for _ in range(2):
         world = World(7, 5, observers=1)
         world.chaos(STEPS, changes=CHANGES)
-        histories.append((world.decided, world.now_ms, world.wire))
+        histories.append((world.committed_entries, world.now_ms, world.wire))
     assert histories[0] == histories[1]
 
 
@@ -101,78 +127,85 @@ def test_the_same_seed_gives_the_same_world() -> None:
 
 def core(**stored: Any) -> Raft:
     """Node 1 of three, with what its disk holds."""
-    return Raft(NodeId(1), [NodeId(1), NodeId(2), NodeId(3)], Stored(**stored), timing=TIMING,
+    return Raft(NodeId(1), [NodeId(1), NodeId(2), NodeId(3)], StoredState(**stored), timing=TIMING,
                 chance=random.Random(1).random)
 
 
-def entry(index: int, term: int) -> Entry:
-    return Entry(RaftIndex(index), Term(term), CONTROLLER, (b"x",))
+def entry(index: int, term: int) -> RaftEntry:
+    return RaftEntry(RaftIndex(index), Term(term), CONTROLLER, (b"x",))
 
 
 def test_a_vote_is_given_once_in_a_term_and_leaves_only_with_its_number() -> None:
-    """T7: R1 and R2, also across a restart."""
+    """T7: raft.R1 and raft.R2, also across a restart."""
     raft = core(hard_state=HardState(Term(1)))
-    raft.step(NodeId(2), Vote(Term(2), RaftIndex(0), Term(0), is_pre_vote=False, is_transfer=False))
-    raft.step(NodeId(3), Vote(Term(2), RaftIndex(0), Term(0), is_pre_vote=False, is_transfer=False))
+    raft.step(NodeId(2), VoteRequest(Term(2), RaftIndex(0), Term(0), is_pre_vote=False,
+                                     is_transfer=False))
+    raft.step(NodeId(3), VoteRequest(Term(2), RaftIndex(0), Term(0), is_pre_vote=False,
+                                     is_transfer=False))
     ready = raft.ready()
 
-    assert ready.now == []
+    assert ready.messages == []
     assert ready.hard_state is not None
     assert ready.hard_state.vote == 2
-    assert [(to, reply.is_granted) for to, reply in ready.after] == [(2, True), (3, False)]
+    assert [(to, reply.is_granted) for to, reply in ready.messages_when_durable] == [
+        (2, True), (3, False)]
     again = core(hard_state=ready.hard_state)
-    again.step(NodeId(3), Vote(
+    again.step(NodeId(3), VoteRequest(
         Term(2), RaftIndex(0), Term(0), is_pre_vote=False, is_transfer=False))
-    assert [reply.is_granted for _, reply in again.ready().after] == [False]
+    assert [reply.is_granted for _, reply in again.ready().messages_when_durable] == [False]
 
 
 def test_a_candidate_with_less_gets_no_vote() -> None:
-    """T7: E1, by the last term first, then by length."""
+    """T7: raft.E1, by the last term first, then by length."""
     raft = core(hard_state=HardState(Term(3)), entries=(entry(1, 1), entry(2, 3)))
     for last_index, last_term, expected in ((9, 2, False), (1, 3, False), (2, 3, True)):
-        raft.step(NodeId(2), Vote(Term(4), RaftIndex(last_index), Term(last_term), is_pre_vote=True,
+        raft.step(NodeId(2), VoteRequest(Term(4), RaftIndex(last_index), Term(last_term),
+                                         is_pre_vote=True,
                                   is_transfer=False))
-        assert [reply.is_granted for _, reply in raft.ready().after] == [expected]
+        assert [reply.is_granted for _, reply in raft.ready().messages_when_durable] == [expected]
 
 
-def test_who_hears_from_a_leader_stays_loyal() -> None:
-    """T7: E2; not even the term moves, until the leader is silent for the election timeout."""
+def test_who_hears_from_a_leader_grants_no_vote() -> None:
+    """T7: raft.E2; not even the term moves, until the leader is silent for the election timeout."""
     raft = core(hard_state=HardState(Term(1)))
-    raft.step(NodeId(2), Heartbeat(Term(1), RaftIndex(0), 1))
-    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_pre_vote=False, is_transfer=False))
+    raft.step(NodeId(2), RaftHeartbeat(Term(1), RaftIndex(0), 1))
+    raft.step(NodeId(3), VoteRequest(Term(9), RaftIndex(9), Term(8), is_pre_vote=False,
+                                     is_transfer=False))
     assert raft.term == 1
 
     raft.tick(TIMING.election_timeout_ms - 1)
-    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_pre_vote=True, is_transfer=False))
-    assert [type(message) for _, message in raft.ready().after][1:] == []
+    raft.step(NodeId(3), VoteRequest(Term(9), RaftIndex(9), Term(8), is_pre_vote=True,
+                                     is_transfer=False))
+    assert [type(message) for _, message in raft.ready().messages_when_durable][1:] == []
     raft.tick(TIMING.election_timeout_ms)
-    raft.step(NodeId(3), Vote(Term(9), RaftIndex(9), Term(8), is_pre_vote=True, is_transfer=False))
-    assert [message.is_granted for _, message in raft.ready().after
-            if isinstance(message, VoteReply)] == [True]
+    raft.step(NodeId(3), VoteRequest(Term(9), RaftIndex(9), Term(8), is_pre_vote=True,
+                                     is_transfer=False))
+    assert [message.is_granted for _, message in raft.ready().messages_when_durable
+            if isinstance(message, VoteResponse)] == [True]
 
 
 def test_who_follows_a_leader_votes_for_nobody_else_in_its_term() -> None:
-    """T7: E2; its vote of this term is still free, and the one who asks for it comes too late."""
+    """T7: raft.E2; its vote of this term is still free, and the candidate comes too late."""
     raft = core(hard_state=HardState(Term(1)))
-    raft.step(NodeId(2), Heartbeat(Term(2), RaftIndex(0), 1))
+    raft.step(NodeId(2), RaftHeartbeat(Term(2), RaftIndex(0), 1))
     assert raft.vote == NO_NODE
     for is_pre_vote in (True, False):
-        raft.step(NodeId(3), Vote(Term(2), RaftIndex(9), Term(2), is_pre_vote=is_pre_vote,
+        raft.step(NodeId(3), VoteRequest(Term(2), RaftIndex(9), Term(2), is_pre_vote=is_pre_vote,
                                   is_transfer=False))
 
-    assert [message.is_granted for _, message in raft.ready().after
-            if isinstance(message, VoteReply)] == [False, False]
+    assert [message.is_granted for _, message in raft.ready().messages_when_durable
+            if isinstance(message, VoteResponse)] == [False, False]
     assert (raft.leader, raft.vote) == (2, NO_NODE)
 
 
 def test_the_own_vote_counts_when_it_is_durable() -> None:
-    """T7: E3; else a crash could take it, and the same node elect another one in this term."""
+    """T7: raft.E3; else a crash could take it, and the same node elect another one in this term."""
     raft = core(hard_state=HardState(Term(1)))
     raft.become_candidate()
     ready = raft.ready()
     assert ready.hard_state is not None
     assert ready.hard_state.vote == 1
-    raft.step(NodeId(2), VoteReply(raft.term, is_granted=True, is_pre_vote=False))
+    raft.step(NodeId(2), VoteResponse(raft.term, is_granted=True, is_pre_vote=False))
     assert not raft.is_leader
 
     raft.persisted(ready.number)
@@ -181,39 +214,39 @@ def test_the_own_vote_counts_when_it_is_durable() -> None:
 
 
 def test_who_is_elected_knows_when_others_can_last_have_led() -> None:
-    """V15: E4; by what the voters say of their silence, and by the own."""
-    for silence_ms, expected in ((40, 960), (399, 601), (900, 600)):
+    """V15: raft.E4; by the voters' `leaderless_ms`, and by its own."""
+    for leaderless_ms, expected in ((40, 960), (399, 601), (900, 600)):
         raft = core(hard_state=HardState(Term(2)))
         raft.tick(600)
-        raft.step(NodeId(2), Heartbeat(Term(2), RaftIndex(0), 1))
+        raft.step(NodeId(2), RaftHeartbeat(Term(2), RaftIndex(0), 1))
         raft.now_ms = 1000
         raft.become_candidate()
         raft.persisted(raft.ready().number)
-        raft.step(NodeId(2), VoteReply(
-            Term(3), is_granted=True, is_pre_vote=False, silence_ms=silence_ms))
-        assert isinstance(raft.role, Leader)
-        assert raft.role.predecessor == 2
-        assert raft.role.others_led_ms == expected
+        raft.step(NodeId(2), VoteResponse(
+            Term(3), is_granted=True, is_pre_vote=False, leaderless_ms=leaderless_ms))
+        assert isinstance(raft.role, LeaderState)
+        assert raft.role.previous_leader == 2
+        assert raft.role.voters_had_leader_ms == expected
 
 
 def test_after_a_transfer_others_have_led_until_now() -> None:
-    """V15: E4; whoever votes for the one that the leader names has followed a moment ago."""
+    """V15: raft.E4; the voters of a transfer have followed the old leader until now."""
     world = World(1, 3, trouble=0.0)
     first = elected(world, 1)
     world.run(100)
     world.tick(1)
-    assert first.raft.transfer() is not None
+    assert first.raft.transfer_leadership() is not None
     world.settle(first)
     world.calm()
     second = world.leader()
     assert second is not None
     assert second is not first
-    assert isinstance(second.raft.role, Leader)
-    assert world.now_ms - second.raft.role.others_led_ms <= TIMING.heartbeat_interval_ms
+    assert isinstance(second.raft.role, LeaderState)
+    assert world.now_ms - second.raft.role.voters_had_leader_ms <= TIMING.heartbeat_interval_ms
 
 
 def test_an_own_entry_counts_when_it_is_durable() -> None:
-    """T7: A2; with two voters, the other's answer alone decides nothing."""
+    """T7: raft.A2; with two voters, the other's response alone commits nothing."""
     world = World(1, 2, trouble=0.0)
     leader = elected(world, 1)
     world.propose(leader)
@@ -230,77 +263,80 @@ def test_an_own_entry_counts_when_it_is_durable() -> None:
     assert leader.state == [b"c1"]
 
 
-def test_an_entry_of_an_older_term_is_decided_only_with_one_of_the_own() -> None:
-    """T7: R4; a majority alone does not do: a third node could still replace it."""
+def test_an_entry_of_an_older_term_is_committed_only_with_one_of_the_own() -> None:
+    """T7: raft.R4; a majority is not enough: a third node could still replace the entry."""
     stored = {"hard_state": HardState(Term(2)), "entries": (entry(1, 1), entry(2, 2))}
     raft = core(**stored)
     raft.become_candidate()
     raft.persisted(raft.ready().number)
-    raft.step(NodeId(2), VoteReply(Term(3), is_granted=True, is_pre_vote=False))
+    raft.step(NodeId(2), VoteResponse(Term(3), is_granted=True, is_pre_vote=False))
     assert raft.is_leader
     raft.persisted(raft.ready().number)
     raft.step(NodeId(2), _has(3, 2))
-    assert raft.log.committed == 0
+    assert raft.log.commit_index == 0
 
     raft.step(NodeId(2), _has(3, 3))
-    assert raft.log.committed == 3
+    assert raft.log.commit_index == 3
 
 
-def _has(reign: int, index: int) -> AppendReply:
-    return AppendReply(Term(reign), is_ok=True, index=RaftIndex(index), hint=RaftIndex(0),
+def _has(term: int, index: int) -> AppendEntriesResponse:
+    return AppendEntriesResponse(Term(term), is_success=True, index=RaftIndex(index),
+                                 hint_index=RaftIndex(0),
                        hint_term=Term(0), is_blank=False)
 
 
-def test_what_is_decided_is_never_replaced() -> None:
-    """T7: G3; a leader that wants it shows that somebody has forgotten."""
+def test_committed_entries_are_never_replaced() -> None:
+    """T7: raft.G3; a leader that replaces one shows that a voter has lost entries."""
     raft = core(hard_state=HardState(Term(1)), entries=(entry(1, 1), entry(2, 1)))
-    raft.step(NodeId(2), Heartbeat(Term(1), RaftIndex(2), 1))
-    with pytest.raises(SafetyLost, match="decided"):
-        raft.log.cut(2)
+    raft.step(NodeId(2), RaftHeartbeat(Term(1), RaftIndex(2), 1))
+    with pytest.raises(SafetyLost, match="committed"):
+        raft.log.truncate(2)
 
 
-def test_entries_beyond_what_a_leader_has_checked_are_not_decided() -> None:
-    """T7: F1; what follows may be of somebody else, however much the leader has decided."""
+def test_entries_that_a_leader_has_not_checked_are_not_committed() -> None:
+    """T7: raft.F1; later entries may be another leader's, whatever is committed."""
     raft = core(hard_state=HardState(Term(3)), entries=(entry(1, 1), entry(2, 1), entry(3, 1)))
-    raft.step(NodeId(2), Append(Term(3), RaftIndex(1), Term(1), RaftIndex(3), RaftIndex(3), ()))
-    assert raft.log.committed == 1
+    raft.step(NodeId(2), AppendEntries(Term(3), RaftIndex(1), Term(1), RaftIndex(3), RaftIndex(3),
+                                       ()))
+    assert raft.log.commit_index == 1
 
 
 def test_voters_that_are_cut_from_the_log_never_were() -> None:
-    """T7: C1, C3; a configuration holds while its entry is in the log, decided or not."""
+    """T7: raft.C1, raft.C3; it is in force while its entry is in the log, committed or not."""
     raft = core(hard_state=HardState(Term(1)))
-    few = Entry(RaftIndex(1), Term(1), CONFIGURATION, (Configuration.of([1, 2]).encode(),))
-    raft.step(NodeId(2), Append(Term(1), RaftIndex(0), Term(0), RaftIndex(0), RaftIndex(1), (few,)))
+    few = RaftEntry(RaftIndex(1), Term(1), CONFIGURATION, (Configuration.of([1, 2]).encode(),))
+    raft.step(NodeId(2), AppendEntries(Term(1), RaftIndex(0), Term(0), RaftIndex(0), RaftIndex(1),
+                                       (few,)))
     assert raft.configuration.voters == (1, 2)
 
-    raft.step(NodeId(3), Append(Term(2), RaftIndex(0), Term(0), RaftIndex(0), RaftIndex(1),
+    raft.step(NodeId(3), AppendEntries(Term(2), RaftIndex(0), Term(0), RaftIndex(0), RaftIndex(1),
                                 (entry(1, 2),)))
     assert raft.configuration.voters == (1, 2, 3)
 
 
 def test_two_leaders_in_one_term_are_noticed() -> None:
     raft = core(hard_state=HardState(Term(1)))
-    raft.step(NodeId(2), Heartbeat(Term(1), RaftIndex(0), 1))
+    raft.step(NodeId(2), RaftHeartbeat(Term(1), RaftIndex(0), 1))
     with pytest.raises(SafetyLost, match="both lead"):
-        raft.step(NodeId(3), Heartbeat(Term(1), RaftIndex(0), 1))
+        raft.step(NodeId(3), RaftHeartbeat(Term(1), RaftIndex(0), 1))
 
 
 def test_an_old_leader_is_told_that_its_time_is_over() -> None:
-    """T7: its message is not acted upon, and the answer carries the new term."""
+    """T7: its message has no effect, and the response carries the new term."""
     raft = core(hard_state=HardState(Term(5)))
-    raft.step(NodeId(2), Append(Term(4), RaftIndex(0), Term(0), RaftIndex(0), RaftIndex(1),
+    raft.step(NodeId(2), AppendEntries(Term(4), RaftIndex(0), Term(0), RaftIndex(0), RaftIndex(1),
                                 (entry(1, 4),)))
-    ((to, reply),) = raft.ready().after
+    ((to, reply),) = raft.ready().messages_when_durable
     assert (to, reply.term, raft.log.last_index) == (2, 5, 0)
 
 
 def test_a_slow_disk_does_not_make_old_writes_count_for_new_ones() -> None:
-    """T7: G4; an entry that was replaced while it was being written is not durable."""
+    """T7: raft.G4; an entry that was replaced while it was being written is not durable."""
     raft = core(hard_state=HardState(Term(2)), entries=(entry(1, 1),))
-    raft.step(NodeId(2), Append(Term(2), RaftIndex(1), Term(1), RaftIndex(0), RaftIndex(2),
+    raft.step(NodeId(2), AppendEntries(Term(2), RaftIndex(1), Term(1), RaftIndex(0), RaftIndex(2),
                                 (entry(2, 2),)))
     first = raft.ready()
-    raft.step(NodeId(3), Append(Term(3), RaftIndex(1), Term(1), RaftIndex(0), RaftIndex(2),
+    raft.step(NodeId(3), AppendEntries(Term(3), RaftIndex(1), Term(1), RaftIndex(0), RaftIndex(2),
                                 (entry(2, 3),)))
     second = raft.ready()
     raft.persisted(first.number)
@@ -317,7 +353,7 @@ def test_many_proposals_share_messages() -> None:
     for number in range(500):
         leader.raft.propose([b"%d" % number])
     world.settle(leader)
-    appends = [message for _, _, message in world.wire if isinstance(message, Append)]
+    appends = [message for _, _, message in world.wire if isinstance(message, AppendEntries)]
 
     assert len(appends) == 2
     assert [len(append.entries) for append in appends] == [500, 500]

@@ -1,4 +1,4 @@
-"""Who votes: majorities, and the way from one set of voters to another."""
+"""Voters: majorities, and the steps from one set of voters to another."""
 
 from collections.abc import Set as AbstractSet
 from itertools import combinations
@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import NodeId
-from quipu.raft.membership import Configuration, steps
+from quipu.raft.membership import Configuration, configuration_steps
 
 SETS = st.sets(st.integers(1, 8), min_size=1)
 
 
 @given(ends=st.dictionaries(st.integers(1, 7), st.integers(0, 50), min_size=1))
 def test_agreed_is_what_a_majority_has(ends: dict[NodeId, int]) -> None:
-    """T7: against a slow twin that tries every number."""
+    """T7: compared with a slow version that tries every number."""
     configuration = Configuration.of(ends)
     slow = max(index for index in range(51)
                if sum(end >= index for end in ends.values()) > len(ends) / 2)
 
-    assert configuration.agreed(ends) == slow
-    assert configuration.agreed({}) == 0
+    assert configuration.majority_index(ends) == slow
+    assert configuration.majority_index({}) == 0
 
 
 @given(now=SETS, target=SETS)
@@ -31,9 +31,9 @@ def test_every_step_shares_a_majority_with_the_one_before(
 ) -> None:
     """T7: any majority of one and any of the next have a node in common."""
     before = Configuration.of(now)
-    way = steps(before, Configuration.of(target), NodeId(1))
-    for step in way:
-        assert step.is_next_to(before)
+    steps = configuration_steps(before, Configuration.of(target), NodeId(1))
+    for step in steps:
+        assert step.is_single_change_from(before)
         for one in combinations(before.voters, before.majority):
             assert not step.has_majority(set(step.voters) - set(one))
         before = step
@@ -41,8 +41,8 @@ def test_every_step_shares_a_majority_with_the_one_before(
 
 
 def test_who_asks_goes_last() -> None:
-    way = steps(Configuration.of([1, 2, 3]), Configuration.of([3, 4]), NodeId(1))
-    assert [step.voters for step in way] == [(1, 2, 3, 4), (1, 3, 4), (3, 4)]
+    steps = configuration_steps(Configuration.of([1, 2, 3]), Configuration.of([3, 4]), NodeId(1))
+    assert [step.voters for step in steps] == [(1, 2, 3, 4), (1, 3, 4), (3, 4)]
 
 
 @given(voters=SETS)

@@ -1,10 +1,10 @@
-"""Quorums of cores on a network that loses, doubles and reorders, and on disks that forget.
+"""Quorums of cores on a network that loses, duplicates and reorders messages, with crashes.
 
 Everything comes from one seed.  After every step the properties that Raft promises are checked:
 
-    one leader per term · logs match · leaders have all that was decided · one decision per index ·
-    what is committed never shrinks · a read sees all that was decided before it was asked for ·
-    whatever a leader was asked for and confirmed, later ones know that it may have led then (E4)
+    one leader per term · logs match · leaders have every committed entry · one entry is committed
+    per index · the commit index never falls · a read sees all entries committed before it began ·
+    later leaders know until when an earlier one may have confirmed a request (raft.E4)
 """
 
 import random
@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from quipu.model.batch_types import CONTROLLER
 from quipu.model.ids import NodeId, RaftIndex
 from quipu.raft.codec import decode, encode
-from quipu.raft.core import Raft, Ready, Stored
-from quipu.raft.leader import Leader
+from quipu.raft.core import Raft
+from quipu.raft.leader import LeaderState
 from quipu.raft.membership import Configuration
-from quipu.raft.messages import Entry, HardState, Image, Message
+from quipu.raft.messages import HardState, Message, RaftEntry, Snapshot
+from quipu.raft.ready import Ready, StoredState
 from quipu.raft.settings import Timing
 
 TIMING = Timing(election_timeout_ms=100, heartbeat_interval_ms=20)
 WEIGHTS = {"crash": 1.0, "restart": 3.0, "cut": 0.7, "join": 0.7, "change": 1.0, "compact": 1.0,
            "tick": 12.0, "flush": 25.0, "propose": 10.0, "read": 3.0, "transfer": 0.3, "reach": 0.3,
            "deliver": 60.0}
-Written = HardState | Entry | Image
+Written = HardState | RaftEntry | Snapshot
 
 
 @dataclass
@@ -34,26 +35,26 @@ class Disk:
     written: list[Written] = field(default_factory=list)
     durable: int = 0
 
-    def load(self) -> tuple[Stored, tuple[bytes, ...]]:
-        state, image, entries = HardState(), None, dict[int, Entry]()
+    def load(self) -> tuple[StoredState, tuple[bytes, ...]]:
+        state, snapshot, entries = HardState(), None, dict[int, RaftEntry]()
         for item in self.written:
             match item:
                 case HardState():
                     state = item
-                case Entry():
+                case RaftEntry():
                     entries = {at: kept for at, kept in entries.items() if at < item.index}
                     entries[item.index] = item
-                case Image():
+                case Snapshot():
                     same = entries.get(item.index)
                     keeps = same is not None and same.term == item.term
-                    image = item
+                    snapshot = item
                     entries = {at: kept for at, kept in entries.items()
                                if keeps and at > item.index}
-        if image is None:
-            return Stored(hard_state=state, entries=tuple(entries.values())), ()
-        return Stored(hard_state=state, image_index=image.index, image_term=image.term,
-                      configuration=image.configuration,
-                      entries=tuple(entries.values())), image.items
+        if snapshot is None:
+            return StoredState(hard_state=state, entries=tuple(entries.values())), ()
+        return StoredState(hard_state=state, snapshot_index=snapshot.index,
+                           snapshot_term=snapshot.term, configuration=snapshot.configuration,
+                           entries=tuple(entries.values())), snapshot.items
 
 
 class Member:
@@ -73,7 +74,7 @@ class Member:
         self.disk.durable = len(self.disk.written)
         self.is_up = True
         self.state = list(items)
-        self.applied = int(stored.image_index)
+        self.applied = int(stored.snapshot_index)
         self.now_ms = now_ms
         self.flushing: list[tuple[int, Ready]] = []  # with the size of the log they end at
         self.raft = Raft(self.node_id, self._voters, stored, timing=TIMING,
@@ -102,17 +103,17 @@ class World:
         self.cut: set[tuple[NodeId, NodeId]] = set()
         self.now_ms = 0
         self.proposed = 0
-        self.acknowledged: list[bytes] = []  # applied where they were proposed, in that reign
+        self.acknowledged: list[bytes] = []  # applied where they were proposed, in that term
         self.reads: dict[tuple[NodeId, int], int] = {}
         self.reads_done = 0
         self._mine: dict[tuple[NodeId, int, int], bytes] = {}
         self._leaders: dict[int, NodeId] = {}
-        self._entries: dict[tuple[int, int], tuple[Entry, int | None]] = {}
-        self.decided: dict[int, Entry] = {}
+        self._entries: dict[tuple[int, int], tuple[RaftEntry, int | None]] = {}
+        self.committed_entries: dict[int, RaftEntry] = {}
         self._committed: dict[NodeId, int] = {}
         self._asked: dict[tuple[NodeId, int, str], int] = {}  # when: reads, and proposals
         self.confirmed: dict[int, int] = {}  # by term: when the last one was asked for
-        self.led_before: dict[int, int] = {}  # by term: when others led, at the latest (E4)
+        self.led_before: dict[int, int] = {}  # by term: when others led, at the latest (raft.E4)
 
     # --- steps ------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class World:
         return [member for member in self.members.values() if member.is_up]
 
     def leader(self) -> Member | None:
-        """Who leads in the highest term."""
+        """Return the leader of the highest term."""
         leading = [member for member in self.up() if member.raft.is_leader]
         return max(leading, key=lambda member: member.raft.term, default=None)
 
@@ -149,23 +150,23 @@ class World:
         self.settle(member)
 
     def change(self, member: Member, voters: Iterable[int]) -> bool:
-        done = member.raft.change(Configuration.of(voters)) is not None
+        done = member.raft.change_configuration(Configuration.of(voters)) is not None
         self.settle(member)
         return done
 
     def read(self, member: Member) -> None:
-        number = member.raft.read()
+        number = member.raft.read_index()
         if number is not None:
-            self.reads[member.node_id, number] = max(self.decided, default=0)
+            self.reads[member.node_id, number] = max(self.committed_entries, default=0)
             self._asked[member.node_id, number, "read"] = self.now_ms
         self.settle(member)
 
     def compact(self, member: Member) -> None:
-        """Write an image of what is applied, and forget the entries."""
+        """Write a snapshot of what is applied, and forget the entries."""
         log = member.raft.log
-        if member.applied <= log.image_index:
+        if member.applied <= log.snapshot_index:
             return
-        member.disk.written.append(self._image(member))
+        member.disk.written.append(self._snapshot(member))
         log_index = RaftIndex(member.applied)
         member.disk.written += log.slice(log_index + 1, log.written + 1)
         self.flush(member)
@@ -179,7 +180,7 @@ class World:
             member.disk.durable = max(member.disk.durable, done[-1][0])
             member.raft.persisted(done[-1][1].number)
             for _, ready in done:
-                self._send(member, ready.after)
+                self._send(member, ready.messages_when_durable)
             self.settle(member)
         if count is None:
             member.disk.durable = len(member.disk.written)
@@ -202,39 +203,39 @@ class World:
         """Do what the core asks for, until it asks for nothing more."""
         while True:
             ready = member.raft.ready()
-            self._send(member, ready.now)
+            self._send(member, ready.messages)
             if ready.hard_state is not None:
                 member.disk.written.append(ready.hard_state)
-            if ready.image is not None:
-                member.disk.written.append(ready.image)
-                member.state, member.applied = list(ready.image.items), int(ready.image.index)
+            if ready.snapshot is not None:
+                member.disk.written.append(ready.snapshot)
+                member.state, member.applied = list(ready.snapshot.items), int(ready.snapshot.index)
             member.disk.written += ready.entries
-            if ready.is_to_be_written or ready.after:
+            if ready.is_to_be_written or ready.messages_when_durable:
                 member.flushing.append((len(member.disk.written), ready))
-            for entry in ready.committed:
+            for entry in ready.committed_entries:
                 self._apply(member, entry)
-            for read in ready.reads:
+            for read in ready.read_states:
                 assert read.index >= self.reads.pop((member.node_id, read.number)), "a stale read"
                 self.reads_done += 1
                 self._confirm(member.raft.term, self._asked[member.node_id, read.number, "read"])
-            if ready.wants_image:
-                member.raft.image_made(self._image(member))
+            if ready.wants_snapshot:
+                member.raft.snapshot_made(self._snapshot(member))
             self.check(member)
-            if not (ready.now or ready.committed or ready.wants_image):
+            if not (ready.messages or ready.committed_entries or ready.wants_snapshot):
                 return
 
-    def _image(self, member: Member) -> Image:
+    def _snapshot(self, member: Member) -> Snapshot:
         index = RaftIndex(member.applied)
         term = member.raft.log.find_term(index)
         assert term is not None
-        return Image(index, term, member.raft.log.configuration_at(index), tuple(member.state))
+        return Snapshot(index, term, member.raft.log.configuration_at(index), tuple(member.state))
 
-    def _apply(self, member: Member, entry: Entry) -> None:
+    def _apply(self, member: Member, entry: RaftEntry) -> None:
         assert entry.index == member.applied + 1, (entry.index, member.applied)
         member.applied = entry.index
-        known = self.decided.setdefault(entry.index, entry)
-        assert known == entry, f"two decisions: {known} and {entry}"
-        if entry.kind == CONTROLLER:
+        known = self.committed_entries.setdefault(entry.index, entry)
+        assert known == entry, f"two committed entries: {known} and {entry}"
+        if entry.batch_type == CONTROLLER:
             member.state += entry.commands
             mine = self._mine.pop((member.node_id, entry.index, entry.term), None)
             if mine is not None:
@@ -252,39 +253,43 @@ class World:
 
     def check(self, member: Member) -> None:
         raft, log = member.raft, member.raft.log
-        if isinstance(raft.role, Leader):
+        if isinstance(raft.role, LeaderState):
             known = self._leaders.setdefault(raft.term, member.node_id)
             if known == member.node_id and raft.role.term_start == log.last_index:
                 self._check_completeness(member)
-                self._check_led(raft.term, raft.role.others_led_ms)
+                self._check_led(raft.term, raft.role.voters_had_leader_ms)
             assert known == member.node_id, f"two leaders in term {raft.term}"
-        previous: int | None = log.image_term
-        for entry in log.slice(log.image_index + 1, log.last_index + 1):
+        previous: int | None = log.snapshot_term
+        for entry in log.slice(log.snapshot_index + 1, log.last_index + 1):
             found = self._entries.setdefault((entry.index, entry.term), (entry, previous))
             assert found == (entry, previous), f"logs do not match at {entry.index}"
             previous = entry.term
         committed = self._committed.get(member.node_id, 0)
-        assert log.committed >= committed, f"node {member.node_id}: {log.committed} < {committed}"
-        for index in range(max(committed, log.image_index) + 1, log.committed + 1):
+        assert log.commit_index >= committed, (member.node_id, log.commit_index, committed)
+        for index in range(max(committed, log.snapshot_index) + 1, log.commit_index + 1):
             entry = log.entry(index)
-            assert self.decided.setdefault(index, entry) == entry, f"two decisions at {index}"
-        self._committed[member.node_id] = log.committed
+            known = self.committed_entries.setdefault(index, entry)
+            assert known == entry, f"two committed entries at {index}"
+        self._committed[member.node_id] = log.commit_index
 
     def _confirm(self, term: int, asked_ms: int) -> None:
-        """What a leader of `term` was asked for at `asked_ms` it may answer now."""
+        """Note that a leader of `term` has confirmed a request that came at `asked_ms`."""
         self.confirmed[term] = max(asked_ms, self.confirmed.get(term, 0))
-        for later, led_ms in self.led_before.items():
-            assert later <= term or asked_ms <= led_ms, f"term {term} led after {led_ms}"
+        for later, had_leader_ms in self.led_before.items():
+            assert later <= term or asked_ms <= had_leader_ms, (
+                f"term {term} led after {had_leader_ms}")
 
-    def _check_led(self, term: int, led_ms: int) -> None:
-        self.led_before[term] = led_ms
+    def _check_led(self, term: int, had_leader_ms: int) -> None:
+        self.led_before[term] = had_leader_ms
         for earlier, asked_ms in self.confirmed.items():
-            assert earlier >= term or asked_ms <= led_ms, f"term {earlier} led after {led_ms}"
+            assert earlier >= term or asked_ms <= had_leader_ms, (
+                f"term {earlier} led after {had_leader_ms}")
 
     def _check_completeness(self, member: Member) -> None:
         log = member.raft.log
-        for index in range(log.image_index + 1, max(self.decided, default=0) + 1):
-            assert log.find_term(index) == self.decided[index].term, f"leader lacks {index}"
+        for index in range(log.snapshot_index + 1, max(self.committed_entries, default=0) + 1):
+            term = self.committed_entries[index].term
+            assert log.find_term(index) == term, f"leader lacks {index}"
 
     # --- chaos, and healing -----------------------------------------------------------------
 
@@ -328,7 +333,7 @@ class World:
             case "read" if leader is not None:
                 self.read(leader)
             case "transfer" if leader is not None:
-                leader.raft.transfer()
+                leader.raft.transfer_leadership()
                 self.settle(leader)
             case "reach" if member is not None:
                 member.raft.peer_up(rng.choice(list(self.members)))
@@ -366,7 +371,7 @@ class World:
                 self.deliver()
 
     def is_agreed(self) -> bool:
-        """One leader, and everyone who belongs to it has applied all that it has."""
+        """Whether there is one leader, and each of its voters has applied all its entries."""
         leader = self.leader()
         if leader is None or leader.applied != leader.raft.log.last_index:
             return False
@@ -376,7 +381,7 @@ class World:
 
 
 def elected(world: World, node_id: int | None = None) -> Member:
-    """Run until somebody leads, all of it settled; `node_id` if given."""
+    """Run until a node leads and all messages are delivered; `node_id` if given."""
     if node_id is not None:
         member = world.members[NodeId(node_id)]
         member.raft.campaign()

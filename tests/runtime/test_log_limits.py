@@ -39,7 +39,9 @@ def limited(lines: Lines, clock: ManualClock) -> LimitedLog:
 def test_a_flood_is_a_few_lines_and_a_count(
     limited: LimitedLog, lines: Lines, clock: ManualClock
 ) -> None:
-    """K8: of a million bad requests the log has the first ones, and how many there were."""
+    """K8: runtime.L1; of a million bad requests the log has the first ones, and how many there
+    were.
+    """
     for index in range(100_000):
         limited.warning("bad request", "closing connection of %s: request %d", "10.0.0.1", index)
 
@@ -99,7 +101,9 @@ def test_nobody_forges_a_line(limited: LimitedLog, lines: Lines) -> None:
 
 @given(st.text(st.characters(exclude_categories=()), max_size=2 * LINE_SIZE_MAX))
 def test_a_line_is_printable_and_bounded(text: str) -> None:
-    """Lone surrogates, separators, overrides of direction: whatever text there is."""
+    """runtime.L3: runtime.L2: lone surrogates, separators, overrides of direction: whatever text
+    there is.
+    """
     line = one_line(text)
 
     assert line.isprintable()

@@ -71,7 +71,7 @@ async def test_one_who_is_gone_is_passed_by() -> None:
 
 @looped
 async def test_time_is_used_up_by_all_together() -> None:
-    """K8: what may begin in a turn of the loop is bounded, whoever it is for."""
+    """K8: the work that may begin in one turn of the loop is limited over all clients."""
     clock = StepClock()
     turns = Turns(clock.monotonic)
     assert turns.has_time()

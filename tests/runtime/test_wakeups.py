@@ -11,7 +11,7 @@ COUNT = 10 * WAKEUPS_PER_TURN
 
 @looped
 async def test_many_are_called_in_order_and_others_have_their_turn() -> None:
-    """K8: an event that many wait for does not take the loop from everybody else."""
+    """K8: an event that many clients wait for does not block the loop for others."""
     wakeups, called = Wakeups(), list[int]()
     for number in range(COUNT):
         wakeups.soon(lambda number=number: called.append(number))  # type: ignore[misc]
@@ -26,7 +26,7 @@ async def test_many_are_called_in_order_and_others_have_their_turn() -> None:
 
 @looped
 async def test_one_that_fails_is_told_and_keeps_nobody_from_being_called() -> None:
-    """K8: the answers of others do not depend on it."""
+    """K8: the responses to other clients do not depend on it."""
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _, about: told.append(about.get("exception")))
@@ -47,7 +47,7 @@ async def test_one_that_fails_is_told_and_keeps_nobody_from_being_called() -> No
 
 @looped
 async def test_what_is_asked_for_in_a_call_comes_later() -> None:
-    """K8: who is woken and waits again does not keep the loop."""
+    """K8: a client that is woken and waits again does not block the loop."""
     wakeups, count = Wakeups(), 0
 
     def again() -> None:

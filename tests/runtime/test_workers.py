@@ -36,7 +36,7 @@ async def test_what_work_gives_or_raises_is_given_or_raised() -> None:
 
 @looped
 async def test_patient_work_leaves_a_thread_to_others() -> None:
-    """K8: however much of it there is, other work begins at once."""
+    """K8: broker.serving.W3; however much of it there is, other work begins at once."""
     workers, gate = Workers(), threading.Event()
     patient = [asyncio.ensure_future(workers.run_patiently(gate.wait)) for _ in range(50)]
     await asyncio.sleep(0.02)
@@ -64,7 +64,7 @@ async def test_closing_waits_for_work_under_way() -> None:
 
 @looped
 async def test_who_has_had_the_least_is_next() -> None:
-    """K8: a request with many pieces of work makes none wait that has had little (W1)."""
+    """K8: a request with many pieces of work makes none wait that has had little (runtime.W1)."""
     workers = Workers()
     workers._free = 1
     gate, order = threading.Event(), list[str]()

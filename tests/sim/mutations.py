@@ -9,31 +9,46 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from quipu.broker.commits import Commits
 from quipu.broker.handlers import k02_list_offsets
-from quipu.broker.partition import Partition
+from quipu.broker.partitions.commit_waiters import CommitWaiters
+from quipu.broker.partitions.end_offset_barrier import LogEnds
+from quipu.broker.partitions.replicated_partition import ReplicatedPartition
+from quipu.broker.partitions.sequence_guard import SequenceGuard
 from quipu.broker.quorum.wal import Wal
-from quipu.broker.sequence_guard import SequenceGuard
-from quipu.broker.settling import Marks
 from quipu.chain.effects import Effect, ReportInSync
-from quipu.chain.flow import Flow
 from quipu.chain.messages import Message
 from quipu.chain.outbound import Outbound
+from quipu.chain.relay import Relay
 from quipu.chain.replica import Replica
+from quipu.chain.roles import Role
+from quipu.chain.state import ReplicaState
 from quipu.controller import chains
 from quipu.controller.decision import Numbers
-from quipu.controller.members import Chain, ChainMember, Process
+from quipu.controller.members import BrokerProcess, Chain, ChainMember
+from quipu.model.batch_types import CHECKPOINT
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import QuipuError
-from quipu.model.ids import NodeId, Offset
+from quipu.model.ids import LogOffset, NodeId, Offset
 from quipu.raft.log import RaftLog
 from quipu.raft.membership import Configuration
-from quipu.raft.messages import Entry, HardState
-from quipu.sim.chain_oracle import Oracle
+from quipu.raft.messages import HardState, RaftEntry
+from quipu.sim.worlds.chain_log import ModelLog
+from quipu.sim.worlds.chain_oracle import Oracle
+from quipu.storage import tiering
+from quipu.storage.compaction.rewriting import Rewriter
+from quipu.storage.derived.producers import ProducerStates
 from quipu.storage.flush import Flusher
-from quipu.storage.producers import ProducerStates
-from quipu.storage.segment import Segment
+from quipu.storage.segments.segment import Segment
 from quipu.wire.record_batch import BatchHeader
+from tests.broker.tiering.planted import (
+    bytes_before_metadata,
+    cache_before_durable,
+    fencing_off,
+    no_orphans_collected,
+    segments_before_log_start,
+    tiered_before_finished,
+)
+from tests.sim import diskless_mutations as diskless
 
 
 class Mutation(NamedTuple):
@@ -56,27 +71,36 @@ class Mutation(NamedTuple):
 
 
 def acks_alone(patch: pytest.MonkeyPatch) -> None:
-    """C2: a node acknowledges what it has, whether its successor has it or not."""
-    settle = Flow._settle
+    """chain.C2: a node acknowledges what it has, whether its successor has it or not."""
+    advance = Relay._advance_committed
 
-    def mutant(self: Flow) -> Any:
-        link, self.link = self.link, None
+    def mutant(self: Relay) -> Any:
+        link, self.outbound = self.outbound, None
         try:
-            return settle(self)
+            return advance(self)
         finally:
-            self.link = link
+            self.outbound = link
 
-    patch.setattr(Flow, "_settle", mutant)
+    patch.setattr(Relay, "_advance_committed", mutant)
+
+
+def copies_too_little(patch: pytest.MonkeyPatch) -> None:
+    """storage.L6: a new member is sent the last segment, whatever the tier has."""
+    def mutant(self: ModelLog) -> LogOffset:
+        starts = [batch.log_offset for batch in self.batches if batch.batch_type == CHECKPOINT]
+        return LogOffset(starts[-1] if starts else self.log_start)
+
+    patch.setattr(ModelLog, "copy_start", property(mutant))
 
 
 def reports_early(patch: pytest.MonkeyPatch) -> None:
-    """C5: a syncing member is said to have everything as soon as it has answered."""
-    def mutant(self: Flow, link: Outbound) -> list[Effect]:
-        if link.is_serving or self._standing.state is not MemberState.SERVING:
+    """chain.C5: a syncing member is reported as in sync as soon as it has replied."""
+    def mutant(self: Relay, link: Outbound) -> list[Effect]:
+        if link.is_serving or self._state.member_state is not MemberState.SERVING:
             return []
-        return [ReportInSync(link.to, self._standing.members.version)]
+        return [ReportInSync(link.to, self._state.members.version)]
 
-    patch.setattr(Flow, "_weigh", mutant)
+    patch.setattr(Relay, "_check_in_sync", mutant)
 
 
 def no_fencing(patch: pytest.MonkeyPatch) -> None:
@@ -89,6 +113,16 @@ def no_fencing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replica, "_receive", mutant)
 
 
+def leads_unrecovered(patch: pytest.MonkeyPatch) -> None:
+    """chain.T1: any replica that has the epoch's configuration leads, head or not."""
+    become = ReplicaState.become
+
+    def mutant(self: ReplicaState, role: Role) -> None:
+        become(self, Role.LEADING if role is Role.FOLLOWING else role)
+
+    patch.setattr(ReplicaState, "become", mutant)
+
+
 # -- raft
 
 
@@ -99,7 +133,7 @@ def half_is_most(patch: pytest.MonkeyPatch) -> None:
 
 
 def stale_candidate_wins(patch: pytest.MonkeyPatch) -> None:
-    """E1: a candidate gets votes although it lacks entries."""
+    """raft.E1: a candidate gets votes although it lacks entries."""
     patch.setattr(RaftLog, "is_up_to_date", lambda *_: True)
 
 
@@ -117,13 +151,13 @@ def without(patch: pytest.MonkeyPatch, kind: type) -> None:
 
 
 def terms_unwritten(patch: pytest.MonkeyPatch) -> None:
-    """R1: a restart forgets the term, and the vote that was given in it."""
+    """raft.R1: a restart forgets the term, and the vote that was given in it."""
     without(patch, HardState)
 
 
 def entries_unwritten(patch: pytest.MonkeyPatch) -> None:
-    """Q1: what was said to be durable is lost by a restart."""
-    without(patch, Entry)
+    """broker.quorum.Q1: what was said to be durable is lost by a restart."""
+    without(patch, RaftEntry)
 
 
 # -- storage
@@ -174,9 +208,9 @@ def epoch_kept(patch: pytest.MonkeyPatch) -> None:
 
 def anyone_serves(patch: pytest.MonkeyPatch) -> None:
     """C1: when no serving member is left, one that was catching up takes over."""
-    reviewed = chains.reviewed
+    reconciled = chains.reconciled
 
-    def mutant(chain: Chain, up: Mapping[NodeId, Process], *, waited: bool
+    def mutant(chain: Chain, up: Mapping[NodeId, BrokerProcess], *, waited: bool
                ) -> tuple[ChainMember, ...]:
         if not any(member.node_id in up for member in chain.serving):
             for member in chain.members:
@@ -184,13 +218,13 @@ def anyone_serves(patch: pytest.MonkeyPatch) -> None:
                     heir = ChainMember(member.node_id, MemberState.SERVING, *up[member.node_id])
                     return (heir, *(other._replace(state=MemberState.OFFLINE)
                                     for other in chain.members if other is not member))
-        return reviewed(chain, up, waited=waited)
+        return reconciled(chain, up, waited=waited)
 
-    patch.setattr(chains, "reviewed", mutant)
+    patch.setattr(chains, "reconciled", mutant)
 
 
 def any_disk_serves(patch: pytest.MonkeyPatch) -> None:
-    """C1: who served in the last epoch serves again, whatever its disk holds now."""
+    """C1: a member that served in the last epoch serves again, with any disk."""
     patch.setattr(ChainMember, "has_directory_of", lambda *_: True)
     patch.setattr(Oracle, "_has_returned", lambda self, place: place.node_id in self.lives)
 
@@ -199,45 +233,47 @@ def any_disk_serves(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_early(patch: pytest.MonkeyPatch) -> None:
-    """V12: acks=all is answered as soon as the head has the batch."""
-    def mutant(self: Commits, end: Offset, deadline: float, done: Callable[..., None]) -> None:
+    """V12: acks=all is acknowledged as soon as the head has the batch."""
+    def mutant(
+        self: CommitWaiters, end: Offset, deadline: float, done: Callable[..., None]
+    ) -> None:
         done(None)
 
-    patch.setattr(Commits, "wait", mutant)
+    patch.setattr(CommitWaiters, "wait", mutant)
 
 
 def reads_past_committed(patch: pytest.MonkeyPatch) -> None:
-    """P2: clients see what is stored, committed or not."""
-    advance = Commits.advance
+    """broker.partitions.P2: clients see what is stored, committed or not."""
+    advance = CommitWaiters.advance
 
-    def mutant(self: Partition, size: int) -> None:
+    def mutant(self: ReplicatedPartition, size: int) -> None:
         received(self, size)
-        Commits.advance(self.commits, self.log.log_end, self.log.end_offset)
+        CommitWaiters.advance(self.commit_waiters, self.log.log_end, self.log.end_offset)
 
-    received = Partition.received
-    patch.setattr(Partition, "received", mutant)
-    patch.setattr(Commits, "advance", lambda self, log, offset: advance(
+    received = ReplicatedPartition.note_received
+    patch.setattr(ReplicatedPartition, "note_received", mutant)
+    patch.setattr(CommitWaiters, "advance", lambda self, log, offset: advance(
         self, max(log, self.committed_log), max(offset, self.committed)))
 
 
 def gives_too_early(patch: pytest.MonkeyPatch) -> None:
-    """P7: a member gives records in an epoch whose configuration it does not know committed."""
-    stand = Partition.stand
+    """broker.partitions.P6: a member gives records before it knows the epoch committed."""
+    set_role = ReplicatedPartition.set_role
 
-    def mutant(self: Partition, replica_set: ReplicaSet, **what: bool) -> None:
-        stand(self, replica_set, **what)
-        self.is_sure = self.is_serving
+    def mutant(self: ReplicatedPartition, replica_set: ReplicaSet, **what: bool) -> None:
+        set_role(self, replica_set, **what)
+        self.is_readable = self.is_serving
 
-    patch.setattr(Partition, "stand", mutant)
+    patch.setattr(ReplicatedPartition, "set_role", mutant)
 
 
 def gaps_refused(patch: pytest.MonkeyPatch) -> None:
-    """P6: a batch behind one that was refused a moment ago is out of order."""
+    """broker.partitions.P5: a batch behind one that was refused a moment ago is out of order."""
     patch.setattr(SequenceGuard, "forbids", lambda *_: False)
 
 
 def strangers_skip(patch: pytest.MonkeyPatch) -> None:
-    """P6: of a producer that the log does not know, any batch is taken for its first."""
+    """broker.partitions.P5: of a producer that the log does not know, any batch is the first."""
     skips = ProducerStates.skips
 
     def mutant(self: ProducerStates, header: BatchHeader) -> bool:
@@ -247,18 +283,34 @@ def strangers_skip(patch: pytest.MonkeyPatch) -> None:
 
 
 def ends_as_heard(patch: pytest.MonkeyPatch) -> None:
-    """E1: the head tells the end that it has heard of; the tail has given more."""
-    async def at_once(_partitions: object) -> Marks:
+    """E1: the head returns the end that it knows of; the tail has served more."""
+    async def at_once(_partitions: object) -> LogEnds:
         return {}
 
-    patch.setattr(k02_list_offsets, "settle", at_once)
-    patch.setattr(k02_list_offsets, "check_settled", lambda *_: None)
+    patch.setattr(k02_list_offsets, "wait_until_committed", at_once)
+    patch.setattr(k02_list_offsets, "check_committed", lambda *_: None)
+
+
+# -- tiered and compacted logs of whole nodes; more are in tests/broker/tiering/planted.py
+
+
+def members_lack_segments(patch: pytest.MonkeyPatch) -> None:
+    """storage.L6: a new member is sent the last segment, whatever the tier has."""
+    patch.setattr(tiering, "copy_start", lambda state: LogOffset(state.segments[-1].base_log))
+
+
+def tombstones_go_at_once(patch: pytest.MonkeyPatch) -> None:
+    """storage.KR3: compaction removes tombstones before their time."""
+    patch.setattr(Rewriter, "_may_drop", lambda *_: True)
 
 
 MUTATIONS = [
     Mutation("a node acknowledges alone", "chain", "chain", acks_alone),
     Mutation("a syncing member is reported early", "chain", "chain", reports_early),
+    Mutation("a new member is sent less than the tier lacks", "chain", "tiered-chain",
+             copies_too_little, 17),
     Mutation("epochs do not fence", "chain", "chain", no_fencing),
+    Mutation("a member leads that has not recovered", "chain", "chain", leads_unrecovered),
     Mutation("half is taken for a majority", "raft", "raft", half_is_most),
     Mutation("a candidate with a stale log wins", "raft", "raft", stale_candidate_wins),
     Mutation("entries are not written", "quorum", "raft", entries_unwritten),
@@ -277,4 +329,51 @@ MUTATIONS = [
     Mutation("a batch behind a refused one is out of order", "broker", "node", gaps_refused, 35),
     Mutation("a producer's second batch is taken first", "broker", "node", strangers_skip, 74),
     Mutation("the end is what the head has heard", "broker", "node", ends_as_heard, 3),
+    Mutation("a deposed leader writes metadata", "tiering", "tiered-node", fencing_off, 150),
+    Mutation("metadata is known before it is stored", "tiering", "tiered-node",
+             cache_before_durable),
+    Mutation("objects go before their metadata", "tiering", "tiered-node", bytes_before_metadata,
+             2),
+    Mutation("segments leave the disk before they are copied", "tiering", "tiered-node",
+             tiered_before_finished),
+    Mutation("remote segments go before the log start has passed them", "tiering", "tiered-node",
+             segments_before_log_start, 2),
+    Mutation("orphans stay", "tiering", "tiered-node", no_orphans_collected, 17),
+    Mutation("a new member is sent less than the tier lacks, in a node", "tiering", "tiered-node",
+             members_lack_segments, 14),
+    Mutation("tombstones go at once", "compaction", "tiered-node", tombstones_go_at_once),
+    Mutation("a batch is acknowledged before its commit", "diskless writing", "diskless",
+             diskless.acks_before_commit),
+    Mutation("an object is committed before it is stored", "diskless writing", "diskless",
+             diskless.commits_before_upload),
+    Mutation("a commit is repeated under another key", "diskless writing", "diskless",
+             diskless.commits_again_under_another_key, 42, 80),
+    Mutation("objects are committed as they are stored", "diskless writing", "diskless",
+             diskless.commits_as_uploaded, 1),
+    Mutation("batches behind a failed one are committed", "diskless writing", "diskless",
+             diskless.followers_go_on, 8),
+    Mutation("batches that come behind a failed one are taken", "diskless writing", "diskless",
+             diskless.latecomers_go_on, 59, 100),
+    Mutation("the end is what a broker has heard", "diskless reading", "diskless",
+             diskless.ends_as_known),
+    Mutation("own commits follow what a broker knows", "diskless reading", "diskless",
+             diskless.own_commits_follow),
+    Mutation("commits that were not announced are not seen", "diskless reading", "diskless",
+             diskless.missed_commits_stay_missed),
+    Mutation("a producer's copies are committed", "control plane", "diskless",
+             diskless.copies_committed, 1),
+    Mutation("one batch of a producer is remembered", "control plane", "diskless",
+             diskless.one_batch_remembered, 1),
+    Mutation("objects are marked with their first run", "control plane", "diskless",
+             diskless.marked_too_early),
+    Mutation("a rewrite moves runs that are gone", "control plane", "diskless",
+             diskless.rewrites_unchecked, 7),
+    Mutation("an object that was given up is committed", "control plane", "diskless",
+             diskless.fences_down, 5),
+    Mutation("objects go without grace", "diskless clean-up", "diskless",
+             diskless.deletes_at_once),
+    Mutation("orphans go before they are condemned", "diskless clean-up", "diskless",
+             diskless.orphans_not_condemned, 5),
+    Mutation("orphans of diskless topics stay", "diskless clean-up", "diskless",
+             diskless.orphans_stay),
 ]

@@ -25,7 +25,7 @@ def digests(name: str, *, hash_seed: str) -> list[str]:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_the_same_seed_gives_the_same_trace_whatever_the_hash_seed(name: str) -> None:
-    """V22: one seed, one history; no order of a set and no address in memory leaks in."""
+    """V22: sim.G1; no order of a set and no address in memory leaks in."""
     first = digests(name, hash_seed="0")
     assert len(set(first)) == 2
     assert digests(name, hash_seed="12345") == first

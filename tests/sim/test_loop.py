@@ -23,6 +23,7 @@ def test_time_jumps_to_the_next_timer() -> None:
 
 
 def test_callbacks_of_one_moment_run_in_the_order_of_their_calls() -> None:
+    """sim.L1: so a seed decides that order too."""
     loop, seen = SimLoop(), []
     for number in range(5):
         loop.call_at(1.0, seen.append, number)
@@ -31,7 +32,7 @@ def test_callbacks_of_one_moment_run_in_the_order_of_their_calls() -> None:
 
 
 def test_nothing_of_a_dead_process_runs_again() -> None:
-    """V22: tasks, timers, callbacks and finally blocks of a crashed node are gone."""
+    """V22: sim.L2; tasks, timers, callbacks and finally blocks of a crashed node are gone."""
     loop, seen = SimLoop(), []
     process = Process(loop, "a")
 
@@ -95,7 +96,7 @@ def test_work_for_a_thread_runs_on_the_loop() -> None:
 
 
 def test_sockets_and_threads_of_the_real_world_are_refused() -> None:
-    """V22: nothing outside of the seed may decide."""
+    """V22: sim.L3; nothing outside of the seed may decide."""
     loop, seen = SimLoop(), []
 
     def connect() -> None:
@@ -111,6 +112,7 @@ def test_sockets_and_threads_of_the_real_world_are_refused() -> None:
 
 
 def test_callbacks_that_stop_time_are_found() -> None:
+    """sim.L4: callbacks that call each other at once would run for ever."""
     loop = SimLoop()
 
     def again() -> None:

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
+from quipu.broker.listening import peer_config
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.settings_sources import broker_settings, from_assignments
-from quipu.runtime.net_limits import NetLimits
-from quipu.runtime.peer_net import Identity, PeerError, PeerKind, PeerUnavailable
+from quipu.runtime.net.limits import NetLimits
+from quipu.runtime.peers.peer_net import Identity, PeerError, PeerKind, PeerUnavailable
 from quipu.sim.dice import Dice
-from quipu.sim.frames import ClientLink, Disconnected
 from quipu.sim.loop import Process, SimLoop
-from quipu.sim.net import SimNet, Weather
-from quipu.sim.peers import SILENCE_SECONDS, SimPeers
 from quipu.sim.trace import Trace
+from quipu.sim.twins.frames import ClientLink, SimDisconnected
+from quipu.sim.twins.net import SimNet, Weather
+from quipu.sim.twins.peers import SILENCE_SECONDS, SimPeers
 
 
 class Town:
@@ -37,8 +38,8 @@ class Town:
         process = Process(self.loop, f"n{number}")
         peers = process.context.run(lambda: self.net.door(process, f"n{number}").peers(
             Identity(NodeId(number), f"a-{number}", Dice(number).uuid()),
-            broker_settings(from_assignments([
-                f"peer.listener=n{number}:9192", "peer.secret=a secret of all nodes"])),
+            peer_config(broker_settings(from_assignments([
+                f"peer.listener=n{number}:9192", "peer.secret=a secret of all nodes"]))),
             Dice(number)))
         assert isinstance(peers, SimPeers)
         process.run(peers.start(), "start")
@@ -105,7 +106,7 @@ def test_bad_weather_loses_doubles_and_reorders() -> None:
 
 
 def test_a_one_way_cut_stops_one_direction() -> None:
-    """V22: one-way partitions."""
+    """V22: sim.W1; one-way partitions."""
     town = Town()
     one, two = town.pair()
     at_one, at_two = messages_of(one), messages_of(two)
@@ -117,7 +118,7 @@ def test_a_one_way_cut_stops_one_direction() -> None:
 
 
 def test_a_lasting_cut_ends_the_session_and_it_comes_back() -> None:
-    """V5: whoever is cut off is noticed, and found again."""
+    """V5: sim.E3; a node that is cut off is noticed, and found again."""
     town = Town()
     one, _ = town.pair()
     heard = Heard()
@@ -129,6 +130,32 @@ def test_a_lasting_cut_ends_the_session_and_it_comes_back() -> None:
     town.net.heal()
     town.loop.run_until(town.loop.now + 5)
     assert heard.told == [("down", 2), ("up", 2)]
+
+
+def test_what_was_sent_in_a_session_that_ended_does_not_arrive() -> None:
+    """sim.E1: not in the next session either."""
+    town = Town()
+    one, two = town.pair()
+    got = messages_of(two)
+    one.send(NodeId(2), PeerKind.RAFT, [b"old"])
+    one.reset()
+    town.loop.run_until(town.loop.now + 3)
+    assert one.is_up(NodeId(2)), "it was dialled again"
+    one.send(NodeId(2), PeerKind.RAFT, [b"new"])
+    town.loop.run_until(town.loop.now + 1)
+    assert got == [b"new"]
+
+
+def test_nothing_reaches_a_process_that_is_dead() -> None:
+    """sim.E2: what was under way when it died is gone."""
+    town = Town()
+    one, two = town.pair()
+    got = messages_of(two)
+    process = next(process for process, peers in town.nodes if peers is two)
+    one.send(NodeId(2), PeerKind.RAFT, [b"too late"])
+    process.kill()
+    town.loop.run_until(town.loop.now + 1)
+    assert got == []
 
 
 def test_calls_are_answered_refused_and_end_when_nobody_answers() -> None:
@@ -150,7 +177,7 @@ def test_calls_are_answered_refused_and_end_when_nobody_answers() -> None:
 
 
 def test_a_body_is_gone_when_its_handler_returns() -> None:
-    """Whoever keeps what was lent reads rubbish, and tests notice."""
+    """runtime.P3: code that keeps a borrowed body reads wrong bytes, and tests notice."""
     town = Town()
     one, two = town.pair()
     kept: list[memoryview] = []
@@ -191,7 +218,7 @@ def test_whoever_is_met_becomes_known() -> None:
 
 
 class Echo:
-    """A handler that answers each frame with itself."""
+    """A handler that sends each frame back."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -226,6 +253,30 @@ async def connected(town: Town) -> ClientLink:
     return link
 
 
+def test_a_connection_knows_the_listener_that_it_came_by() -> None:
+    """As with the real server: one server, several addresses."""
+    town = Town()
+    seen: list[tuple[str, str | None]] = []
+
+    def accept(connection: Any) -> Echo:
+        seen.append((connection.listener, connection.peer_name))
+        return Echo(connection)
+
+    process = Process(town.loop, "n1")
+
+    async def start() -> None:
+        server = town.net.door(process, "n1").frame_server(accept, NetLimits())
+        server.bind("n1", 9092, listener="INSIDE")
+        server.bind("n1", 9093, listener="OUTSIDE")
+        server.serve()
+
+    process.run(start(), "start")
+    town.loop.run_until(town.loop.now)
+    for port in (9093, 9092):
+        town.run(ClientLink(town.net, "c1").connect("n1", port))
+    assert seen == [("OUTSIDE", None), ("INSIDE", None)]
+
+
 def test_a_client_is_answered_in_order() -> None:
     town = Town()
     served(town)
@@ -240,7 +291,7 @@ def test_a_client_is_answered_in_order() -> None:
 
 
 def test_a_cut_delays_a_stream_and_loses_nothing() -> None:
-    """As TCP does: what was sent during a short cut arrives after it."""
+    """sim.W2: as TCP does: what was sent during a short cut arrives after it."""
     town = Town()
     served(town)
 
@@ -265,10 +316,10 @@ def test_a_client_notices_that_a_server_is_gone() -> None:
         server = town.net.clients_at["n1", 9092]
         process.kill()
         server.died()
-        with pytest.raises(Disconnected):
+        with pytest.raises(SimDisconnected):
             await link.answer()
         server.stop_accepting()
-        with pytest.raises(Disconnected):
+        with pytest.raises(SimDisconnected):
             await connected(town)
 
     town.run(talk())

@@ -12,7 +12,8 @@ from quipu.sim.runs import Broken, simulate
 from tools.sim import commit
 
 HERE = Path(__file__).parent
-SEEDS = {"raft": range(80), "chain": range(200, 230), "node": range(60)}
+SEEDS = {"raft": range(80), "chain": range(200, 230), "tiered-chain": range(120),
+         "node": range(60), "tiered-node": range(8), "diskless": range(40)}
 
 
 def found() -> list[tuple[str, int]]:

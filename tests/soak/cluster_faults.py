@@ -63,7 +63,7 @@ class Faults:
             self._kinds.append(("full", 2, self._fill))
 
     def strike(self) -> str:
-        """One fault from its beginning to its end; gives what it was, in words."""
+        """One fault from its start to its end; returns its description."""
         kind, _, fault = self._chance.choices(
             self._kinds, weights=[weight for _, weight, _ in self._kinds])[0]
         members = list(self._cluster.states("a"))
@@ -166,7 +166,7 @@ class Faults:
 
 @contextlib.contextmanager
 def disks(directory: Path, names: list[str]) -> Iterator[bool]:
-    """A small disk of its own for every node, where root may mount one; tells whether."""
+    """A small disk of its own for every node, where root may mount one; yields whether there is."""
     mounted: list[Path] = []
     try:
         for name in names if os.geteuid() == 0 else []:

@@ -1,7 +1,7 @@
-"""A client that only wants to be served while others are hostile, and knows what it was promised.
+"""A client that must be served while others are hostile, and checks its acknowledged writes.
 
-It writes with acks=all, reads back, commits its offset and asks for metadata, again and again; it
-measures each answer, and after a restart it looks for all that was acknowledged.
+It writes with acks=all, reads back, commits its offset and requests metadata, repeatedly; it
+measures each response, and after a restart it looks for all that was acknowledged.
 """
 
 import random
@@ -49,11 +49,11 @@ MOVED: Final = frozenset({5, 6, 7, 14, 15, 16, 19, 74, 75})
 
 
 class Moved(Exception):
-    """Another node leads, or soon will: ask again who."""
+    """Another node leads, or will soon: look up the leader again."""
 
 
 class Victim:
-    """The bystander: what it was told is kept, and for how long it waited."""
+    """The bystander: records its acknowledged writes, and how long it waited."""
 
     def __init__(self, nodes: list[RunningNode]) -> None:
         self._nodes = nodes
@@ -110,7 +110,7 @@ class Victim:
             self.failure = repr(failure)
 
     def _served(self, work: Callable[[RawConnection, RawConnection], T]) -> T:
-        """Do `work` with who leads the topic, and who coordinates the group; one may move."""
+        """Do `work` with the topic's leader and the group's coordinator; both may move."""
         deadline = time.monotonic() + MOVED_SECONDS_MAX
         while True:
             try:
@@ -149,7 +149,7 @@ class Victim:
             time.sleep(BYSTANDER_PAUSE_SECONDS)
 
     def _step(self, leader: RawConnection, coordinator: RawConnection) -> None:
-        """Write, read back, commit, and ask who leads."""
+        """Write, read back, commit, and request metadata."""
         value = b"bystander %d" % len(self.written)
         produced = self._ask(leader, produce_request(VICTIM_TOPIC, value), 9)
         assert isinstance(produced, ProduceResponse)

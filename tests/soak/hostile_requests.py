@@ -5,18 +5,18 @@
     python -m tests.soak.hostile_requests --replay FINDING
 
 A few processes send (hostile_worker.py) what hostile_values.py makes.  Meanwhile a bystander writes
-with acks=all, reads back, commits its offset and asks for metadata.  After every RESTART_EVERY
-requests the node is killed or, by turns, stopped, and started again: what the bystander was told to
-be kept must be there.
+with acks=all, reads back, commits its offset and requests metadata.  After every RESTART_EVERY
+requests the node is killed or, in turns, stopped, and started again: all acknowledged writes of the
+bystander must be there.
 
 A finding ends the run with exit code 1:
     * the node's process ends, or writes an error to its log
-    * what the workers find: no answer, one that does not decode, a connection closed without reason
+    * a worker's finding: no response, one that does not decode, a connection closed for no reason
     * the bystander is refused, waits for too long, or misses something
     * memory beyond a bound or growing without end; descriptors that stay
     * no start within START_SECONDS_MAX
 
-The frames that were under way are then written to a file, which --replay sends again one by one.
+The frames without a response are then written to a file, which --replay sends again one by one.
 """
 
 import argparse
@@ -32,16 +32,22 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+from quipu.launch.process import NodeFailed
 from quipu.wire.frame import decode_request
 from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
 from quipu.wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from quipu.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from quipu.wire.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from tests.harness.cluster import RunningCluster
-from tests.harness.node import NodeFailed, RunningNode
+from tests.harness.node import RunningNode
+from tests.harness.postgres import PostgresServer
 from tests.harness.raw import RawConnection
 from tests.hostile.bystander import anonymous_size
 from tests.soak.hostile_bystander import Victim
-from tests.soak.hostile_values import TOPICS, VICTIM_GROUP, VICTIM_TOPIC
+from tests.soak.hostile_values import DISKLESS_TOPICS, TOPICS, VICTIM_GROUP, VICTIM_TOPIC
 from tests.soak.hostile_worker import Orders, Report, name_of, work
 
 MIB: Final = 1 << 20
@@ -70,6 +76,8 @@ SETTINGS: Final = {  # limits that are reached soon, and waits that are short
     "queued.max.request.bytes": str(64 * MIB),
     "queued.max.response.bytes": str(32 * MIB),
     "max.connection.creation.rate": "1000000",
+    "diskless.storage.system.enable": "true",
+    "diskless.flush.interval.ms": "20",
 }
 # Lines of the log at level ERROR that are as they should be, and why.
 EXPLAINED: Final[dict[str, str]] = {}
@@ -95,8 +103,10 @@ class Soak:
         """The topics of the bystander and of the attackers."""
         with RawConnection(self._nodes[0].host, self._nodes[0].port) as connection:
             connection.ask(CreateTopicsRequest(timeout=30_000, topics=[
-                CreatableTopic(name=name, num_partitions=count, replication_factor=-1)
-                for name, count in [(VICTIM_TOPIC, 1), *((name, 4) for name in TOPICS[:12])]]), 7)
+                CreatableTopic(name=name, num_partitions=count, replication_factor=-1, configs=[
+                    CreatableTopicConfig(name="diskless.enable", value="true")]
+                    if name in DISKLESS_TOPICS else [])
+                for name, count in [(VICTIM_TOPIC, 1), *((name, 4) for name in TOPICS[:14])]]), 7)
             connection.ask(FindCoordinatorRequest(key=VICTIM_GROUP), 3)
 
     def phase(self, requests: int, seconds: float) -> None:
@@ -191,7 +201,7 @@ class Soak:
                 return
 
     def _look_at_sockets(self) -> None:
-        """When everybody has gone, no connection stays."""
+        """After all clients have disconnected, no connection is left."""
         deadline = time.monotonic() + 10.0
         sockets_max = SOCKETS_MAX * len(self._nodes)
         while all(map(_runs, self._nodes)):
@@ -256,9 +266,15 @@ def running(directory: Path, count: int) -> Iterator[list[RunningNode]]:
     if count == 1:
         with RunningNode(directory / "data", settings=SETTINGS) as node:
             yield [node]
-    else:
-        with RunningCluster(directory, nodes=count, settings=SETTINGS, patient=True) as cluster:
+        return
+    server = PostgresServer()
+    settings = {**SETTINGS, "diskless.control.plane.url": server.url,
+                "diskless.storage.url": (directory / "objects").as_uri()}
+    try:
+        with RunningCluster(directory, nodes=count, settings=settings, patient=True) as cluster:
             yield list(cluster.nodes.values())
+    finally:
+        server.stop()
 
 
 def run(

@@ -3,14 +3,13 @@
     generator = Generator(random.Random(7), Known(...))
     request, version = generator.request()
 
-How hostile a request is, is drawn once for it: most have a hostile value here and there, so that
-they get deep into their handlers, and some have nothing else.  The other values are names and
-numbers of things that exist: topics, groups, and what answers gave away (`Known.learn`: ids of
-members, producers, fetch sessions).
+Each request draws how hostile it is: most have few hostile values, so that they get deep into their
+handlers, and some have nothing else.  The other values are names and numbers of things that exist:
+topics, groups, and ids from responses (`Known.learn`: members, producers, fetch sessions).
 
-Without access rules any client may delete topics, settings and groups.  So requests whose very
-purpose is to change or to destroy name only what is the attacker's own (OWN_ONLY), and no number of
-a node that exists; every other request may name what belongs to the bystander too.
+Without authorization any client may delete topics, settings and groups.  So requests that change or
+delete name only what belongs to the attacker (OWN_ONLY), and no id of an existing node; every other
+request may also name what belongs to the bystander.
 """
 
 import random
@@ -20,7 +19,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from quipu.broker.handlers import SUPPORTED
-from quipu.wire.layout import Slot, layout
+from quipu.wire.layout import FieldSlot, layout
 from quipu.wire.messages import OWN_KEY_FIRST, REQUESTS
 from quipu.wire.messages.k01_fetch import FetchResponse
 from quipu.wire.messages.k03_metadata import MetadataResponse
@@ -30,11 +29,13 @@ from quipu.wire.schema import Request, Response
 from tests.harness.lies import CODECS, COUNT, bomb, lying_batches, sealed, true_batch
 
 TOPICS: Final = tuple(f"attack-{number}" for number in range(24))
+DISKLESS_TOPICS: Final = TOPICS[8:14]  # of those that are there at the beginning
 GROUPS: Final = tuple(f"attackers-{number}" for number in range(12))
 VICTIM_TOPIC: Final = "bystander"
 VICTIM_GROUP: Final = "bystanders"
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__cluster_metadata", "__cluster")
 
+TOPIC_KEY_FIRST: Final = 10_003  # of Quipu's own APIs, those that name topics
 PRODUCE, FETCH, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 0, 1, 8, 11, 12, 14
 DELETE_RECORDS, INIT_PRODUCER_ID = 21, 22
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, LEAVE_GROUP = 19, 20, 37, 13
@@ -60,7 +61,8 @@ _CONFIG_NAMES: Final = (
     "retention.ms", "retention.bytes", "segment.bytes", "cleanup.policy", "max.message.bytes",
     "flush.messages", "flush.ms", "message.timestamp.type", "message.timestamp.before.max.ms",
     "index.interval.bytes", "segment.index.bytes", "segment.ms", "message.records.check",
-    "compression.type", "no.such.setting", "", "retention.ms\0", "x" * 3000,
+    "compression.type", "diskless.enable", "remote.storage.enable", "no.such.setting", "",
+    "retention.ms\0", "x" * 3000,
 )
 _USUAL: Final[dict[str, tuple[int, ...]]] = {  # numbers by the names of their fields
     "session_timeout": (300, 1000, 2000), "rebalance_timeout": (300, 1000, 2000),
@@ -92,7 +94,7 @@ def whole_numbers(bits: int) -> tuple[int, ...]:
 
 
 class Known:
-    """What the attacker knows: names, and what answers gave away."""
+    """What the attacker knows: names, and ids from responses."""
 
     def __init__(self, topic_ids: dict[str, UUID], cluster_id: str) -> None:
         self.cluster_id = cluster_id
@@ -102,7 +104,7 @@ class Known:
         self.sessions: deque[int] = deque(maxlen=LEARNED_MAX)
 
     def learn(self, request: Request, response: Response) -> None:
-        """Remember what an answer gave away."""
+        """Remember the ids in a response."""
         if isinstance(response, JoinGroupResponse):
             group: Any = request
             if response.member_id and response.error_code in (0, 79):  # MEMBER_ID_REQUIRED
@@ -141,7 +143,7 @@ class Generator:
         self._may_wait = False
 
     def request(self, *, waits: bool) -> tuple[Request, int]:
-        """A request and its version; only if `waits` it may be one whose answer takes its time."""
+        """A request and its version; only with `waits` it may be one whose response takes long."""
         chance = self._chance
         self._may_wait = waits
         key = chance.choices(self._keys, self._weights)[0]
@@ -175,7 +177,7 @@ class Generator:
             setattr(made, slot.name, value)
         return made
 
-    def _array(self, struct: Any, slot: Slot, *, top: bool) -> list[Any] | None:
+    def _array(self, struct: Any, slot: FieldSlot, *, top: bool) -> list[Any] | None:
         chance = self._chance
         if slot.nullable and chance.random() < 0.15:
             return None
@@ -191,7 +193,7 @@ class Generator:
             return [few[index % len(few)] for index in range(count)]
         return [self._element(struct, slot) for _ in range(count)]
 
-    def _element(self, struct: Any, slot: Slot) -> Any:
+    def _element(self, struct: Any, slot: FieldSlot) -> Any:
         return self._fill(slot.kind) if slot.is_struct else self._value(struct.__name__, slot)
 
     # -- values
@@ -199,7 +201,7 @@ class Generator:
     def _is_hostile(self, share: float = 1.0) -> bool:
         return self._chance.random() < self._hostility * share
 
-    def _value(self, struct: str, slot: Slot) -> Any:
+    def _value(self, struct: str, slot: FieldSlot) -> Any:
         kind = slot.kind.name
         if kind == "string":
             return self._text(struct, slot)
@@ -225,7 +227,7 @@ class Generator:
             return self._chance.choice((0.0, -1.0, float("inf"), float("nan")))
         raise AssertionError(f"no values for {kind}")
 
-    def _text(self, struct: str, slot: Slot) -> str:
+    def _text(self, struct: str, slot: FieldSlot) -> str:
         chance, name = self._chance, slot.name
         if name == "value":
             return chance.choice(_CONFIG_VALUES if self._is_hostile() else ("1048576", "100000"))
@@ -242,7 +244,7 @@ class Generator:
             return chance.choice(_WORDS[name])
         if struct == "JoinGroupRequestProtocol":
             return chance.choice(_WORDS["protocol_name"])
-        if self._key >= OWN_KEY_FIRST:
+        if OWN_KEY_FIRST <= self._key < TOPIC_KEY_FIRST:
             return chance.choice(("quipu", "quipu-0", "quipu-1", "a", "a-0"))
         if "group" in name or name in ("key", "coordinator_keys"):
             return self._own_or_theirs(GROUPS, VICTIM_GROUP)
@@ -253,7 +255,7 @@ class Generator:
             return theirs
         return self._chance.choice(own)
 
-    def _number(self, slot: Slot) -> int:
+    def _number(self, slot: FieldSlot) -> int:
         chance, name = self._chance, slot.name
         if name == "timestamp":
             return chance.choice((*range(-6, 2), int(time.time() * 1000)))

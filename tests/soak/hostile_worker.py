@@ -1,13 +1,13 @@
-"""A process that sends hostile requests over several connections, and looks at the answers.
+"""A process that sends hostile requests over several connections, and checks the responses.
 
-Quick connections have many requests in flight.  Slow ones have one, that may be of those that wait:
-for records, for other members of a group.
+Quick connections have many requests in flight.  Slow ones have one, which may be one that waits for
+records or for other members of a group.
 
-What is not as it should be is a finding: an answer that does not decode, or is for another request;
-none for ANSWER_SECONDS_MAX; a connection that is closed though no document says so.  Closed may be
-    * who sent a Produce with acks=0 that is refused: it has no other way to notice
-    * who asked for too much, where the answer of that API has no place for an error
-    * who asked the controller for nothing in particular, in vain, where it is the same
+A finding is a response that does not decode, or is to another request; none for ANSWER_SECONDS_MAX;
+a connection that is closed for an undocumented reason.  A connection may be closed after
+    * a refused Produce with acks=0: its client cannot notice otherwise
+    * a request for too much, if the response of that API has no field for an error
+    * a request that the controller could not handle, likewise
 """
 
 import contextlib
@@ -314,7 +314,7 @@ class Worker:
 
 
 def _has_error(value: Any) -> bool:
-    """Does an answer tell of an error anywhere?"""
+    """Whether a response has an error code anywhere."""
     if isinstance(value, (list, tuple)):
         return any(map(_has_error, value[:3]))
     fields = getattr(type(value), "FIELDS", None)

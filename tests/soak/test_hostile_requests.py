@@ -34,7 +34,7 @@ def test_every_api_and_version_is_made_and_none_harms_the_bystander_by_right() -
 
 
 def test_a_node_outlives_some_thousand_hostile_requests(tmp_path: Path) -> None:
-    """K8: all are answered or refused, a bystander is served, and a restart finds what it wrote."""
+    """K8: all are served or refused, a bystander is served, and a restart finds what it wrote."""
     soak = run(3_000, 1, 12.0, phase=1_500, directory=tmp_path, workers=1)
 
     assert soak.findings == []

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from quipu.broker.cluster import Cluster
+from quipu.broker.cluster import ClusterDriver
+from quipu.controller.conversions import chain_record
 from quipu.controller.decision import Decision
-from quipu.controller.members import chain_record
 from quipu.controller.records import (
     ConfigChanged,
     ConfigRecord,
@@ -27,10 +27,10 @@ from quipu.controller.records import (
 from quipu.model.errors import Code
 from quipu.model.settings_sources import broker_settings, from_assignments
 from quipu.runtime.clock import SystemClock
-from quipu.runtime.disk import RealDisk
+from quipu.runtime.disks.disk import RealDisk
 from quipu.runtime.rng import SeededRng
-from quipu.storage.data_directory import DataDirectory
-from quipu.storage.directory_names import directory_name
+from quipu.storage.directory.data_directory import DataDirectory
+from quipu.storage.directory.directory_names import directory_name
 from quipu.wire.messages.k00_produce import ProduceResponse
 from quipu.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from tests.harness.node import RunningNode
@@ -92,11 +92,11 @@ async def write_metadata(directory: Path, records: list[Record]) -> None:
     """A good topic, then `records`, as a node that is alone keeps them."""
     settings = broker_settings(from_assignments([f"log.dirs={directory}"]))
     data = DataDirectory.open(RealDisk(), str(directory), SystemClock(), node_id=settings.own_id)
-    cluster = await Cluster.open(data, settings, SystemClock(), SeededRng(1),
+    cluster = await ClusterDriver.open(data, settings, SystemClock(), SeededRng(1),
                                  host="127.0.0.1", port=9092)
     assert chain_record(cluster.state.chains[CHAIN])
     for record in [topic(500, GOOD), *records]:
-        await cluster.changes._carry_out(lambda record=record: Decision([record], []))
+        await cluster.controller._run(lambda record=record: Decision([record], []))
     await cluster.stop()
     data.close()
 
@@ -113,7 +113,7 @@ def served(node: RunningNode, name: str) -> int:
 @pytest.mark.parametrize("case", CASES)
 @looped
 async def test_a_node_starts_with_any_metadata(tmp_path: Path, case: str) -> None:
-    """K8, V13: again and again; what can be served is."""
+    """K8, V13, broker.cluster.A4: again and again; what can be served is."""
     directory = tmp_path / "data"
     await write_metadata(directory, CASES[case]())
     with RunningNode(directory) as node:

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from quipu.model.ids import Epoch, Offset
-from quipu.runtime.disk import Disk
-from quipu.runtime.sim_disk import SimDisk
+from quipu.model.partition_log import TimestampAndOffset
+from quipu.runtime.disks.disk import Disk
+from quipu.runtime.disks.sim_disk import SimDisk
 from quipu.storage.config import LogConfig
-from quipu.storage.log import Appended, Log
-from quipu.storage.place import NOTHING, Memory, Place
+from quipu.storage.log import AppendedBatch, Log
+from quipu.storage.log_directory import NO_RECOVERY_POINT, LogDirectory, RecoveryPoint
+from quipu.storage.segments import timestamps
 from quipu.wire.record_batch import Record, decode_records, encode_batch, parse_header
 
 NOW_MS = 1_700_000_000_000
@@ -46,13 +48,13 @@ class Freeing(SimDisk):
 def open_log(
     disk: Disk,
     config: LogConfig = SMALL,
-    memory: Memory = NOTHING,
+    recovery: RecoveryPoint = NO_RECOVERY_POINT,
     *,
     now_ms: int = NOW_MS,
     directory: str = DIRECTORY,
 ) -> Log:
-    place = Place(disk=disk, directory=directory, name="t-0", topic_id=TOPIC_ID)
-    return Log(place, config, memory=memory, now_ms=now_ms)
+    place = LogDirectory(disk=disk, path=directory, name="t-0", topic_id=TOPIC_ID)
+    return Log(place, config, recovery=recovery, now_ms=now_ms)
 
 
 def append(
@@ -64,7 +66,7 @@ def append(
     producer: tuple[int, int, int] = (-1, -1, -1),
     epoch: int = 0,
     compression: int = 0,
-) -> Appended:
+) -> AppendedBatch:
     """Append one data batch of `values`."""
     batch = memoryview(encode_batch(
         records(values, now_ms if timestamp is None else timestamp), compression=compression,
@@ -103,3 +105,13 @@ def read_all(log: Log, *, max_bytes: int = 1 << 20) -> list[tuple[int, bytes]]:
 def segment_names(disk: Disk, suffix: str = ".log", directory: str = DIRECTORY) -> list[str]:
     names = disk.list(directory) if disk.exists(directory) else []
     return [f"{directory}/{name}" for name in names if name.endswith(suffix)]
+
+
+def find_timestamp(log: Log, timestamp_ms: int) -> TimestampAndOffset | None:
+    """The first record that is as new as `timestamp_ms`, searched for in one go."""
+    return timestamps.run(log.search_timestamp(timestamp_ms))
+
+
+def newest_record(log: Log) -> TimestampAndOffset | None:
+    """The first of the newest records, searched for in one go."""
+    return timestamps.run(log.search_newest())

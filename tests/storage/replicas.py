@@ -4,10 +4,10 @@ from uuid import UUID
 
 from quipu.model.batch_types import CONFIGURATION, GROUP, BatchType
 from quipu.model.ids import Epoch, NodeId, Offset
-from quipu.runtime.disk import Disk
+from quipu.runtime.disks.disk import Disk
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
-from quipu.storage.place import NOTHING, Memory, Place
+from quipu.storage.log_directory import NO_RECOVERY_POINT, LogDirectory, RecoveryPoint
 from quipu.wire.record_batch import Record
 from tests.storage.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append
 
@@ -21,13 +21,14 @@ def replica(
     disk: Disk,
     node_id: NodeId,
     config: LogConfig = SMALL,
-    memory: Memory = NOTHING,
+    recovery: RecoveryPoint = NO_RECOVERY_POINT,
     *,
     topic_id: UUID = TOPIC_ID,
     directory: str = DIRECTORY,
 ) -> Log:
-    place = Place(disk=disk, directory=directory, name="t-0", topic_id=topic_id, node_id=node_id)
-    return Log(place, config, memory=memory, replica=True, now_ms=NOW_MS)
+    place = LogDirectory(
+        disk=disk, path=directory, name="t-0", topic_id=topic_id, node_id=node_id)
+    return Log(place, config, recovery=recovery, replica=True, now_ms=NOW_MS)
 
 
 def internal(log: Log, batch_type: BatchType, count: int = 1, epoch: Epoch = E1) -> None:
@@ -57,6 +58,6 @@ def feed(source: Log, target: Log, max_bytes: int = ALL) -> int:
     count = 0
     while target.log_end < source.log_end:
         for entry in source.read_entries(target.log_end, max_bytes):
-            target.append_stored(entry.data, NOW_MS)
+            target.append_entry(entry.data, NOW_MS)
             count += 1
     return count

@@ -1,6 +1,7 @@
 """Entries: what one log reads for another, and how that one takes it in."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -11,21 +12,26 @@ from hypothesis import strategies as st
 from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, DATA, LOG_START, BatchType
 from quipu.model.errors import Code, CorruptLog, RequestError
 from quipu.model.ids import Epoch, LogOffset, NodeId, Offset
-from quipu.runtime.disk import Buffer, DiskFull, RealDisk
+from quipu.runtime.disks.disk import Buffer, DiskFull, RealDisk
+from quipu.runtime.disks.sim_disk import SimDisk, SimFile
 from quipu.runtime.rng import SeededRng
-from quipu.runtime.sim_disk import SimDisk, SimFile
 from quipu.storage.config import NEVER, LogConfig
+from quipu.storage.derived.checkpoint import Checkpoint, DerivedState, encode_checkpoint
+from quipu.storage.derived.producers import ProducerBatch
 from quipu.storage.log import Log
-from quipu.storage.place import Memory
-from quipu.storage.producers import SeenBatch
+from quipu.storage.log_directory import RecoveryPoint
+from quipu.storage.phases import LogPhase
 from quipu.wire.record_batch import Record, encode_batch, parse_header
 from quipu.wire.stored_batch import pack_prefix
 from tests.harness.lies import lying_batches
 from tests.storage.builders import (
     DIRECTORY,
     NOW_MS,
+    TOPIC_ID,
     append,
     data_disk,
+    find_timestamp,
+    newest_record,
     read_all,
     segment_names,
     split,
@@ -75,8 +81,8 @@ def test_whatever_the_limit_the_next_batch_is_read_when_it_is_there(
         append(log, [b"x" * size], epoch=1)
         if number % read_between:
             continue
-        if turn % 3 == 0 and log.active is not None and log.active.file is not None:
-            log.active._view = log.active.file.map()  # as a long read would leave it
+        if turn % 3 == 0 and log._state.active is not None and log._state.active.file is not None:
+            log._state.active._view = log._state.active.file.map()  # as a long read would leave it
         while at < log.log_end:
             limit, turn = limits[turn % len(limits)], turn + 1
             entries = log.read_entries(at, limit)
@@ -110,7 +116,7 @@ def test_entries_are_slices_of_the_mapped_file(tmp_path: Path) -> None:
     log = replica(disk, HEAD, directory=str(tmp_path / "data" / "t-0"))
     for _ in range(30):
         append(log, [b"x" * 100], epoch=1)
-    log.flush_now()
+    log.flusher.flush_now()
     first, second = log.read_entries(LogOffset(0), 600)[:2]
     assert first.data.obj is second.data.obj
     assert first.data.readonly
@@ -132,8 +138,9 @@ def test_a_place_that_is_no_beginning_of_a_batch_is_refused() -> None:
 
 
 @pytest.mark.parametrize("position", [8, 90])
-def test_damage_is_told_and_never_sent(position: int) -> None:
+def test_damage_is_reported_and_never_sent(position: int) -> None:
     """T12: what a disk has changed stays on that node."""
+    # Shows storage.T3.
     disk = data_disk()
     log = replica(disk, HEAD)
     for _ in range(20):
@@ -142,7 +149,7 @@ def test_damage_is_told_and_never_sent(position: int) -> None:
     clean = log.close()
     assert clean is not None
     disk.flip(path, second.position + position)
-    log = replica(disk, HEAD, memory=Memory(clean.log_end, clean, is_current=True))
+    log = replica(disk, HEAD, recovery=RecoveryPoint(clean.log_end, clean, is_current=True))
     assert [entry.next_log for entry in log.read_entries(LogOffset(3), ALL)] == [4]
     with pytest.raises(CorruptLog):
         log.read_entries(LogOffset(4), ALL)
@@ -161,7 +168,7 @@ def test_a_replica_is_the_same_byte_for_byte(max_bytes: int, flush_messages: int
     source, target = mixed(source_disk, config), replica(target_disk, TAIL, config)
     feed(source, target, max_bytes)
     for log in (source, target):
-        log.flush_now()
+        log.flusher.flush_now()
     for suffix in (".log", ".index"):
         names = segment_names(source_disk, suffix)
         assert segment_names(target_disk, suffix) == names
@@ -170,14 +177,16 @@ def test_a_replica_is_the_same_byte_for_byte(max_bytes: int, flush_messages: int
             assert target_disk.read(name) == source_disk.read(name)
     assert read_all(target) == read_all(source)
     assert target.log_start_offset == source.log_start_offset == 7
-    assert target.epochs_log() == source.epochs_log() == [(1, 0), (2, source.epochs_log()[1][1])]
+    epochs = source.epochs.by_log_offset()
+    assert target.epochs.by_log_offset() == epochs == [(1, 0), (2, epochs[1][1])]
     assert target.epoch_end(E1) == source.epoch_end(E1) == (1, 40)
     for producer_id in (7, 8):
-        assert target.state.producers.seen(producer_id) == source.state.producers.seen(producer_id)
+        assert target.producers.seen(producer_id) == source.producers.seen(producer_id)
 
 
 def test_an_entry_is_written_with_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """V9: whatever it holds."""
+    # Shows storage.T2.
     source, target = mixed(data_disk(), LogConfig()), replica(data_disk(), TAIL, LogConfig())
     counts: list[int] = []
     original = SimFile.append
@@ -189,7 +198,7 @@ def test_an_entry_is_written_with_one_call(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(SimFile, "append", counted)
     entries = source.read_entries(LogOffset(0), ALL)
     for entry in entries:
-        target.append_stored(entry.data, NOW_MS)
+        target.append_entry(entry.data, NOW_MS)
     assert counts == [len(entry.data) for entry in entries]
 
 
@@ -203,10 +212,10 @@ def test_data_that_is_not_plain_is_taken_in_one_by_one() -> None:
     entries = source.read_entries(LogOffset(0), ALL)
     assert len(entries) == 2
     for entry in entries:
-        target.append_stored(entry.data, NOW_MS)
+        target.append_entry(entry.data, NOW_MS)
     assert read_all(target) == read_all(source)
-    assert target.state.producers.seen(5) == (SeenBatch(0, 0, 1), SeenBatch(1, 1, 2))
-    assert target.epochs_log() == [(1, 0), (2, 5)]
+    assert target.producers.seen(5) == (ProducerBatch(0, 0, 1), ProducerBatch(1, 1, 2))
+    assert target.epochs.by_log_offset() == [(1, 0), (2, 5)]
 
 
 def entry_of(log: Log, batch_type: BatchType, value: bytes, *, key: bytes = b"k",
@@ -233,7 +242,7 @@ def test_what_this_node_must_understand_is_checked_before_it_is_written() -> Non
         (memoryview(bytes(200)), Code.CORRUPT_MESSAGE),
     ):
         with pytest.raises(RequestError) as caught:
-            target.append_stored(entry, NOW_MS)
+            target.append_entry(entry, NOW_MS)
         assert caught.value.code is code
     assert target.size_bytes == before
     assert target.failure is None
@@ -245,15 +254,15 @@ def test_a_batch_of_an_epoch_that_has_not_begun_is_refused() -> None:
     append(source, [b"a"], epoch=3)
     append(source, [b"b"], epoch=4)
     first, data = source.read_entries(LogOffset(0), ALL)
-    target.append_stored(first.data, NOW_MS, epoch_max=4)
+    target.append_entry(first.data, NOW_MS, epoch_max=4)
     before, end = target.size_bytes, target.log_end
     for entry in (data.data, entry_of(target, DATA, b"x", epoch=(1 << 31) - 1),
                   entry_of(target, CONFIGURATION, b"x", epoch=4)):
         with pytest.raises(RequestError, match=r"batch of leader epoch \d+ in epoch 3") as caught:
-            target.append_stored(entry, NOW_MS, epoch_max=3)
+            target.append_entry(entry, NOW_MS, epoch_max=3)
         assert caught.value.code is Code.INVALID_RECORD
     assert (target.size_bytes, target.log_end, target.failure) == (before, end, None)
-    target.append_stored(data.data, NOW_MS, epoch_max=4)
+    target.append_entry(data.data, NOW_MS, epoch_max=4)
     assert target.leader_epoch == 4
 
 
@@ -265,25 +274,47 @@ def test_a_checkpoint_of_an_epoch_that_has_not_begun_is_refused() -> None:
     checkpoint = source.read_entries(LogOffset(0), ALL)[-1]
     assert checkpoint.batch_type == CHECKPOINT
     for entry in source.read_entries(LogOffset(0), ALL)[:-1]:
-        target.append_stored(entry.data, NOW_MS)
+        target.append_entry(entry.data, NOW_MS)
     before = target.size_bytes
-    for take in (target.append_stored, target.restart):
+    restart = partial(target.restart, log_start=LogOffset(0))  # whatever it is
+    for take in (target.append_entry, restart):
         with pytest.raises(RequestError, match="batch of leader epoch 4 in epoch 3"):
             take(checkpoint.data, NOW_MS, epoch_max=3)
     assert target.size_bytes == before
-    target.append_stored(checkpoint.data, NOW_MS, epoch_max=4)
+    target.append_entry(checkpoint.data, NOW_MS, epoch_max=4)
+
+
+@pytest.mark.parametrize(("offset", "log_offset"), [(0, 1), (1, 1), (1, 0)])
+def test_a_checkpoint_with_an_epoch_that_begins_after_it_is_refused(
+    offset: int, log_offset: int
+) -> None:
+    """V15, storage.E1: the next epoch would begin before it."""
+    target = replica(data_disk(), TAIL)
+    derived = DerivedState()
+    derived.epochs.note(3, offset, log_offset)
+    batch = encode_batch(
+        encode_checkpoint(Checkpoint("t-0", TOPIC_ID, LogOffset(0), derived, HEAD), NOW_MS),
+        leader_epoch=3)
+    stored = memoryview(pack_prefix(batch, batch_type=CHECKPOINT, log_offset=0) + batch)
+    restart = partial(target.restart, log_start=LogOffset(0))  # whatever it is
+    for take in (target.append_entry, restart):
+        with pytest.raises(RequestError, match="begins after it") as caught:
+            take(stored, NOW_MS)
+        assert caught.value.code is Code.INVALID_RECORD
+    assert target.phase is LogPhase.EMPTY
 
 
 def test_a_checkpoint_of_another_topic_is_refused() -> None:
-    """V15: whoever sends it takes this log for another one."""
+    """V15: its sender takes this log for another one."""
     source = mixed(data_disk())
     target = replica(data_disk(), TAIL, topic_id=UUID(int=99))
     (first,) = source.read_entries(LogOffset(0), 1)
-    for take in (target.append_stored, target.restart):
+    restart = partial(target.restart, log_start=LogOffset(0))  # whatever it is
+    for take in (target.append_entry, restart):
         with pytest.raises(RequestError) as caught:
             take(first.data, NOW_MS)
         assert caught.value.code is Code.INCONSISTENT_TOPIC_ID
-    assert target.is_blank
+    assert target.phase is LogPhase.EMPTY
 
 
 def test_a_reign_that_never_began_does_not_stand_in_the_way() -> None:
@@ -291,46 +322,46 @@ def test_a_reign_that_never_began_does_not_stand_in_the_way() -> None:
     source, target_disk = mixed(data_disk()), data_disk()
     target = replica(target_disk, TAIL)
     for entry in source.read_entries(LogOffset(0), 300):
-        target.append_stored(entry.data, NOW_MS)
+        target.append_entry(entry.data, NOW_MS)
     target_disk.capacity = 0
     with pytest.raises(DiskFull):
         internal(target, CONFIGURATION, epoch=Epoch(9))
     target_disk.capacity = None
     feed(source, target)
-    assert target.epochs_log() == source.epochs_log()
+    assert target.epochs.by_log_offset() == source.epochs.by_log_offset()
     assert target.leader_epoch == 2
 
 
 # --- beginning ----------------------------------------------------------------------------------
 
 
-def test_a_replica_is_blank_until_it_is_told_what_to_begin_with() -> None:
+def test_a_replica_is_blank_until_it_receives_its_first_checkpoint() -> None:
     """V16: an empty disk is a state like any other."""
     disk = data_disk()
     log = replica(disk, TAIL)
-    assert log.is_blank
+    assert log.phase is LogPhase.EMPTY
     assert not disk.exists(DIRECTORY)
-    assert (log.log_start_log_offset, log.log_end, log.end_offset, log.size_bytes) == (0, 0, 0, 0)
+    assert (log.first_log, log.log_end, log.end_offset, log.size_bytes) == (0, 0, 0, 0)
     assert read_all(log) == []
     assert log.read_entries(LogOffset(0), ALL) == []
     assert list(log.read_stored()) == []
-    assert log.find_timestamp(0) is None
-    assert log.max_timestamp() is None
-    assert log.epochs_log() == []
+    assert find_timestamp(log, 0) is None
+    assert newest_record(log) is None
+    assert log.epochs.by_log_offset() == []
     assert log.offset_at(LogOffset(0)) == 0
     assert log.truncate(LogOffset(0), NOW_MS) is None
     assert log.apply_retention(NOW_MS) == 0
-    log.flush_now()
+    log.flusher.flush_now()
     with pytest.raises(RequestError, match="checkpoint first"):
-        log.append_stored(entry_of(log, DATA, b"x"), NOW_MS)
+        log.append_entry(entry_of(log, DATA, b"x"), NOW_MS)
     assert log.close() is None
 
 
-def test_who_leads_a_blank_log_begins_it_with_its_epoch() -> None:
+def test_the_leader_of_a_blank_log_begins_it_with_its_epoch() -> None:
     """V14: so that the same epoch at the same log offset is the same batch, from the first on."""
     log = replica(data_disk(), HEAD)
     internal(log, CONFIGURATION, epoch=Epoch(4))
-    assert log.epochs_log() == [(4, 0)]
+    assert log.epochs.by_log_offset() == [(4, 0)]
     assert [stored.header.leader_epoch for stored in log.read_stored()] == [4, 4]
 
 
@@ -345,8 +376,8 @@ def two_segments(node_ids: tuple[NodeId, NodeId], mark: int) -> tuple[SimDisk, L
     target = replica(disk, node_ids[1], LogConfig())
     for _ in range(10):
         append(source, [b"x" * 50], epoch=1)
-    source.flush_now()
-    assert source.flushed_end >= mark
+    source.flusher.flush_now()
+    assert source.flusher.flushed_log >= mark
     source.roll(NOW_MS)
     feed(source, target)
     return disk, target
@@ -354,8 +385,9 @@ def two_segments(node_ids: tuple[NodeId, NodeId], mark: int) -> tuple[SimDisk, L
 
 def test_the_flushed_mark_of_another_node_is_not_believed() -> None:
     """T12, V16: a torn tail here is no damage because another node had flushed that far."""
+    # Shows storage.C1.
     disk, target = two_segments((HEAD, TAIL), 13)
-    assert target.flushed_end == 0
+    assert target.flusher.flushed_log == 0
     first, second = segment_names(disk)
     data = {first: disk.read(first)[:-5], second: disk.read(second)}
     disk.crash(SeededRng(0))
@@ -370,17 +402,18 @@ def test_the_flushed_mark_of_another_node_is_not_believed() -> None:
 @pytest.mark.parametrize("node_ids", [(TAIL, TAIL), (NodeId(-1), NodeId(-1))])
 def test_a_mark_that_passes_for_ours_is_made_true(node_ids: tuple[NodeId, NodeId]) -> None:
     """T12: a checkpoint that this node once wrote comes back to its emptied disk."""
+    # Shows storage.R3.
     _, target = two_segments(node_ids, 13)
-    assert target.flushed_end == 13
+    assert target.flusher.flushed_log == 13
 
 
 def test_our_own_mark_is_believed() -> None:
-    """T12: without the node's memory too."""
+    """T12: without the node log too."""
     disk = data_disk()
     log = replica(disk, HEAD, LogConfig())
     for _ in range(10):
         append(log, [b"x" * 50], epoch=1)
-    log.flush_now()
+    log.flusher.flush_now()
     log.roll(NOW_MS)
     first = segment_names(disk)[0]
     disk.remove(first.replace(".log", ".index"))
@@ -408,7 +441,7 @@ def test_an_entry_that_counts_what_cannot_be_is_refused(
     lie[12:16] = int(log.leader_epoch).to_bytes(4, "big")
     stored = pack_prefix(lie, batch_type=batch_type, log_offset=log.log_end) + bytes(lie)
     with pytest.raises(RequestError) as raised:
-        log.append_stored(memoryview(stored), NOW_MS)
+        log.append_entry(memoryview(stored), NOW_MS)
     assert raised.value.code == Code.INVALID_RECORD
     assert (log.log_end, log.end_offset, log.size_bytes) == before
     append(source, [b"second"])
@@ -424,7 +457,7 @@ def test_what_an_older_version_stored_is_not_cut_for_what_it_counts() -> None:
     lie = memoryview(lying_batches(0)["a million records"])
     log.append(lie, parse_header(lie), epoch=log.leader_epoch, now_ms=NOW_MS)
     append(log, [b"last"])
-    log.flush_now()
+    log.flusher.flush_now()
     end = log.end_offset
     again = replica(disk, HEAD)
     assert again.failure is None

@@ -10,8 +10,8 @@ from quipu.model.errors import Code, RequestError
 from quipu.model.ids import Epoch, LogOffset, Offset
 from quipu.runtime.rng import SeededRng
 from quipu.storage.config import NEVER, LogConfig
-from quipu.storage.place import NOTHING, Memory
-from quipu.storage.producers import BATCHES_KEPT
+from quipu.storage.derived.producers import BATCHES_KEPT
+from quipu.storage.log_directory import NO_RECOVERY_POINT, RecoveryPoint
 from quipu.wire.record_batch import Record
 from tests.storage.builders import NOW_MS, append, data_disk, open_log, read_all
 
@@ -43,7 +43,7 @@ class LogMachine(RuleBasedStateMachine):
         self.start = 0
         self.starts: list[tuple[int, int]] = []  # log offset after a deletion, start since then
         self.sequences: dict[int, int] = {}
-        self.memory = NOTHING
+        self.recovery = NO_RECOVERY_POINT
 
     # --- what clients do
 
@@ -107,8 +107,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.log.flush_now()
-        assert self.log.flushed_end == self.log.log_end
+        self.log.flusher.flush_now()
+        assert self.log.flusher.flushed_log == self.log.log_end
 
     @rule()
     def syncs_end(self) -> None:
@@ -116,7 +116,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def remember(self) -> None:
-        self.memory = Memory(self.log.flushed_end)
+        self.recovery = RecoveryPoint(self.log.flusher.flushed_log)
 
     @rule()
     def roll(self) -> None:
@@ -133,15 +133,15 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.batches)
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
-        self.log.flush_now()
+        self.log.flusher.flush_now()
         keep = data.draw(st.integers(0, len(self.batches)))
-        if keep == 0 or self.batches[keep - 1][2] <= self.log.log_start_log_offset + 3:
+        if keep == 0 or self.batches[keep - 1][2] <= self.log.first_log + 3:
             return  # the first checkpoint stays
         log_offset = self.batches[keep - 1][2]
         cut = self._end() if keep == len(self.batches) else self.batches[keep][0]
         if cut < self.start:
             return
-        self.memory = NOTHING  # as the data directory writes it down
+        self.recovery = NO_RECOVERY_POINT  # as the data directory writes it down
         self.log.truncate(LogOffset(log_offset), NOW_MS)
         self.batches = self.batches[:keep]
         self._restart()
@@ -156,28 +156,29 @@ class LogMachine(RuleBasedStateMachine):
     def _recount(self) -> None:
         """Sequences after batches were lost: what the log knows is the truth to go on from."""
         self.sequences = {info.producer_id: info.last_sequence + 1
-                          for info in self.log.producers()}
+                          for info in self.log.producers.infos()}
 
     @rule()
     def close_and_open(self) -> None:
         clean = self.log.close()
         assert clean is not None
         self.disk.bytes_read.clear()
-        self.log = open_log(self.disk, self.config, Memory(clean.log_end, clean, is_current=True))
+        recovery = RecoveryPoint(clean.log_end, clean, is_current=True)
+        self.log = open_log(self.disk, self.config, recovery)
         assert self.log.end_offset == self._end()
         assert self.log.segments
         scanned = sum(size for path, size in self.disk.bytes_read.items()
                       if path.endswith(".log"))
         assert scanned == 0, "a clean stop must not be followed by a scan"
-        self.memory = Memory(clean.log_end)
+        self.recovery = RecoveryPoint(clean.log_end)
 
     @rule(seed=st.integers(0, 2**32))
     def crash(self, seed: int) -> None:
         """Any state between the flushed one and the last one may come back."""
-        flushed, flushed_offset = self.log.flushed_end, self.log.flushed_offset
+        flushed, flushed_offset = self.log.flusher.flushed_log, self.log.flusher.flushed_offset
         before, before_start = list(self.batches), self.start
         self.disk.crash(SeededRng(seed))
-        self.log = open_log(self.disk, self.config, self.memory)
+        self.log = open_log(self.disk, self.config, self.recovery)
         assert self.log.failure is None, self.log.failure
         assert self.log.log_end >= flushed
         assert flushed_offset <= self.log.end_offset <= self._end()
@@ -204,8 +205,8 @@ class LogMachine(RuleBasedStateMachine):
         log = self.log
         assert log.log_start_offset == self.start
         assert log.end_offset == self._end()
-        assert log.flushed_offset <= log.end_offset
-        assert log.flushed_end <= log.log_end
+        assert log.flusher.flushed_offset <= log.end_offset
+        assert log.flusher.flushed_log <= log.log_end
         assert log.size_bytes == sum(segment.size for segment in log.segments)
 
     @invariant()
@@ -213,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
         if not hasattr(self, "log"):
             return
         assert {info.producer_id: info.last_sequence + 1
-                for info in self.log.producers()} == self.sequences
+                for info in self.log.producers.infos()} == self.sequences
 
 
 TestLogMachine = LogMachine.TestCase

@@ -9,18 +9,19 @@ from quipu.model.batch_types import NODE
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import Epoch, LogOffset, NodeId, Offset
 from quipu.runtime.clock import ManualClock
-from quipu.runtime.sim_disk import SimDisk
-from quipu.storage.checkpoint import (
+from quipu.runtime.disks.sim_disk import SimDisk
+from quipu.storage.config import LogConfig
+from quipu.storage.derived.checkpoint import (
     Checkpoint,
-    LogState,
+    DerivedState,
     decode_checkpoint,
     encode_checkpoint,
 )
-from quipu.storage.config import LogConfig
-from quipu.storage.data_directory import DataDirectory
+from quipu.storage.directory.data_directory import DataDirectory
+from quipu.storage.directory.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME
 from quipu.storage.log import Log
-from quipu.storage.node_log import NODE_LOG_CONFIG, NODE_LOG_NAME
-from quipu.storage.place import Place
+from quipu.storage.log_directory import LogDirectory
+from quipu.storage.phases import LogPhase
 from quipu.wire.record_batch import Record, encode_batch
 from tests.storage.builders import NOW_MS, append, read_all
 
@@ -38,7 +39,7 @@ def stored(records: list[Record]) -> memoryview:
 
 def test_the_records_of_a_checkpoint_byte_by_byte() -> None:
     """T8: as docs/internals/log-directory.md has them."""
-    state = LogState(Offset(3))
+    state = DerivedState(Offset(3))
     state.epochs.note(2, 3, 7)
     checkpoint = Checkpoint("t-0", ID, LogOffset(9), state, NodeId(4))
     log, starts, producers = encode_checkpoint(checkpoint, NOW_MS)
@@ -56,7 +57,7 @@ def test_the_records_of_a_checkpoint_byte_by_byte() -> None:
 
 
 def test_a_checkpoint_of_a_single_node_of_before_is_read() -> None:
-    """T8: it has epochs without log offsets, and no writer: whoever has it wrote it."""
+    """T8: it has epochs without log offsets, and no writer: the node that has it wrote it."""
     found = decode_checkpoint(stored([
         Record(b"log", ID.bytes + pack(">qq", 3, 9) + b"t-0", timestamp=1),
         Record(b"epochs", pack(">iq", 0, 3), timestamp=1),
@@ -73,9 +74,9 @@ def test_a_clean_stop_of_before_is_read() -> None:
     log = directory.open_log("t-0", CONFIG, topic_id=ID)
     append(log, [b"a"], epoch=0)
     directory.close()
-    place = Place(disk=disk, directory=f"data/{NODE_LOG_NAME}", name=NODE_LOG_NAME)
-    node_log = Log(place, NODE_LOG_CONFIG, now_ms=NOW_MS)
-    disk.rename(log.directory, "data/t-0")
+    directory = LogDirectory(disk=disk, path=f"data/{NODE_LOG_NAME}", name=NODE_LOG_NAME)
+    node_log = Log(directory, NODE_LOG_CONFIG, now_ms=NOW_MS)
+    disk.rename(log.directory.path, "data/t-0")
     clean = (0, disk.size(f"data/t-0/{0:020d}.log"), 0, 1, 4, 0, NOW_MS)
     node_log.append_records(NODE, [
         Record(b"log:t-0", ID.bytes + pack(">q", 4), (
@@ -85,8 +86,8 @@ def test_a_clean_stop_of_before_is_read() -> None:
     disk.bytes_read.clear()
     log = open_directory(disk).open_log("t-0", CONFIG, topic_id=ID)
     assert log.end_offset == 1
-    assert log.epochs_log() == [(0, 0)]
-    assert log.committed_mark == 0
+    assert log.epochs.by_log_offset() == [(0, 0)]
+    assert log.committed_log == 0
     assert disk.bytes_read[f"data/t-0/{0:020d}.log"] == 0
     assert read_all(log) == [(0, b"a")]
 
@@ -99,28 +100,29 @@ def test_the_committed_mark_is_remembered(stop: str) -> None:
     log = directory.open_log("t-0", CONFIG, topic_id=ID, replica=True)
     append(log, [b"a"], epoch=1)
     append(log, [b"b"], epoch=1)
-    log.flush_now()
+    log.flusher.flush_now()
     log.note_committed(LogOffset(4))
     directory.remember()
     directory.close() if stop == "clean" else directory.abandon()
     log = open_directory(disk).open_log("t-0", CONFIG, topic_id=ID, replica=True)
-    assert log.committed_mark == 4
+    assert log.committed_log == 4
     assert log.log_end == 5
 
 
 def test_a_committed_mark_never_passes_what_is_durable_here() -> None:
     """V14: what was committed by others' copies is not promised by this one."""
+    # Shows storage.N3.
     disk = SimDisk()
     directory = open_directory(disk)
     log = directory.open_log("t-0", CONFIG, topic_id=ID, replica=True)
     append(log, [b"a"], epoch=1)
-    log.flush_now()
+    log.flusher.flush_now()
     append(log, [b"b"], epoch=1)
     log.note_committed(LogOffset(5))
     directory.remember()
     directory.abandon()
     assert open_directory(disk).open_log(
-        "t-0", CONFIG, topic_id=ID, replica=True).committed_mark == 4
+        "t-0", CONFIG, topic_id=ID, replica=True).committed_log == 4
 
 
 def test_a_cut_takes_the_marks_with_it() -> None:
@@ -130,24 +132,24 @@ def test_a_cut_takes_the_marks_with_it() -> None:
     log = directory.open_log("t-0", CONFIG, topic_id=ID, replica=True)
     for _ in range(3):
         append(log, [b"a"], epoch=1)
-    log.flush_now()
+    log.flusher.flush_now()
     log.note_committed(LogOffset(5))
     directory.remember()
     log.truncate(LogOffset(4), NOW_MS)
     directory.abandon()
     log = open_directory(disk).open_log("t-0", CONFIG, topic_id=ID, replica=True)
-    assert (log.committed_mark, log.log_end) == (4, 4)
+    assert (log.committed_log, log.log_end) == (4, 4)
 
 
 def test_a_blank_replica_stays_blank_over_restarts() -> None:
     """V16: and is not taken for one that lost its files."""
     disk = SimDisk()
     directory = open_directory(disk)
-    assert directory.open_log("t-0", CONFIG, topic_id=ID, replica=True).is_blank
+    assert directory.open_log("t-0", CONFIG, topic_id=ID, replica=True).phase is LogPhase.EMPTY
     directory.close()
     directory = open_directory(disk)
     log = directory.open_log("t-0", CONFIG, topic_id=ID, replica=True)
-    assert log.is_blank
+    assert log.phase is LogPhase.EMPTY
     assert log.failure is None
     append(log, [b"a"], epoch=1)
     assert [batch.header.leader_epoch for batch in log.read_stored()] == [1, 1]

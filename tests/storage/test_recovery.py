@@ -9,11 +9,11 @@ import pytest
 from quipu.model.batch_types import CONFIGURATION, DATA
 from quipu.model.errors import CorruptLog
 from quipu.model.ids import Epoch, LogOffset
+from quipu.runtime.disks.sim_disk import SimDisk
 from quipu.runtime.rng import SeededRng
-from quipu.runtime.sim_disk import SimDisk
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
-from quipu.storage.place import Memory
+from quipu.storage.log_directory import RecoveryPoint
 from quipu.wire.record_batch import Record, encode_batch
 from quipu.wire.stored_batch import STORED_HEADER, StoredHeader, pack_prefix, parse_stored
 from tests.storage.builders import (
@@ -44,7 +44,7 @@ def three_batches() -> tuple[SimDisk, str, list[int]]:
     for value in (b"one", b"two", b"three"):
         positions.append(log.segments[-1].size)
         append(log, [value] * 2)
-    log.flush_now()
+    log.flusher.flush_now()
     return disk, log.segments[-1].path, [*positions, log.segments[-1].size]
 
 
@@ -113,7 +113,7 @@ def test_damage_below_the_flushed_mark_takes_the_log_offline_and_cuts_nothing(
     disk.flip(path, positions[batch] + 70)
     before = disk.read(path)
     log_end = 3 + 6  # the checkpoint's three records, then two per batch
-    log = open_log(disk, ONE_SEGMENT, Memory(flushed=log_end))
+    log = open_log(disk, ONE_SEGMENT, RecoveryPoint(flushed_log=log_end))
     assert isinstance(log.failure, CorruptLog)
     assert disk.read(path) == before
     assert segment_names(disk, f".torn-{NOW_MS}") == []
@@ -133,10 +133,10 @@ def test_of_the_last_durable_batch_nothing_is_cut_whatever_of_it_is_left(records
     disk = data_disk()
     log = open_log(disk, ONE_SEGMENT)
     append(log, [b"one"])
-    log.flush_now()
+    log.flusher.flush_now()
     path, start, mark = log.segments[-1].path, log.segments[-1].size, log.log_end
     append(log, [b"last"] * records)
-    log.flush_now()
+    log.flusher.flush_now()
     data, end = disk.read(path), log.log_end
     damaged = [data[:size] for size in range(start, len(data))]
     damaged += [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
@@ -145,22 +145,23 @@ def test_of_the_last_durable_batch_nothing_is_cut_whatever_of_it_is_left(records
         durable = data_disk()
         durable.make_directory(DIRECTORY)
         durable.set_data(path, each)
-        assert isinstance(open_log(durable, ONE_SEGMENT, Memory(flushed=end)).failure, CorruptLog)
+        log = open_log(durable, ONE_SEGMENT, RecoveryPoint(flushed_log=end))
+        assert isinstance(log.failure, CorruptLog)
         assert durable.read(path) == each
         assert segment_names(durable, f".torn-{NOW_MS}") == []
         torn = data_disk()
         torn.make_directory(DIRECTORY)
         torn.set_data(path, each)
-        log = open_log(torn, ONE_SEGMENT, Memory(flushed=mark))
+        log = open_log(torn, ONE_SEGMENT, RecoveryPoint(flushed_log=mark))
         assert log.failure is None
         assert torn.read(path) == data[:start]
 
 
 def test_damage_after_the_mark_in_the_same_segment_is_cut() -> None:
-    """T12: the mark divides: what lies at or after it was promised to nobody."""
+    """T12: the mark divides: what lies at or after it was never acknowledged."""
     disk, path, positions = three_batches()
     disk.flip(path, positions[2] + 70)
-    log = open_log(disk, ONE_SEGMENT, Memory(flushed=3 + 4))
+    log = open_log(disk, ONE_SEGMENT, RecoveryPoint(flushed_log=3 + 4))
     assert log.failure is None
     assert log.end_offset == 4
 
@@ -169,14 +170,14 @@ def test_a_log_that_ends_before_its_mark_is_offline() -> None:
     """T12: a file cut at the end of a batch looks whole, but the mark knows better."""
     disk, path, positions = three_batches()
     disk.set_data(path, disk.read(path)[: positions[2]])
-    log = open_log(disk, ONE_SEGMENT, Memory(flushed=3 + 6))
+    log = open_log(disk, ONE_SEGMENT, RecoveryPoint(flushed_log=3 + 6))
     assert isinstance(log.failure, CorruptLog)
     assert "were durable" in str(log.failure)
 
 
 def test_a_log_whose_files_are_all_gone_is_offline() -> None:
     """T12: an empty directory is a new log only if nothing was ever durable in it."""
-    log = open_log(data_disk(), ONE_SEGMENT, Memory(flushed=9))
+    log = open_log(data_disk(), ONE_SEGMENT, RecoveryPoint(flushed_log=9))
     assert isinstance(log.failure, CorruptLog)
     assert "gone" in str(log.failure)
 
@@ -202,7 +203,7 @@ def test_what_follows_the_last_batch_is_cut_and_kept_aside(
     disk, path, _ = three_batches()
     data = disk.read(path)
     disk.set_data(path, damage.change(data))
-    log = open_log(disk, ONE_SEGMENT, Memory(flushed=9))
+    log = open_log(disk, ONE_SEGMENT, RecoveryPoint(flushed_log=9))
     assert log.failure is None
     assert log.end_offset == 6
     (torn,) = segment_names(disk, f".torn-{NOW_MS}")
@@ -243,7 +244,7 @@ def many_segments() -> tuple[SimDisk, list[str], list[tuple[int, bytes]]]:
     log = open_log(disk)
     for number in range(40):
         append(log, [b"%d" % number] * 2)
-    log.flush_now()
+    log.flusher.flush_now()
     paths = [segment.path for segment in log.segments]
     assert len(paths) >= 4
     return disk, paths, read_all(log)
@@ -251,6 +252,7 @@ def many_segments() -> tuple[SimDisk, list[str], list[tuple[int, bytes]]]:
 
 def test_a_missing_segment_in_the_middle_takes_the_log_offline() -> None:
     """V1, T12: a gap is damage, wherever it is."""
+    # Shows storage.S1.
     disk, paths, _ = many_segments()
     for path in paths[1:-1]:
         other, _, _ = many_segments()
@@ -315,7 +317,7 @@ def test_an_index_of_another_segment_is_found_out() -> None:
 
 
 def test_a_bad_batch_in_a_complete_segment_is_damage_without_any_memory() -> None:
-    """T12: the checkpoints in the log carry the flushed mark past the loss of the node's memory."""
+    """T12: the checkpoints in the log carry the flushed mark past the loss of the node log."""
     disk, paths, _ = many_segments()
     disk.flip(paths[0], 300)
     for path in segment_names(disk, ".index"):
@@ -383,7 +385,7 @@ def test_a_clean_stop_is_followed_by_no_scan() -> None:
     clean = log.close()
     assert clean is not None
     disk.bytes_read.clear()
-    log = open_log(disk, SMALL, Memory(clean.log_end, clean, is_current=True))
+    log = open_log(disk, SMALL, RecoveryPoint(clean.log_end, clean, is_current=True))
     assert log.end_offset == 80
     assert not disk.bytes_read
     append(log, [b"more"])
@@ -398,15 +400,16 @@ def test_a_log_that_changed_after_its_clean_stop_is_scanned() -> None:
     append(log, [b"a"])
     clean = log.close()
     assert clean is not None
-    log = open_log(disk, SMALL, Memory(clean.log_end, clean, is_current=True))
+    log = open_log(disk, SMALL, RecoveryPoint(clean.log_end, clean, is_current=True))
     append(log, [b"b"])
     crashed(disk, log)
-    log = open_log(disk, SMALL, Memory(clean.log_end, clean))
+    log = open_log(disk, SMALL, RecoveryPoint(clean.log_end, clean))
     assert read_all(log) == [(0, b"a"), (1, b"b")]
 
 
 def test_unfinished_and_deleted_files_are_removed(caplog: pytest.LogCaptureFixture) -> None:
     """T12: what a crash left half done is tidied up."""
+    # Shows storage.S7.
     disk, paths, want = many_segments()
     disk.set_data(paths[0] + ".new", b"half")
     disk.set_data(f"{DIRECTORY}/{0:020d}.log.deleted", b"gone")
@@ -418,12 +421,13 @@ def test_unfinished_and_deleted_files_are_removed(caplog: pytest.LogCaptureFixtu
 
 def test_an_index_does_not_outlive_the_moment_when_its_segment_is_written_again() -> None:
     """T12: it would vouch for bytes that are not durable yet."""
+    # Shows storage.S3.
     disk, _, _ = many_segments()
     log = open_log(disk)
     clean = log.close()
     assert clean is not None
-    assert disk.exists(log.files[-1].index_path)
-    log = open_log(disk, SMALL, Memory(clean.log_end, clean, is_current=True))
+    assert disk.exists(log._state.segments[-1].index_path)
+    log = open_log(disk, SMALL, RecoveryPoint(clean.log_end, clean, is_current=True))
     active = log.segments[-1]
     assert not disk.exists(active.index_path)
 
@@ -435,7 +439,7 @@ def test_a_truncation_is_durable_when_it_returns(seed: int) -> None:
     log = open_log(disk)
     for number in range(20):
         append(log, [b"%d" % number * 20])
-    log.flush_now()
+    log.flusher.flush_now()
     ends = [batch.header.next_log_offset for batch in log.read_stored()
             if batch.header.batch_type == DATA]
     disk.is_deferred = True

@@ -11,13 +11,17 @@ import pytest
 
 from quipu.model.errors import CorruptLog
 from quipu.runtime.clock import ManualClock
-from quipu.runtime.disk import DiskBusy, DiskError, RealDisk
+from quipu.runtime.disks.disk import DiskBusy, DiskError, RealDisk
+from quipu.runtime.rng import SystemRng
 from quipu.storage.config import LogConfig
-from quipu.storage.data_directory import DataDirectory
+from quipu.storage.directory.data_directory import DataDirectory
 from quipu.storage.log import Log
-from quipu.storage.segment import Segment
+from quipu.storage.log_directory import RecoveryPoint
+from quipu.storage.phases import LogPhase
+from quipu.storage.reopening import rewrite_unsealed
+from quipu.storage.segments.segment import Segment
 from tests.looped import looped
-from tests.storage.builders import NOW_MS, append, read_all
+from tests.storage.builders import DIRECTORY, NOW_MS, append, data_disk, open_log, read_all
 
 ID = UUID(int=1)
 WAIT_SECONDS_MAX = 60.0  # for a loop that does not turn: then the test fails
@@ -58,7 +62,7 @@ async def test_a_failed_log_is_scanned_off_the_loop(
     disk = RealDisk()
     directory, log = a_log(disk, tmp_path)
     expected = read_all(log)
-    log.flush_now()
+    log.flusher.flush_now()
     log.fail(DiskError("a sync failed"))
     scans = SlowScans(monkeypatch)
 
@@ -90,7 +94,7 @@ async def test_a_log_that_could_not_be_opened_is_scanned_off_the_loop(
 
         busy.setattr(Segment, "scan", refuse)
         log = directory.open_log("t-0", LogConfig(), topic_id=ID, replica=True)
-        log.failure = DiskBusy("no descriptors")  # as it is, not as the scan tells it
+        log._state.failure = DiskBusy("no descriptors")  # as it is, not as the scan found it
     scans = SlowScans(monkeypatch)
 
     assert await directory.retry_failed() == [log]
@@ -103,10 +107,10 @@ async def test_a_log_that_could_not_be_opened_is_scanned_off_the_loop(
 
 @looped
 async def test_what_is_found_and_not_wanted_is_let_go(tmp_path: Path) -> None:
-    """K8: no descriptor stays with a log that nobody opens after all; damage is told as it was."""
+    """K8: no descriptor stays with a log that is not opened after all; damage is reported."""
     disk = RealDisk()
     directory, log = a_log(disk, tmp_path)
-    log.flush_now()
+    log.flusher.flush_now()
     log.fail(DiskError("a sync failed"))
     files = len(disk.files)
     prepared = await directory.prepare(log)
@@ -114,7 +118,7 @@ async def test_what_is_found_and_not_wanted_is_let_go(tmp_path: Path) -> None:
     prepared.release()
     assert len(disk.files) == files - 1
 
-    (path,) = Path(log.directory).glob("*.log")
+    (path,) = Path(log.directory.path).glob("*.log")
     path.write_bytes(path.read_bytes()[:-30])
     prepared = await directory.prepare(log)
     assert isinstance(prepared.found, CorruptLog)
@@ -122,6 +126,28 @@ async def test_what_is_found_and_not_wanted_is_let_go(tmp_path: Path) -> None:
     assert again.failure is prepared.found
     again = directory.open_again(again, await directory.prepare(again), may_discard=True)
     assert again.failure is None
-    assert again.is_blank
+    assert again.phase is LogPhase.EMPTY
     directory.close()
     disk.close()
+
+
+def test_a_file_that_took_the_place_of_another_keeps_what_is_flushed_after_a_restart() -> None:
+    """V13: a sync of the directory failed, the process was killed, another one appends."""
+    disk, durable = data_disk(), LogConfig(flush_messages=1)
+    log = open_log(disk, durable)
+    append(log, [b"first"])
+    log.flusher.flush_now()
+    disk.sync_error, disk.sync_error_in = DiskError("a sync failed"), DIRECTORY
+    with pytest.raises(DiskError):
+        rewrite_unsealed(disk, DIRECTORY)  # the new file has its name, which is not durable
+    disk.sync_error = None
+    known = RecoveryPoint(flushed_log=log.flusher.flushed_log)
+    disk.kill()
+
+    log = open_log(disk, durable, known)
+    append(log, [b"second"])
+    log.flusher.flush_now()
+    expected = read_all(log)
+    disk.crash(SystemRng())
+
+    assert read_all(open_log(disk, durable, known)) == expected

@@ -2,14 +2,15 @@
 
 import pytest
 
+from quipu.model.errors import Code, RequestError
 from quipu.model.ids import Offset
-from quipu.runtime.sim_disk import SimDisk
+from quipu.runtime.disks.sim_disk import SimDisk
 from quipu.storage import repeats
+from quipu.storage.derived.producers import BATCHES_KEPT
 from quipu.storage.log import Log, LogConfig
-from quipu.storage.producers import BATCHES_KEPT
 from quipu.storage.repeats import find_repeat
 from quipu.wire.record_batch import BatchHeader, encode_batch, parse_header
-from tests.storage.builders import append, data_disk, open_log, records
+from tests.storage.builders import NOW_MS, append, data_disk, open_log, records
 
 PRODUCER = 7
 STRANGERS = 3_000  # batches
@@ -67,3 +68,21 @@ def test_strangers_batches_are_passed_over_at_once(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(repeats, "_WALK", Unread)
     assert find_repeat(log, header_of(1)) is None
+
+
+def test_a_batch_that_has_left_the_disk_for_the_tier_is_a_duplicate() -> None:
+    """K2, R13: it cannot be found, but it is there: the producer must not fail because of it."""
+    log = open_log(data_disk(), LogConfig(
+        segment_bytes=2000, is_tiered=True, local_retention_bytes=0, retention_ms=-1))
+    for number in range(2 * BATCHES_KEPT):
+        append(log, [bytes(500)], producer=(PRODUCER, 0, number))
+    log.note_tiered(Offset(5), NOW_MS, stable_end=log.end_offset)
+    log.flusher.flush_now()
+    assert log.apply_retention(
+        NOW_MS, high_watermark=log.end_offset, committed_log=log.log_end, may_roll=False) > 0
+    assert log.local_start_offset > 1
+
+    with pytest.raises(RequestError) as refused:
+        find_repeat(log, header_of(0))
+    assert refused.value.code == Code.DUPLICATE_SEQUENCE_NUMBER
+    assert find_repeat(log, header_of(0, epoch=1)) is None  # a new epoch begins with 0

@@ -9,12 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, BatchType
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import Epoch, LogOffset, NodeId, Offset
+from quipu.runtime.disks.sim_disk import SimDisk
 from quipu.runtime.rng import SeededRng
-from quipu.runtime.sim_disk import SimDisk
 from quipu.storage.config import NEVER, LogConfig
-from quipu.storage.index import decode_index
 from quipu.storage.log import Log
-from quipu.storage.place import NOTHING, Memory, Place
+from quipu.storage.log_directory import NO_RECOVERY_POINT, LogDirectory, RecoveryPoint
+from quipu.storage.phases import LogPhase
+from quipu.storage.segments.index import decode_index
 from quipu.wire.record_batch import Record
 from tests.storage.builders import (
     DIRECTORY,
@@ -37,31 +38,31 @@ class Node:
     config: LogConfig
     disk: SimDisk
     log: Log
-    memory: Memory = NOTHING
+    recovery: RecoveryPoint = NO_RECOVERY_POINT
 
     def truncating(self, log: Log, log_end: LogOffset) -> None:
         """As the data directory does: forget durably, before anything is cut."""
-        flushed = min(log_end, log.flushed_end)
-        self.memory = Memory(flushed, committed=min(flushed, log.committed_mark))
+        flushed = min(log_end, log.flusher.flushed_log)
+        self.recovery = RecoveryPoint(flushed, committed_log=min(flushed, log.committed_log))
 
     def dirtied(self, log: Log) -> None: ...
     def flushed(self, log: Log) -> None: ...
     def committed(self, log: Log) -> None: ...
 
-    def open(self, memory: Memory) -> None:
-        place = Place(disk=self.disk, directory=DIRECTORY, name="t-0", topic_id=TOPIC_ID,
+    def open(self, recovery: RecoveryPoint) -> None:
+        directory = LogDirectory(disk=self.disk, path=DIRECTORY, name="t-0", topic_id=TOPIC_ID,
                       node_id=self.node_id)
-        self.log = Log(place, self.config, memory=memory, replica=True, now_ms=NOW_MS)
+        self.log = Log(directory, self.config, recovery=recovery, replica=True, now_ms=NOW_MS)
         assert self.log.failure is None, self.log.failure
-        self.log.watcher = self
+        self.log.observe(self)
 
 
 def new_node(number: int, config: LogConfig, *, is_deferred: bool) -> Node:
     disk = data_disk()
     disk.is_deferred = is_deferred
-    place = Place(disk=disk, directory=DIRECTORY, name="t-0", topic_id=TOPIC_ID)
-    node = Node(NodeId(number), config, disk, Log(place, config, replica=True, now_ms=NOW_MS))
-    node.open(NOTHING)
+    directory = LogDirectory(disk=disk, path=DIRECTORY, name="t-0", topic_id=TOPIC_ID)
+    node = Node(NodeId(number), config, disk, Log(directory, config, replica=True, now_ms=NOW_MS))
+    node.open(NO_RECOVERY_POINT)
     return node
 
 
@@ -112,7 +113,7 @@ class ReplicaMachine(RuleBasedStateMachine):
         self.head.log.append_records(
             CONFIGURATION, [Record(None, b"members")], epoch=Epoch(self.epoch), now_ms=NOW_MS)
         self.sequences = {info.producer_id: info.last_sequence + 1
-                          for info in self.head.log.producers()}
+                          for info in self.head.log.producers.infos()}
 
     # --- what the head writes
 
@@ -151,13 +152,14 @@ class ReplicaMachine(RuleBasedStateMachine):
     def copy(self, max_bytes: int, turns: int) -> None:
         head, tail = self.head.log, self.tail.log
         for _ in range(turns):
-            if tail.log_end < head.log_start_log_offset:
-                first = head.read_entries(head.log_start_log_offset, 1)[0]
+            if tail.log_end < head.first_log:
+                first = head.read_entries(head.first_log, 1)[0]
                 assert first.batch_type == CHECKPOINT
-                tail.restart(memoryview(bytes(first.data)), NOW_MS)
+                tail.restart(memoryview(bytes(first.data)), NOW_MS,
+                             log_start=head.first_log)
             for entry in head.read_entries(tail.log_end, max_bytes):
                 borrowed = memoryview(bytearray(entry.data))
-                tail.append_stored(borrowed, NOW_MS)
+                tail.append_entry(borrowed, NOW_MS)
                 borrowed.release()
                 assert (tail.log_end, tail.end_offset) == (entry.next_log, entry.next_offset)
             tail.note_committed(tail.log_end)
@@ -166,7 +168,7 @@ class ReplicaMachine(RuleBasedStateMachine):
 
     @rule(is_head=st.booleans())
     def flush(self, is_head: bool) -> None:
-        (self.head if is_head else self.tail).log.flush_now()
+        (self.head if is_head else self.tail).log.flusher.flush_now()
 
     @rule(is_head=st.booleans())
     def syncs_end(self, is_head: bool) -> None:
@@ -175,8 +177,9 @@ class ReplicaMachine(RuleBasedStateMachine):
     @rule(is_head=st.booleans())
     def remember(self, is_head: bool) -> None:
         node = self.head if is_head else self.tail
-        node.memory = Memory(node.log.flushed_end,
-                             committed=min(node.log.flushed_end, node.log.committed_mark))
+        flushed = node.log.flusher.flushed_log
+        node.recovery = RecoveryPoint(
+            flushed, committed_log=min(flushed, node.log.committed_log))
 
     @rule(is_head=st.booleans())
     def retain(self, is_head: bool) -> None:
@@ -190,8 +193,9 @@ class ReplicaMachine(RuleBasedStateMachine):
         node = self.head if is_head else self.tail
         ends = node.log.log_end, node.log.end_offset, node.log.log_start_offset
         clean = node.log.close()
-        node.memory = Memory(clean.log_end if clean else 0)
-        node.open(NOTHING if clean is None else Memory(clean.log_end, clean, is_current=True))
+        node.recovery = RecoveryPoint(clean.log_end if clean else 0)
+        node.open(NO_RECOVERY_POINT if clean is None
+                  else RecoveryPoint(clean.log_end, clean, is_current=True))
         assert (node.log.log_end, node.log.end_offset, node.log.log_start_offset) == ends
         if is_head:
             self._reign()
@@ -199,11 +203,11 @@ class ReplicaMachine(RuleBasedStateMachine):
     @rule(is_head=st.booleans(), seed=st.integers(0, 2**32))
     def crash(self, is_head: bool, seed: int) -> None:
         node = self.head if is_head else self.tail
-        flushed = node.log.flushed_end
+        flushed = node.log.flusher.flushed_log
         node.disk.crash(SeededRng(seed))
-        node.open(node.memory)
+        node.open(node.recovery)
         assert node.log.log_end >= flushed
-        assert node.log.committed_mark <= node.log.log_end
+        assert node.log.committed_log <= node.log.log_end
         if is_head:
             self._resume()
 
@@ -217,7 +221,7 @@ class ReplicaMachine(RuleBasedStateMachine):
         """The head goes on from what it has; what the other has more of is cut, and kept."""
         head, tail = self.head.log, self.tail.log
         if tail.log_end > head.log_end:
-            if head.log_end <= tail.log_start_log_offset:
+            if head.log_end <= tail.first_log:
                 self._empty_tail()
             else:
                 cut = tail.truncate(head.log_end, NOW_MS)
@@ -239,7 +243,7 @@ class ReplicaMachine(RuleBasedStateMachine):
     def files_are_the_same_as_far_as_they_go(self) -> None:
         head, tail = self.head, self.tail
         names_head, names_tail = segment_names(head.disk), segment_names(tail.disk)
-        first = f"{DIRECTORY}/{head.log.log_start_log_offset:020d}.log"
+        first = f"{DIRECTORY}/{head.log.first_log:020d}.log"
         for name in names_tail:
             if name >= first:
                 assert name in names_head
@@ -252,14 +256,14 @@ class ReplicaMachine(RuleBasedStateMachine):
     @invariant()
     def state_is_the_same_at_the_same_end(self) -> None:
         head, tail = self.head.log, self.tail.log
-        if tail.log_end != head.log_end or tail.is_blank:
+        if tail.log_end != head.log_end or tail.phase is LogPhase.EMPTY:
             return
         assert tail.end_offset == head.end_offset
-        assert [(info.producer_id, info.last_sequence) for info in tail.producers()] == [
-            (info.producer_id, info.last_sequence) for info in head.producers()]
-        first = max(head.log_start_log_offset, tail.log_start_log_offset)
-        assert [item for item in head.epochs_log() if item[1] > first] == [
-            item for item in tail.epochs_log() if item[1] > first]
+        assert [(info.producer_id, info.last_sequence) for info in tail.producers.infos()] == [
+            (info.producer_id, info.last_sequence) for info in head.producers.infos()]
+        first = max(head.first_log, tail.first_log)
+        assert [item for item in head.epochs.by_log_offset() if item[1] > first] == [
+            item for item in tail.epochs.by_log_offset() if item[1] > first]
         assert head.leader_epoch == tail.leader_epoch == self.epoch
         start = max(head.log_start_offset, tail.log_start_offset)
         assert [item for item in read_all(head) if item[0] >= start] == [

@@ -7,11 +7,12 @@ import pytest
 from quipu.model.batch_types import CONFIGURATION
 from quipu.model.errors import OffsetOutOfRange
 from quipu.model.ids import Epoch, Offset
-from quipu.runtime.sim_disk import SimDisk
+from quipu.runtime.disks.sim_disk import SimDisk
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
-from quipu.storage.place import Memory
-from quipu.storage.segment import OpenSegments, Segment
+from quipu.storage.log_directory import RecoveryPoint
+from quipu.storage.phases import LogPhase
+from quipu.storage.segments.segment import OpenSegments, Segment
 from quipu.wire.record_batch import Record
 from tests.storage.builders import NOW_MS, append, data_disk, open_log, read_all, segment_names
 
@@ -122,7 +123,7 @@ def test_segments_below_a_log_offset_can_be_dropped() -> None:
     disk, log = filled(LogConfig())
     base = log.segments[6].base_log
     assert log.drop_segments_before(base) == 6
-    assert log.log_start_log_offset == base
+    assert log.first_log == base
     assert open_log(disk).log_start_offset == 6
 
 
@@ -131,12 +132,12 @@ def test_a_log_at_rest_is_not_opened_for_nothing() -> None:
     disk, log = filled(LogConfig(retention_ms=5_000))
     clean = log.close()
     assert clean is not None
-    memory = Memory(clean.log_end, clean, is_current=True)
-    log = open_log(disk, LogConfig(retention_ms=5_000), memory)
+    recovery = RecoveryPoint(clean.log_end, clean, is_current=True)
+    log = open_log(disk, LogConfig(retention_ms=5_000), recovery)
     assert log.apply_retention(NOW_MS + 5_000) == 0
-    assert not log.is_open
+    assert log.phase is LogPhase.UNLOADED
     assert log.apply_retention(NOW_MS + 5_001) == 1
-    assert log.is_open
+    assert log.phase is LogPhase.OPEN
 
 
 def test_only_so_many_segments_stay_mapped() -> None:

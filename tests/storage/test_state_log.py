@@ -1,4 +1,4 @@
-"""State logs: what was answered is replayed, whenever the process or the machine stops."""
+"""State logs: what was acknowledged is replayed, whenever the process or machine stops."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,15 +12,16 @@ from quipu.model.batch_types import CONTROLLER, GROUP, SNAPSHOT
 from quipu.model.errors import CorruptLog
 from quipu.model.ids import Epoch
 from quipu.runtime.clock import ManualClock
-from quipu.runtime.disk import RealDisk
+from quipu.runtime.disks.disk import RealDisk
 from quipu.storage import state_log
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
-from quipu.storage.place import Place
+from quipu.storage.log_directory import LogDirectory
 from quipu.storage.state_log import StateLog
 from quipu.wire.record_batch import Record
 from tests.killed import killed
 from tests.looped import looped
+from tests.storage.log_storage import LogStorage
 
 CLOCK = ManualClock()
 DISK = RealDisk()
@@ -28,12 +29,12 @@ CONFIG = LogConfig(flush_messages=1, retention_ms=-1, retention_bytes=-1)
 
 
 def open_log(path: Path, config: LogConfig = CONFIG) -> Log:
-    place = Place(disk=DISK, directory=str(path), name="__state-0")
-    return Log(place, config, now_ms=CLOCK.now_ms())
+    directory = LogDirectory(disk=DISK, path=str(path), name="__state-0")
+    return Log(directory, config, now_ms=CLOCK.now_ms())
 
 
 def open_state(path: Path) -> StateLog:
-    return StateLog(open_log(path), CONTROLLER, CLOCK)
+    return StateLog(LogStorage(open_log(path)), CONTROLLER, CLOCK)
 
 
 def replayed(path: Path) -> list[bytes]:
@@ -58,6 +59,7 @@ def segments(path: Path) -> list[Path]:
 @looped
 async def test_what_was_appended_is_replayed(tmp_path: Path) -> None:
     """T7: commands come back in order after a stop without warning."""
+    # Shows storage.SL2.
     state = open_state(tmp_path / "a")
     await write(state, [commands("a"), commands("b", "c")])
 
@@ -67,6 +69,7 @@ async def test_what_was_appended_is_replayed(tmp_path: Path) -> None:
 @looped
 async def test_a_snapshot_replaces_what_was_before(tmp_path: Path) -> None:
     """T7: the log does not grow for ever; what comes after the snapshot is replayed after it."""
+    # Shows storage.SL3.
     state = open_state(tmp_path / "a")
     await write(state, [commands(f"old {number}") for number in range(20)])
     await state.snapshot(commands("state"))
@@ -80,6 +83,7 @@ async def test_a_snapshot_replaces_what_was_before(tmp_path: Path) -> None:
 @looped
 async def test_a_large_snapshot_lets_the_loop_turn(tmp_path: Path) -> None:
     """T7, K8: L5; others have their turn while it is written and while it is read."""
+    # Shows storage.SL5.
     state = open_state(tmp_path / "a")
     many = [bytes([index % 256]) * 1000 for index in range(2000)]
     turns = 0
@@ -184,13 +188,13 @@ async def test_old_segments_go_in_any_number(
     """T12: a kill between the removal of two old segments changes nothing."""
     path, copy = tmp_path / "a", tmp_path / "b"
     state = open_state(path)
-    log = state._log
+    log = state._storage._log
     for number in range(3):
         await write(state, [commands(f"old {number}")])
         log.roll(CLOCK.now_ms())
     monkeypatch.setattr(Log, "drop_segments_before", lambda self, offset: 0)
     await state.snapshot(commands("state"))
-    await log.flush()
+    await log.flusher.flush()
     files = segments(path)
 
     for gone in range(len(files)):
@@ -209,7 +213,7 @@ async def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused(
     path = tmp_path / "a"
     state = open_state(path)
     await write(state, [commands("lost")])
-    state._log.roll(CLOCK.now_ms())
+    state._storage._log.roll(CLOCK.now_ms())
     await write(state, [commands("kept")])
     first = segments(path)[0]
     first.unlink()
@@ -225,7 +229,7 @@ async def test_batches_of_other_types_are_passed_over(tmp_path: Path) -> None:
     state = open_state(tmp_path / "a")
     await write(state, [commands("a")])
     for batch_type in (99, GROUP):
-        state._log.append_records(
+        state._storage._log.append_records(
             batch_type, [Record(None, b"x", (), 0)], epoch=Epoch(0), now_ms=CLOCK.now_ms())
     await write(state, [commands("b")])
 
@@ -235,6 +239,7 @@ async def test_batches_of_other_types_are_passed_over(tmp_path: Path) -> None:
 @looped
 async def test_a_snapshot_whose_end_disagrees_does_not_count(tmp_path: Path) -> None:
     """T12: number and checksum of the items are part of the end."""
+    # Shows storage.SL4.
     state = open_state(tmp_path / "a")
     await write(state, [commands("a")])
     pairs = [(state_log.BEGIN, b"\x03"), (state_log.ITEM, b"z"),
@@ -265,6 +270,7 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_any_history_is_replayed(steps: list, tmp_path_factory: pytest.TempPathFactory) -> None:
     """T7: appends, snapshots and restarts in any order."""
+    # Shows storage.SL1.
     base = tmp_path_factory.mktemp("state")
 
     async def run() -> tuple[list[bytes], Path]:
@@ -274,7 +280,7 @@ def test_any_history_is_replayed(steps: list, tmp_path_factory: pytest.TempPathF
             if step == "snapshot":
                 await state.snapshot(list(model))
             elif step == "restart":
-                state._log.close()
+                state._storage._log.close()
                 lives += 1
                 path = killed(path, base / str(lives))
                 state, found = open_state(path), []

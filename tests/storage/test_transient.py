@@ -4,12 +4,12 @@ import pytest
 
 from quipu.model.ids import LogOffset
 from quipu.runtime.clock import ManualClock
-from quipu.runtime.disk import DiskBusy, DiskError, DiskFull
-from quipu.runtime.sim_disk import SimDisk
+from quipu.runtime.disks.disk import DiskBusy, DiskError, DiskFull
+from quipu.runtime.disks.sim_disk import SimDisk
 from quipu.storage.config import LogConfig
-from quipu.storage.data_directory import DataDirectory
-from quipu.storage.place import Memory
-from quipu.storage.reserve import RESERVE_NAME, RESERVE_SIZE
+from quipu.storage.directory.data_directory import DataDirectory
+from quipu.storage.directory.reserve import RESERVE_NAME, RESERVE_SIZE
+from quipu.storage.log_directory import RecoveryPoint
 from tests.storage.builders import (
     NOW_MS,
     TOPIC_ID,
@@ -26,7 +26,7 @@ EAGER = LogConfig(segment_bytes=700, index_interval_bytes=100, flush_messages=1)
 
 
 class Moody(SimDisk):
-    """A disk that refuses one kind of call while it is told to."""
+    """A disk that refuses one kind of call while the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,22 +72,22 @@ def test_a_log_goes_on_where_it_was_refused(what: str, error: DiskError) -> None
         except type(error):
             continue
         written.append(b"%d" % number)
-        log.flush_due(NOW_MS + number)
+        log.flusher.flush_due(NOW_MS + number)
     assert log.failure is None
     disk.refuses = {}
-    log.flush_due(NOW_MS + 10_000)
-    log.flush_now()
+    log.flusher.flush_due(NOW_MS + 10_000)
+    log.flusher.flush_now()
     assert [value for _, value in read_all(log)] == written
-    assert log.flushed_end == log.log_end
+    assert log.flusher.flushed_log == log.log_end
     assert len(written) >= 30
     clean = log.close()
     assert clean is not None
-    again = open_log(disk, EAGER, Memory(clean.log_end))
+    again = open_log(disk, EAGER, RecoveryPoint(clean.log_end))
     assert [value for _, value in read_all(again)] == written
 
 
-def test_a_log_that_stays_refused_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """K8: it is tried again every second, and there may be thousands; other news is told."""
+def test_a_log_that_stays_refused_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """K8: it is tried again every second, and there may be thousands; another error is logged."""
     disk = Moody()
     disk.refuses = {"open": BUSY}
     log = open_log(disk, EAGER)
@@ -104,18 +104,19 @@ def test_a_log_that_stays_refused_is_told_once(caplog: pytest.LogCaptureFixture)
 
 
 def test_waiters_wait_until_a_flush_goes_well() -> None:
-    """T12: a directory that cannot be opened for now fails nobody."""
+    """T12: a directory that cannot be opened for now fails no log."""
+    # Shows storage.G4.
     disk = Moody()
     log = open_log(disk, LogConfig())
     append(log, [b"x"])
-    told: list[Exception | None] = []
+    outcomes: list[Exception | None] = []
     disk.refuses = {"sync_directory": BUSY}
-    log.when_flushed(log.end_offset, told.append)
-    log.flush_due(NOW_MS + 1)
-    assert told == []
+    log.flusher.when_flushed(log.end_offset, outcomes.append)
+    log.flusher.flush_due(NOW_MS + 1)
+    assert outcomes == []
     disk.refuses = {}
-    log.flush_due(NOW_MS + 2)
-    assert told == [None]
+    log.flusher.flush_due(NOW_MS + 2)
+    assert outcomes == [None]
 
 
 def test_a_sync_that_fails_is_final_whatever_it_says() -> None:
@@ -125,7 +126,7 @@ def test_a_sync_that_fails_is_final_whatever_it_says() -> None:
     append(log, [b"x"])
     disk.sync_error = DiskError("no space left on device")
     with pytest.raises(DiskError):
-        log.flush_now()
+        log.flusher.flush_now()
     assert log.failure is not None
     assert not log.retry(NOW_MS)
 
@@ -181,7 +182,7 @@ def test_a_node_starts_and_deletes_and_stops_on_a_full_disk() -> None:
     append(log, [b"kept"])
     other = directory.open_log("u-0", EAGER, topic_id=TOPIC_ID)
     append(other, [b"goes"])
-    log.flush_now()
+    log.flusher.flush_now()
     directory.reserve.keep()
     assert disk.size(f"data/{RESERVE_NAME}") == RESERVE_SIZE
     disk.capacity = 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quipu.broker import metrics
+from quipu.broker.observing import metrics
 from quipu.model.settings import BROKER
 from quipu.model.settings_types import render
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from quipu.model.errors import Code
 from quipu.wire.fields import BOOL, BYTES, RECORDS, STRING, UINT16, UUID16
-from quipu.wire.layout import Slot, layout
+from quipu.wire.layout import FieldSlot, layout
 from quipu.wire.messages import OWN_KEY_FIRST, REQUESTS, RESPONSES
 from quipu.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -72,7 +72,7 @@ def messages(
         yield make(message, version, rng, flexible=message.is_flexible(version), tags=tags)
 
 
-def _value(slot: Slot, version: int, rng: random.Random, *, flexible: bool, tags: bool) -> Any:
+def _value(slot: FieldSlot, version: int, rng: random.Random, *, flexible: bool, tags: bool) -> Any:
     if slot.nullable and rng.random() < 0.25:
         return None
     if not slot.is_array:
@@ -81,7 +81,7 @@ def _value(slot: Slot, version: int, rng: random.Random, *, flexible: bool, tags
     return [_one(slot, version, rng, flexible=flexible, tags=tags) for _ in range(count)]
 
 
-def _one(slot: Slot, version: int, rng: random.Random, *, flexible: bool, tags: bool) -> Any:
+def _one(slot: FieldSlot, version: int, rng: random.Random, *, flexible: bool, tags: bool) -> Any:
     if slot.is_struct:
         tags = tags and slot.tag is None  # no oracle reads tags within tags
         return make(slot.kind, version, rng, flexible=flexible, tags=tags)

@@ -1,14 +1,14 @@
-"""A second encoder for our own definitions: plain, slow, and it tells where the lengths are.
+"""A second encoder for our own definitions: plain, slow, and it reports where the lengths are.
 
-It walks the fields of a message one by one and shares nothing with the functions that
-quipu.wire.encoder writes but the definitions and the order of the fields.
+It encodes the fields of a message one by one and shares only the definitions and the order of the
+fields with the functions that quipu.wire.encoder generates.
 """
 
 import struct
 from typing import Any, Final, NamedTuple
 
 from quipu.wire.fields import BYTES, RECORDS, STRING, UUID16
-from quipu.wire.layout import Slot, layout
+from quipu.wire.layout import FieldSlot, layout
 from quipu.wire.schema import Message, Struct
 
 
@@ -47,7 +47,7 @@ class ReferenceEncoder:
         if self._flexible:
             self._tags(item, shape.tagged)
 
-    def _tags(self, item: Struct, slots: tuple[Slot, ...]) -> None:
+    def _tags(self, item: Struct, slots: tuple[FieldSlot, ...]) -> None:
         parts = dict(item.unknown_tags)
         for slot in slots:
             value = getattr(item, slot.name)
@@ -63,7 +63,7 @@ class ReferenceEncoder:
             self._uvarint(len(parts[tag]))
             self.data += parts[tag]
 
-    def _value(self, slot: Slot, value: Any) -> None:
+    def _value(self, slot: FieldSlot, value: Any) -> None:
         if slot.is_array:
             self._length(None if value is None else len(value), 4)
             for element in value or ():
@@ -75,7 +75,7 @@ class ReferenceEncoder:
         else:
             self._one(slot, value)
 
-    def _one(self, slot: Slot, value: Any) -> None:
+    def _one(self, slot: FieldSlot, value: Any) -> None:
         if slot.is_struct:
             self._struct(value)
         elif slot.kind in (STRING, BYTES, RECORDS):

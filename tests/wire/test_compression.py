@@ -64,7 +64,7 @@ def test_snappy_is_read_as_one_bare_block() -> None:
 
 
 def test_lz4_blocks_are_independent() -> None:
-    """K2: the Java client refuses a frame whose blocks are linked (bit 5 of FLG not set)."""
+    """K2: wire.Z2: the Java client refuses a frame whose blocks are linked (bit 5 of FLG is 0)."""
     frame = compress(Compression.LZ4, TEXT)
 
     assert frame[:4] == bytes.fromhex("04 22 4d 18")
@@ -94,7 +94,9 @@ def test_one_byte_over_the_limit_is_refused(codec: Compression) -> None:
 
 @pytest.mark.parametrize("codec", PACKED)
 def test_a_bomb_takes_no_more_memory_than_its_limit(codec: Compression) -> None:
-    """K8: 64 MiB of zeros in a few kB, with a limit of 1 MiB, costs a few MiB and an error."""
+    """K8: wire.Z1: 64 MiB of zeros in a few kB, with a limit of 1 MiB, costs a few MiB and an
+    error.
+    """
     bomb = compress(codec, bytes(64 * MIB))
     tracemalloc.start()
     try:
@@ -129,6 +131,6 @@ def test_cut_bytes_are_an_error_at_every_length(codec: Compression) -> None:
 @given(data=st.binary(max_size=200), codec=st.sampled_from(PACKED))
 @settings(max_examples=100, deadline=None)
 def test_junk_is_malformed_or_small(data: bytes, codec: Compression) -> None:
-    """K8: whatever the bytes are, the answer is data within the bound or MalformedBytes."""
+    """K8: wire.Z3: whatever the bytes are, the result is data in the bound or MalformedBytes."""
     with contextlib.suppress(MalformedBytes):
         assert len(decompress(codec, data, size_max=1_000)) <= 1_000

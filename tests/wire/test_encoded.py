@@ -70,7 +70,7 @@ def test_an_array_that_was_encoded_reads_the_same(version: int, groups: int) -> 
 
 
 def test_a_frame_in_buffers_is_the_same_frame() -> None:
-    """K8: a large answer is sent without another copy."""
+    """K8: a large response is sent without another copy."""
     whole = encode_response(7, plain(3), 8)
     response = built(3, 8, Count())
     buffers = encode_response_body(7, type(response), 8, response.encode_chunks(8))

@@ -150,8 +150,8 @@ def test_a_produce_request_cannot_unfold_without_bound(parse: Callable[..., Any]
 @pytest.mark.parametrize("parse", [fast.parse_produce, _fast_pure.parse_produce])
 @pytest.mark.parametrize("version", [3, 9, 12])
 def test_more_parts_than_wanted_are_not_looked_at(parse: Callable[..., Any], version: int) -> None:
-    """K8: who asks for few parts learns at little cost that there are more; rubbish behind them is
-    found when all are asked for.
+    """K8: with a small `parts_max`, decoding stops early; invalid bytes after it are found only
+    when all parts are decoded.
     """
     body = produce_request(version, [("t", [(index, b"ab") for index in range(9)])])
     assert len(parse(memoryview(body), 0, version, 9)[3]) == 9
@@ -175,7 +175,7 @@ def test_a_topic_name_that_is_not_text_is_refused(parse: Callable[..., Any], ver
 def test_a_header_is_skipped_on_request(
     case: tuple[int, bytes, list[Any]], client_id: str | None, data: st.DataObject
 ) -> None:
-    """K2, K8: position -1 stands for the one after the header, which may be damaged too."""
+    """K2, K8: with position -1 the body follows the header, which may be damaged, too."""
     version, body, _ = case
     name = sized(None if client_id is None else client_id.encode(), compact=False, width=2)
     head = bytes(8) + name + (data.draw(st.sampled_from([b"\0", b"\x01\x05\x02ab"]))

@@ -73,7 +73,7 @@ def test_a_response_is_framed_as_kio_does(api_key: int, version: int) -> None:
 
 
 def test_a_header_of_an_unknown_api_or_version_can_be_read() -> None:
-    """K12: the client has to be answered, or its connection closed with a name in the log."""
+    """K12: the client must get a response, or its connection is closed with its name in the log."""
     start = (999).to_bytes(2, "big") + bytes(2) + (5).to_bytes(4, "big") + b"\0\1x"
     newer = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + bytes(4) + b"\0\1x" + b"\0"
 
@@ -112,13 +112,13 @@ CASES = [
 
 @pytest.mark.parametrize("frame", [case[1] for case in CASES], ids=[case[0] for case in CASES])
 def test_a_bad_client_id_is_malformed(frame: bytes) -> None:
-    """K8: each in its own words."""
+    """K8: each fault has its own message."""
     with pytest.raises(MalformedBytes, match="client id"):
         decode_request_header(memoryview(frame))
 
 
 def test_a_response_cut_in_its_header_is_malformed() -> None:
-    """K8: tools and tests read answers, and no answer is trusted either."""
+    """K8: tools and tests decode responses, which are not trusted either."""
     frame = body(encode_response(1, RESPONSES[12](), 4))
     for size in range(len(frame)):
         with pytest.raises(MalformedBytes):

@@ -46,7 +46,7 @@ def response_body(frame: bytes, version: int, *, flexible_from: int) -> bytes:
 @settings(max_examples=25, deadline=None)
 @given(parts=st.lists(produced, max_size=300))
 def test_a_produce_answer_reads_by_its_definition(version: int, parts: list[ProducedPart]) -> None:
-    """K2, K12: the hand-written answer is the defined one, in every version."""
+    """K2, K12: the hand-written response is the defined one, in every version."""
     topic: str | bytes = TOPIC_ID.bytes if version >= 13 else "träume"
     frame = encode_produce_response(77, version, [(topic, parts), (topic, [])])
     body = response_body(frame, version, flexible_from=9)
@@ -98,7 +98,7 @@ def fetched(draw: st.DrawFn) -> FetchedPart:
 def test_a_fetch_answer_reads_by_its_definition(
     version: int, parts: list[FetchedPart], committed_only: bool
 ) -> None:
-    """K2, K12: the answer around slices of the log is the defined one, in every version."""
+    """K2, K12: the response around slices of the log is the defined one, in every version."""
     topic: str | bytes = TOPIC_ID.bytes if version >= 13 else "orders"
     buffers = encode_fetch_response(
         77, version, session_id=5, committed_only=committed_only, topics=[(topic, parts)])

@@ -1,4 +1,4 @@
-"""Answers that name the leader: the hot codecs' bytes, read back by the definitions."""
+"""Responses that name the leader: the hot codecs' bytes, decoded by the definitions."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ NODES = [Node(7, "n7.example", 9092, None), Node(300, "h" * 200, 65535, "rack-é
 
 @pytest.mark.parametrize("version", [10, 12, 13])
 def test_produce_names_leaders_and_endpoints(version: int) -> None:
-    """K12: KIP-951, per partition and for the whole answer."""
+    """K12: KIP-951, per partition and for the whole response."""
     topic = TOPIC if version >= 13 else "t"
     frame = encode_produce_response(
         5, version, [(topic, [ProducedPart(0, 6, error_message="moved"), ProducedPart(1, 0, 42)])],

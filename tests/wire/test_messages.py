@@ -35,7 +35,7 @@ every_known_to_both = pytest.mark.parametrize(
 def test_kio_reads_what_we_write_and_writes_what_we_read(
     message: type[Message], version: int
 ) -> None:
-    """K2, K12: same bytes from the same values, whoever encodes; and nothing lost in decoding."""
+    """K2, K12: both encoders make the same bytes of the same values; and decoding loses nothing."""
     for ours in messages(message, version, MESSAGES_PER_VERSION):
         data = ours.encode(version)
 
@@ -59,7 +59,7 @@ def test_kafka_python_reads_what_we_write_and_writes_what_we_read(
 @pytest.mark.parametrize(
     ("message", "version"), [(m, v) for m, v in APIS if m.is_flexible(v)], ids=name_of)
 def test_tagged_fields_that_nobody_knows_are_kept(message: type[Message], version: int) -> None:
-    """K12: a newer client may send fields of its own; what we understand stays the same."""
+    """K12: wire.M3: newer clients may send fields of their own; what we understand is the same."""
     for ours in messages(message, version, MESSAGES_PER_VERSION, tags=True):
         data = ours.encode(version)
         again = message.decode(data, version)

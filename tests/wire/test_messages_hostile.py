@@ -24,7 +24,7 @@ every_message = pytest.mark.parametrize(("message", "version"), ALL + PAYLOADS, 
 
 @every_message
 def test_a_message_cut_anywhere_is_malformed(message: type[Message], version: int) -> None:
-    """K8: of a message without its last bytes, however many, nothing is made."""
+    """K8: wire.M1: of a message without its last bytes, however many, nothing is made."""
     for ours in messages(message, version, 2, tags=True):
         data = memoryview(ours.encode(version))
         step = len(data) // CUTS_MAX + 1
@@ -35,7 +35,7 @@ def test_a_message_cut_anywhere_is_malformed(message: type[Message], version: in
 
 @every_message
 def test_bytes_left_over_are_malformed(message: type[Message], version: int) -> None:
-    """K8: a message that ends early is not what its sender thought it was."""
+    """K8: wire.M1: a message that ends early is not what its sender thought it was."""
     for ours in messages(message, version, 2):
         with pytest.raises(MalformedBytes, match="more bytes follow"):
             message.decode(ours.encode(version) + b"\0", version)
@@ -68,7 +68,7 @@ def _mutations(data: bytes, rng: random.Random) -> Iterator[bytes]:
 def test_the_largest_length_in_any_place_costs_nothing(
     message: type[Message], version: int
 ) -> None:
-    """K8: each length in turn claims two thousand million; no memory is taken on its word."""
+    """K8: wire.M2: each length in turn claims 2^31 bytes; no memory is allocated for it."""
     hostile = []
     for ours in messages(message, version, 2, tags=True):
         reference = ReferenceEncoder(ours, version)

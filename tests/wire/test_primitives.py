@@ -22,7 +22,7 @@ numbers = st.integers(0, (1 << 32) - 1)
 
 @given(numbers)
 def test_a_uvarint_is_read_as_it_was_written(value: int) -> None:
-    """K2: also by the oracle, and whatever stands before and after it."""
+    """K2: also by the oracle, and with any bytes before and after it."""
     data = uvarint(value)
 
     assert data == UnsignedVarInt32.encode(value) == UVARINTS[value]
@@ -47,7 +47,7 @@ def test_a_tag_section_is_read_as_it_was_written(tags: dict[int, bytes]) -> None
 
 
 def test_formats_are_kept_but_not_without_end() -> None:
-    """K8: whoever varies the lengths of arrays does not fill the memory with formats."""
+    """K8: a client that varies the lengths of arrays does not fill the memory with formats."""
     arrays, packings = Arrays("i"), Packings(["h", ("i", True), "x"])
     for length in range(3 * PACKINGS_MAX):
         data = packings[length](7, UVARINTS[length + 1], *range(length))

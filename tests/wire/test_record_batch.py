@@ -210,7 +210,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.why)
 def test_a_wrong_batch_is_refused_with_kafkas_code(case: Refused) -> None:
-    """K2, K8: each rule has the code that a Kafka broker answers."""
+    """K2, K8: wire.R1: each rule has the error code that a Kafka broker returns."""
     with pytest.raises(RequestError) as refusal:
         check_batch(memoryview(produced(**case.change)), size_max=SIZE_MAX)
 
@@ -321,7 +321,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("why", MALFORMED)
 def test_malformed_records_are_refused(why: str) -> None:
-    """K8: no length in a record is believed."""
+    """K8: wire.R2: no length in a record is believed."""
     with pytest.raises(MalformedBytes):
         list(decode_records(MALFORMED[why], size_max=SIZE_MAX))
 

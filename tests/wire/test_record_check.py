@@ -48,7 +48,9 @@ def test_true_batches_pass(codec: int) -> None:
 
 @pytest.mark.parametrize(("codec", "name"), EVERY_LIE)
 def test_a_lie_is_refused_with_an_error_that_is_not_retried(codec: int, name: str) -> None:
-    """K8: a client that gets INVALID_RECORD gives up; CORRUPT_MESSAGE it would send for ever."""
+    """K8: wire.K1, wire.K2, wire.K3: a client that gets INVALID_RECORD gives up; CORRUPT_MESSAGE
+    it would send for ever.
+    """
     with pytest.raises(RequestError) as raised:
         check(lying_batches(codec)[name])
     assert raised.value.code == Code.INVALID_RECORD, raised.value
@@ -56,7 +58,7 @@ def test_a_lie_is_refused_with_an_error_that_is_not_retried(codec: int, name: st
 
 @pytest.mark.parametrize("name", sorted(lies.BODIES))
 def test_the_record_is_named(name: str) -> None:
-    """K2: its number is in the answer, from Produce v8 on (KIP-467)."""
+    """K2: its index is in the response, from Produce v8 on (KIP-467)."""
     with pytest.raises(InvalidRecords) as raised:
         check(lying_batches(0)[name])
     ((index, words),) = raised.value.record_errors
@@ -96,7 +98,7 @@ def test_times_are_those_of_the_records() -> None:
 
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_a_bomb_is_refused_before_memory_is_taken(codec: int) -> None:
-    """K8: by the framing where that tells the size, else within the limit; never beyond it."""
+    """K8: wire.K4: by the framing if that has the size, else within the limit; never above it."""
     batch = sealed(b"", codec=codec, packed=lies.bomb(codec, 100 << 20))
     tracemalloc.start()
     try:
@@ -211,7 +213,9 @@ def read_by(reader: Any, batch: bytes) -> list[tuple[int, Any, Any]] | None:
 def test_compiled_plain_and_the_readers_of_others_agree(
     case: tuple[bytes, int], timestamp: int, keyed: bool, threaded: bool
 ) -> None:
-    """K8: the twins in all that they tell; and what passes, everybody reads, all and in order."""
+    """K8: both implementations return the same; and other libraries read all records that pass, in
+    order.
+    """
     body, count = case
     batch = sealed(body, count=count, timestamp=timestamp)
     view = memoryview(batch)
@@ -239,7 +243,7 @@ def test_compiled_plain_and_the_readers_of_others_agree(
 @given(text=st.binary(max_size=8) | st.text(max_size=4).map(str.encode))
 @settings(max_examples=500)
 def test_names_of_headers_are_text_as_python_reads_it(text: bytes) -> None:
-    """K8: overlong forms, surrogates and cut sequences are told apart by both twins."""
+    """K8: both implementations detect overlong forms, surrogates and cut sequences."""
     body = lies.record(0, headers=varint(1) + varint(len(text)) + text + varint(-1))
     try:
         text.decode()
@@ -253,7 +257,9 @@ def test_names_of_headers_are_text_as_python_reads_it(text: bytes) -> None:
 @given(data=st.data(), codec=st.sampled_from(CODECS))
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_give_records_or_a_typed_error(data: st.DataObject, codec: int) -> None:
-    """K8: what is accepted decodes to as many records as the header says, offset by offset."""
+    """K8: wire.K1, wire.K2: what is accepted decodes to as many records as the header says, offset
+    by offset.
+    """
     batch = sealed(b"", codec=codec, count=data.draw(st.integers(1, 4)),
                    packed=data.draw(st.binary(max_size=80)))
     view = memoryview(batch)
@@ -268,7 +274,7 @@ def test_any_bytes_give_records_or_a_typed_error(data: st.DataObject, codec: int
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_no_header_counts_more_than_its_bytes_hold(codec: int) -> None:
-    """T5, K8: refused by the header alone, whether or not anybody looks at records."""
+    """T5, K8: refused by the header alone, whether or not records are checked."""
     batch = encode_batch([Record(None, None, (), 1)] * 9, compression=codec)
     size = len(batch) - HEADER_SIZE
     assert parse_header(memoryview(batch)).count <= count_max(size, codec)

@@ -108,7 +108,7 @@ def plain_count(batches: list[Item]) -> int:
 def test_a_run_is_the_sum_of_its_batches(
     batches: list[Item], due: int, interval: int, before: bytes
 ) -> None:
-    """T8, T12: ends, newest timestamp, marks and producers, told from what was written."""
+    """T8, T12: ends, newest timestamp, marks and producers, compared with what was written."""
     made = written(batches)
     run = run_of(before + made.data, len(before), mark_due=due, mark_interval=interval)
     taken = batches[: plain_count(batches)]
@@ -210,7 +210,7 @@ def test_offsets_far_out_are_left_to_the_careful_way() -> None:
 
 
 def test_negative_offsets_are_never_plain() -> None:
-    """T5: the careful way words the fault."""
+    """T5: the scan of single batches reports the fault."""
     for expected in (Expected(-5, 70, EPOCH), Expected(5, -70, EPOCH)):
         assert run_of(written([Item(9)], expected).data, expected=expected).end == 0
 

@@ -1,4 +1,4 @@
-"""What message classes promise to those who use them."""
+"""The behaviour of message classes."""
 
 from uuid import UUID
 
@@ -47,7 +47,7 @@ def test_bytes_are_what_the_definition_says(version: int, wanted: str) -> None:
 
 
 def test_fields_that_a_version_lacks_read_as_their_defaults() -> None:
-    """K12: invariant M4."""
+    """K12: wire.M4."""
     assert Example.decode(EXAMPLE.encode(0), 0) == Example(items=[Item(number=7, old=8)])
     assert Example.decode(EXAMPLE.encode(2), 2) == Example(
         items=[Item(number=7, new="x")], numbers=[1, 2])

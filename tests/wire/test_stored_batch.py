@@ -1,4 +1,4 @@
-"""The stored form of a batch: golden bytes, and every fault told apart."""
+"""The stored form of a batch: golden bytes, and each kind of fault."""
 
 import re
 import struct
@@ -158,7 +158,7 @@ def test_stamp_sets_what_the_broker_owns_and_nothing_else() -> None:
 
 
 def test_type_0_is_never_packed() -> None:
-    """T2: an unset type stops at the assertion, before there are bytes."""
+    """T2: wire.D3: an unset type stops at the assertion, before there are bytes."""
     batch = encode_batch([Record(b"k", b"v")])
 
     with pytest.raises(AssertionError):
@@ -170,7 +170,9 @@ def test_type_0_is_never_packed() -> None:
 
 @pytest.mark.parametrize(("batch_type", "next_offset"), [(DATA, 10), (CHECKPOINT, 7), (99, 7)])
 def test_only_data_takes_client_offsets(batch_type: int, next_offset: int) -> None:
-    """T5, T11: internal and unknown types have no width for clients, but take log offsets."""
+    """T5, T11: wire.D2: internal and unknown types have no width for clients, but take log
+    offsets.
+    """
     header = parse_stored(memoryview(stored(3, batch_type=batch_type)))
 
     assert header.next_log_offset == 12
@@ -223,7 +225,7 @@ def test_the_fields_above_are_all_there_is() -> None:
 
 
 def test_every_truncation_is_too_short() -> None:
-    """T12: a torn write is told from a damaged one, at every byte."""
+    """T12: a torn write is distinguished from a damaged one, at every byte."""
     data = memoryview(stored())
     for size in range(len(data)):
         assert check_header(data[:size]) is Fault.TOO_SHORT
@@ -255,7 +257,7 @@ def test_a_sound_header_with_an_impossible_value_is_told_apart(
 
 
 def test_a_body_of_another_batch_is_found() -> None:
-    """T8: header_crc binds the header to one body."""
+    """T8: wire.D1: header_crc binds the header to one body."""
     first, second = stored(), stored(offset=11)
     mixed = memoryview(first[:37] + second[37:-2] + b"x\x00")
 

@@ -28,6 +28,7 @@ class Council:
         self.leader: NodeId | None = None
         self.seats: dict[NodeId, Seat] = {}
         self.before_commit: Callable[[NodeId], None] | None = None
+        self.after_commit: Callable[[NodeId], None] | None = None
         self._leaderless = 0.0
         world.run(self._run(), "council")
 
@@ -64,8 +65,8 @@ class Seat:
     def __init__(self, council: Council, node_id: NodeId, machine: StateMachine) -> None:
         self.leader: NodeId | None = None
         self.is_leader = False
-        self.predecessor = None  # nobody asks when the last leader was heard of
-        self.applied = RaftIndex(0)
+        self.previous_leader = None  # nobody asks when the last leader was heard of
+        self.last_applied = RaftIndex(0)
         self.refused_count = 0
         self._council = council
         self._node_id = node_id
@@ -98,22 +99,24 @@ class Seat:
 
     def _catch_up(self) -> None:
         start, items = self._council.image
-        if self.applied < start:
+        if self.last_applied < start:
             self._machine.restore(items)
-            self.applied = RaftIndex(start)
-        for commands in self._council.entries[self.applied :]:
-            self.applied = RaftIndex(self.applied + 1)
-            self._machine.apply(self.applied, commands)
+            self.last_applied = RaftIndex(start)
+        for commands in self._council.entries[self.last_applied :]:
+            self.last_applied = RaftIndex(self.last_applied + 1)
+            self._machine.apply(self.last_applied, commands)
 
     async def propose(self, commands: Sequence[bytes]) -> RaftIndex:
         await self.barrier()
         if self._council.before_commit is not None:
             self._council.before_commit(self._node_id)
-            await asyncio.sleep(0)  # whoever was killed just now gets no further
+            await asyncio.sleep(0)  # nodes that were just killed do not continue
         self._council.entries.append(commands)
+        if self._council.after_commit is not None:
+            self._council.after_commit(self._node_id)
         await asyncio.sleep(DECIDE_SECONDS)
         self._catch_up()
-        return RaftIndex(self.applied)
+        return RaftIndex(self.last_applied)
 
     async def barrier(self) -> None:
         await asyncio.sleep(DECIDE_SECONDS)
@@ -123,9 +126,9 @@ class Seat:
 
     async def wait_applied(self, index: RaftIndex, timeout_seconds: float) -> None:
         async with asyncio.timeout(timeout_seconds):
-            while self.applied < index:
+            while self.last_applied < index:
                 await asyncio.sleep(TICK_SECONDS)
 
     def shorten(self, items: Iterable[bytes]) -> None:
         """Have what is applied here kept as an image alone."""
-        self._council.image = (self.applied, list(items))
+        self._council.image = (self.last_applied, list(items))

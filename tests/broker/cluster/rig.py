@@ -3,24 +3,33 @@
     rig = Rig()                        three nodes, a-0 to a-2, with the numbers 1 to 3
     rig = Rig(with_raft=True)          ... whose metadata is kept by Raft instead of the council
     rig.boot()
-    rig.ask(1, lambda cluster: cluster.create_topics([NewTopic("t")]))
+    rig.ask(1, lambda cluster: rig.create_topics(cluster, NewTopic("t")))
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
-from quipu.broker import envelopes
-from quipu.broker.cluster import Cluster, Endpoints
-from quipu.broker.context import Broker
-from quipu.controller.state import Topic
+from quipu.broker.cluster import ClusterDriver, Endpoints
+from quipu.broker.listening import peer_config
+from quipu.broker.serving import forwarding
+from quipu.broker.serving.context import Broker, Context
+from quipu.controller.placement import ChainPlacement
+from quipu.controller.topic_requests import NewTopic
+from quipu.controller.topic_state import Topic
 from quipu.model.chains import MemberState
 from quipu.model.ids import NO_NODE, NodeId
 from quipu.model.settings import BrokerSettings
 from quipu.model.settings_types import Address, Voter
-from quipu.runtime.peer_net import Identity
-from quipu.sim.peers import SimPeers
+from quipu.runtime.peers.peer_net import Identity
+from quipu.sim.twins.peers import SimPeers
 from quipu.sim.world import Machine, Violation, World
-from quipu.storage.data_directory import DataDirectory
+from quipu.storage.directory.data_directory import DataDirectory
+from quipu.wire.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from tests.broker.cluster.council import Council, Seat
 from tests.broker.clusters import ABroker, FollowedPartitions
 
@@ -34,7 +43,7 @@ PEER_PORT: Final = 9192
 class Syncing(FollowedPartitions):
     """Partitions whose syncing members have caught up as soon as the tail hears of them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterDriver) -> None:
         super().__init__()
         self._cluster = cluster
         self.is_quick = True
@@ -52,7 +61,7 @@ class Syncing(FollowedPartitions):
             for node_id in partition.replica_set.syncing:
                 self._cluster.report_in_sync(
                     topic.topic_id, index, node_id, version=partition.replica_set.version)
-            if partition.place.joined:
+            if isinstance(partition.placement, ChainPlacement) and partition.placement.joined:
                 self._cluster.report_serving(
                     topic.topic_id, index, version=partition.replica_set.version)
 
@@ -63,18 +72,18 @@ class ClusterProgram:
     def __init__(self, rig: "Rig", machine: Machine, node_id: NodeId) -> None:
         self.settings = rig.settings(machine.name, node_id)
         identity = Identity(node_id, machine.name, machine.dice.uuid())
-        self.peers = machine.door.peers(identity, self.settings, machine.dice)
+        self.peers = machine.door.peers(identity, peer_config(self.settings), machine.dice)
         if rig.with_raft:
             directory = DataDirectory.open(machine.disk, "data", machine.clock)
-            self.cluster = Cluster.of(
+            self.cluster = ClusterDriver.of(
                 directory, self.settings, machine.clock, machine.dice, net=self.peers)
         else:
-            self.cluster = Cluster(
+            self.cluster = ClusterDriver(
                 self.settings, machine.clock, machine.dice,
                 lambda state_machine: self._seat(rig, node_id, state_machine), net=self.peers)
         self.chains = Syncing(self.cluster)
-        self.broker = ABroker(cluster=self.cluster, partitions=self.chains)
-        envelopes.serve(cast("Broker", self.broker))
+        self.broker = ABroker(cluster=self.cluster, rng=machine.dice, partitions=self.chains)
+        forwarding.serve(cast("Broker", self.broker))
         self._rig = rig
 
     def _seat(self, rig: "Rig", node_id: NodeId, state_machine: Any) -> Seat:
@@ -170,7 +179,7 @@ class Rig:
 
     def chain(self, name: str = "a") -> None:
         """Make a chain of all nodes of that name."""
-        self.ask(self.controller, lambda cluster: cluster.changes.create_chain(name))
+        self.ask(self.controller, lambda cluster: cluster.controller.create_chain(name))
         self.until(lambda: all(name in self.cluster(each).state.chains for each in self.machines),
                    "known everywhere")
 
@@ -179,7 +188,7 @@ class Rig:
         assert isinstance(program, ClusterProgram)
         return program
 
-    def cluster(self, node_id: int) -> Cluster:
+    def cluster(self, node_id: int) -> ClusterDriver:
         return self.program(node_id).cluster
 
     def kill(self, node_id: int) -> None:
@@ -203,6 +212,20 @@ class Rig:
         """Every connection from and to this node is closed; the node lives."""
         self.peers(node_id).reset()
 
+    async def create_topics(
+        self, cluster: ClusterDriver, *topics: NewTopic, timeout_seconds: float = 10.0
+    ) -> list[CreatableTopicResult]:
+        """Have topics created as a client of that node does, wherever the controller is."""
+        broker = cast("Broker", self.program(cluster.node_id).broker)
+        request = CreateTopicsRequest(topics=[
+            CreatableTopic(name=topic.name, num_partitions=topic.partition_count,
+                           replication_factor=topic.replication_factor) for topic in topics])
+        response = await forwarding.request_controller(
+            broker, request, Context(request.VERSIONS[-1], 1, "c", "::1"),
+            timeout_seconds=timeout_seconds)
+        assert isinstance(response, CreateTopicsResponse)
+        return response.topics
+
     # -- time
 
     def run_for(self, seconds: float) -> None:
@@ -211,8 +234,8 @@ class Rig:
     def until(self, done: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         self.world.run_until(done, seconds, what)
 
-    def ask(self, node_id: int, work: Callable[[Cluster], Awaitable[Any]]) -> Any:
-        """What a node's cluster answers, or the error that it raises."""
+    def ask(self, node_id: int, work: Callable[[ClusterDriver], Awaitable[Any]]) -> Any:
+        """What a node's cluster returns, or the error that it raises."""
         outcome: list[Any] = []
 
         async def asked() -> None:
@@ -221,7 +244,7 @@ class Rig:
             except Exception as error:  # noqa: BLE001 it is raised to the test
                 outcome.append(error)
 
-        self.world.run_on(self.machines[NodeId(node_id)], asked(), "ask")
+        self.world.run_on(self.machines[NodeId(node_id)], asked, "ask")
         self.until(lambda: bool(outcome), "answered")
         if isinstance(outcome[0], Exception):
             raise outcome[0]

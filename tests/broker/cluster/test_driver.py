@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from quipu.broker.cluster import LOG_NAME, Cluster
+from quipu.broker.cluster import LOG_NAME, ClusterDriver
 from quipu.broker.quorum import QuorumConfig
-from quipu.controller.configs import Alteration, Change, Operation, Resource
+from quipu.controller.configs import ConfigAlteration, ConfigChange, ConfigOperation, ConfigResource
 from quipu.controller.records import UnknownRecord
-from quipu.controller.topics import NewPartitions, NewTopic
+from quipu.controller.topic_requests import NewPartitions, NewTopic
 from quipu.model.errors import Code, CorruptLog, QuipuError
 from quipu.model.ids import ZERO_UUID
 from quipu.model.settings import BrokerSettings
 from quipu.model.topics import CONSUMER_OFFSETS
 from quipu.runtime.clock import ManualClock
 from quipu.runtime.rng import SeededRng
-from quipu.storage.data_directory import DataDirectory
+from quipu.storage.directory.data_directory import DataDirectory
 from tests.broker.clusters import (
     DISK,
     FollowedPartitions,
@@ -31,11 +31,12 @@ from tests.killed import killed
 from tests.looped import looped
 
 
-def set_to(kind: int, resource: str, name: str, value: str) -> list[Alteration]:
-    return [Alteration(Resource(kind, resource), [Change(name, Operation.SET, value)])]
+def set_to(kind: int, resource: str, name: str, value: str) -> list[ConfigAlteration]:
+    return [ConfigAlteration(ConfigResource(kind, resource),
+                             [ConfigChange(name, ConfigOperation.SET, value)])]
 
 
-async def on_disk(path: Path) -> Cluster:
+async def on_disk(path: Path) -> ClusterDriver:
     """A cluster of one on a real log, by way of a real quorum."""
     return await opened(DataDirectory.open(DISK, str(path), ManualClock()))
 
@@ -47,11 +48,11 @@ def left_behind(path: Path) -> Path:
     return path / "b"
 
 
-def lasting(cluster: Cluster) -> object:
+def lasting(cluster: ClusterDriver) -> object:
     """What a restart does not change."""
     state = cluster.state
     topics = [(topic.name, topic.topic_id, dict(topic.configs),
-               [partition.place for partition in topic.partitions])
+               [partition.placement for partition in topic.partitions])
               for topic in state.topics.values()]
     return state.cluster_id, topics, state.broker_configs, state.next_producer_id
 
@@ -83,10 +84,10 @@ async def test_a_broker_that_moved_is_registered_anew() -> None:
 
 @looped
 async def test_a_node_that_is_alone_has_a_chain_and_an_endless_lease() -> None:
-    """V2: one node, no replication: the same code with a chain of one."""
+    """V2, broker.cluster.B6: one node, no replication: the same code with a chain of one."""
     log = MemoryLog()
     cluster = await a_cluster(log=log)
-    await cluster.create_topics([NewTopic("a", 2)])
+    await cluster.controller.create_topics([NewTopic("a", 2)])
     written = len(log.commands)
 
     again = await a_cluster(log=log, seed=2)
@@ -101,13 +102,14 @@ async def test_a_node_that_is_alone_has_a_chain_and_an_endless_lease() -> None:
 
 @looped
 async def test_metadata_survives_a_kill(tmp_path: Path) -> None:
-    """T7, K5: everything answered is there again, whatever was going on."""
+    """T7, K5, broker.cluster.A1: every change with a response is there again after a crash."""
     cluster = await on_disk(tmp_path / "a")
-    await cluster.create_topics([NewTopic("a", 3, configs=[("retention.ms", "5")]), NewTopic("b")])
-    await cluster.create_partitions([NewPartitions("a", 4)])
-    await cluster.alter_configs(set_to(2, "a", "flush.ms", "7"))
-    await cluster.alter_configs(set_to(4, "", "log.retention.ms", "8"))
-    await cluster.delete_topics([("b", ZERO_UUID)])
+    await cluster.controller.create_topics(
+        [NewTopic("a", 3, configs=[("retention.ms", "5")]), NewTopic("b")])
+    await cluster.controller.create_partitions([NewPartitions("a", 4)])
+    await cluster.controller.alter_configs(set_to(2, "a", "flush.ms", "7"))
+    await cluster.controller.alter_configs(set_to(4, "", "log.retention.ms", "8"))
+    await cluster.controller.delete_topics([("b", ZERO_UUID)])
     await cluster.next_producer_id()
 
     again = await on_disk(left_behind(tmp_path))
@@ -121,14 +123,14 @@ async def test_metadata_survives_a_kill(tmp_path: Path) -> None:
 async def test_a_snapshot_takes_the_place_of_a_long_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T7: the metadata log is bounded by the metadata, not by its history."""
+    """T7, broker.cluster.A2: the metadata log is bounded by the metadata, not by its history."""
     of = QuorumConfig.of
     monkeypatch.setattr(QuorumConfig, "of", lambda settings: dataclasses.replace(
-        of(settings), image_due_size=2000))
+        of(settings), snapshot_due_size=2000))
     cluster = await on_disk(tmp_path / "a")
-    await cluster.create_topics([NewTopic("a", 2)])
+    await cluster.controller.create_topics([NewTopic("a", 2)])
     for number in range(200):
-        await cluster.alter_configs(set_to(2, "a", "retention.ms", str(number + 1)))
+        await cluster.controller.alter_configs(set_to(2, "a", "retention.ms", str(number + 1)))
 
     assert sum(file.stat().st_size for file in (tmp_path / "a" / LOG_NAME).glob("*.log")) < 10_000
     again = await on_disk(left_behind(tmp_path))
@@ -137,7 +139,7 @@ async def test_a_snapshot_takes_the_place_of_a_long_log(
 
 @looped
 async def test_nothing_is_visible_before_it_is_durable() -> None:
-    """T7, K5: neither state nor listeners nor the answer run ahead of the log."""
+    """T7, K5, broker.cluster.M2: neither state nor listeners nor results run ahead of the log."""
     log, partitions, durable = MemoryLog(), FollowedPartitions(), asyncio.Event()
     cluster = await a_cluster(log=log)
     cluster.follow(partitions)
@@ -146,22 +148,24 @@ async def test_nothing_is_visible_before_it_is_durable() -> None:
         await durable.wait()
 
     log.before_append = wait
-    creating = asyncio.ensure_future(cluster.create_topics([NewTopic("a")]))
+    creating = asyncio.ensure_future(cluster.controller.create_topics([NewTopic("a")]))
     for _ in range(5):
         await asyncio.sleep(0)
     assert not creating.done()
     assert cluster.state.topics == {}
-    assert partitions.told == []
+    assert partitions.notifications == []
 
     durable.set()
     await creating
 
-    assert partitions.told == [("created", "a", 1)]
+    assert partitions.notifications == [("created", "a", 1)]
 
 
 @looped
 async def test_a_decision_is_carried_out_though_its_client_has_gone() -> None:
-    """T7: what is in the log is in the state, even if nobody waits for the answer."""
+    """T7, broker.cluster.M3: what is in the log is in the state, even if nobody waits for the
+    answer.
+    """
     log, durable = MemoryLog(), asyncio.Event()
     cluster = await a_cluster(log=log)
 
@@ -169,7 +173,7 @@ async def test_a_decision_is_carried_out_though_its_client_has_gone() -> None:
         await durable.wait()
 
     log.before_append = wait
-    creating = asyncio.ensure_future(cluster.create_topics([NewTopic("a")]))
+    creating = asyncio.ensure_future(cluster.controller.create_topics([NewTopic("a")]))
     await asyncio.sleep(0)
     creating.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -177,25 +181,26 @@ async def test_a_decision_is_carried_out_though_its_client_has_gone() -> None:
     durable.set()
     log.before_append = None
 
-    await cluster.create_topics([NewTopic("b")])
+    await cluster.controller.create_topics([NewTopic("b")])
 
     assert list(cluster.state.topics) == ["a", "b"]
 
 
 @looped
 async def test_decisions_are_made_one_after_the_other() -> None:
-    """K5: two clients that create one topic at once get one topic and one error."""
+    """K5, broker.cluster.M1: clients that create one topic at once get one topic and one error."""
     cluster = await a_cluster()
 
-    answers = await asyncio.gather(*(cluster.create_topics([NewTopic("a")]) for _ in range(5)))
+    responses = await asyncio.gather(
+        *(cluster.controller.create_topics([NewTopic("a")]) for _ in range(5)))
 
-    codes = sorted(answer.code for (answer,) in answers)
+    codes = sorted(response.code for (response,) in responses)
     assert codes == [Code.NONE, *[Code.TOPIC_ALREADY_EXISTS] * 4]
 
 
 @looped
 async def test_a_failed_write_changes_nothing() -> None:
-    """T7: the client is told, the state stays, and the next decision may go well."""
+    """T7: the client gets an error, the state stays, and the next decision may succeed."""
     log = MemoryLog()
     cluster = await a_cluster(log=log)
 
@@ -204,13 +209,13 @@ async def test_a_failed_write_changes_nothing() -> None:
 
     log.before_append = fail
     with pytest.raises(QuipuError, match="disk full"):
-        await cluster.create_topics([NewTopic("a")])
+        await cluster.controller.create_topics([NewTopic("a")])
     assert cluster.state.topics == {}
     log.before_append = None
 
-    (answer,) = await cluster.create_topics([NewTopic("a")])
+    (response,) = await cluster.controller.create_topics([NewTopic("a")])
 
-    assert answer.code is Code.NONE
+    assert response.code is Code.NONE
 
 
 @looped
@@ -219,29 +224,31 @@ async def test_validate_only_writes_nothing() -> None:
     cluster = await a_cluster(log=log)
     written = list(log.commands)
 
-    answers = [
-        *await cluster.create_topics([NewTopic("a")], validate_only=True),
-        *await cluster.alter_configs(set_to(4, "1", "num.partitions", "3"), validate_only=True),
+    responses = [
+        *await cluster.controller.create_topics([NewTopic("a")], validate_only=True),
+        *await cluster.controller.alter_configs(
+            set_to(4, "1", "num.partitions", "3"), validate_only=True),
     ]
 
-    assert [answer.code for answer in answers] == [Code.NONE] * 2
+    assert [response.code for response in responses] == [Code.NONE] * 2
     assert log.commands == written
     assert cluster.settings.num_partitions == 1
 
 
 @looped
 async def test_listeners_hear_of_every_change_in_order() -> None:
+    """broker.cluster.N1: all of them, each after the state has it."""
     broker = await a_broker(NewTopic("a", 1), NewTopic("b", 2))
-    cluster, told = broker.cluster, broker.partitions.told
-    await cluster.create_partitions([NewPartitions("a", 3)])
-    await cluster.alter_configs(set_to(2, "a", "flush.ms", "7"))
-    await cluster.delete_topics([("b", ZERO_UUID)])
+    cluster, notifications = broker.cluster, broker.partitions.notifications
+    await cluster.controller.create_partitions([NewPartitions("a", 3)])
+    await cluster.controller.alter_configs(set_to(2, "a", "flush.ms", "7"))
+    await cluster.controller.delete_topics([("b", ZERO_UUID)])
     late = FollowedPartitions()
     cluster.follow(late)
 
-    assert told == [("created", "a", 1), ("created", "b", 2), ("added", "a", 1, 3),
+    assert notifications == [("created", "a", 1), ("created", "b", 2), ("added", "a", 1, 3),
                     ("changed", "a", {"flush.ms": "7"}), ("deleted", "b")]
-    assert late.told == [("created", "a", 3)]
+    assert late.notifications == [("created", "a", 3)]
 
 
 @looped
@@ -249,11 +256,11 @@ async def test_a_broker_s_setting_reaches_every_topic() -> None:
     """K5: a dynamic default applies to topics that do not override it, at once."""
     broker = await a_broker(NewTopic("a"), NewTopic("b", configs=[("retention.ms", "5")]))
     cluster = broker.cluster
-    await cluster.alter_configs(set_to(4, "1", "log.retention.ms", "8"))
+    await cluster.controller.alter_configs(set_to(4, "1", "log.retention.ms", "8"))
 
     assert [cluster.topic_settings(topic).retention_ms
             for topic in cluster.state.topics.values()] == [8, 5]
-    assert [event[:2] for event in broker.partitions.told[-2:]] == [
+    assert [event[:2] for event in broker.partitions.notifications[-2:]] == [
         ("changed", "a"), ("changed", "b")]
 
 
@@ -268,16 +275,16 @@ async def test_a_listener_that_fails_stops_no_one_else(caplog: pytest.LogCapture
     cluster.follow(Failing())
     cluster.follow(good)
 
-    (answer,) = await cluster.create_topics([NewTopic("a")])
+    (response,) = await cluster.controller.create_topics([NewTopic("a")])
 
-    assert answer.code is Code.NONE
-    assert good.told == [("created", "a", 1)]
-    assert "a listener failed: on_topic_created" in caplog.text
+    assert response.code is Code.NONE
+    assert good.notifications == [("created", "a", 1)]
+    assert "a metadata listener failed: on_topic_created" in caplog.text
 
 
 @looped
 async def test_producer_ids_are_unique_and_seldom_need_a_write() -> None:
-    """K2: a thousand ids cost one record."""
+    """K2, broker.cluster.C1: a thousand ids cost one record."""
     log = MemoryLog()
     cluster = await a_cluster(log=log)
     written = len(log.commands)
@@ -303,8 +310,8 @@ async def test_an_internal_topic_is_made_once() -> None:
     assert cluster.topic_settings(made[0]).cleanup_policy == ("compact",)
 
 
-async def opened(directory: DataDirectory) -> Cluster:
-    return await Cluster.open(
+async def opened(directory: DataDirectory) -> ClusterDriver:
+    return await ClusterDriver.open(
         directory, BrokerSettings(), ManualClock(), SeededRng(1), host="h", port=1)
 
 
@@ -316,7 +323,7 @@ async def test_metadata_lies_in_the_node_s_directory(tmp_path: Path) -> None:
         directory = DataDirectory.open(DISK, path, ManualClock())
         cluster = await opened(directory)
         assert list(cluster.state.topics) == expected
-        await cluster.create_topics([NewTopic("a")])
+        await cluster.controller.create_topics([NewTopic("a")])
         directory.close()
 
     assert "__cluster-0" in {entry.name for entry in Path(path).iterdir()}
@@ -327,7 +334,7 @@ async def test_damaged_metadata_stops_the_node_with_words(tmp_path: Path) -> Non
     """T12: what was durable and is not whole any more is never cut in silence."""
     path = tmp_path / "data"
     directory = DataDirectory.open(DISK, str(path), ManualClock())
-    await (await opened(directory)).create_topics([NewTopic("a")])
+    await (await opened(directory)).controller.create_topics([NewTopic("a")])
     directory.close()
     (segment,) = (path / "__cluster-0").glob("*.log")
     data = bytearray(segment.read_bytes())

@@ -27,7 +27,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_killed_node_is_fenced_when_its_lease_is_over(rig: Rig, place: int) -> None:
-    """V5, V15: its connections close at once; nobody waits for its session."""
+    """V5, V15, broker.cluster.L1: its connections close at once; nobody waits for its session."""
     victim = rig.others[place]
     rig.kill(victim)
     rig.until(lambda: victim not in rig.serving(), "fenced",

@@ -3,9 +3,9 @@
 from typing import Any, cast
 from uuid import UUID
 
-from quipu.broker.cluster.link import ControllerLink
+from quipu.broker.cluster.controller_channel import ControllerChannel
 from quipu.broker.cluster.membership import LEASE_RATIO, OVER, Membership
-from quipu.broker.cluster.requests import BrokerHeartbeat, BrokerHeartbeatAnswer
+from quipu.broker.cluster.requests import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from quipu.controller.state import ClusterState
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import ManualClock
@@ -24,12 +24,12 @@ class SlowController:
         self.delay_ms = 0
         self.is_fenced = False
 
-    async def ask(self, request: Message, answer: type, *, timeout_seconds: float) -> Any:
-        assert isinstance(request, BrokerHeartbeat)
-        assert answer is BrokerHeartbeatAnswer
+    async def ask(self, request: Message, response: type, *, timeout_seconds: float) -> Any:
+        assert isinstance(request, BrokerHeartbeatRequest)
+        assert response is BrokerHeartbeatResponse
         assert timeout_seconds > 0
         self._clock.advance_ms(self.delay_ms)
-        return BrokerHeartbeatAnswer(is_fenced=self.is_fenced, session_ms=SESSION_MS)
+        return BrokerHeartbeatResponse(is_fenced=self.is_fenced, session_ms=SESSION_MS)
 
 
 def a_member() -> tuple[Membership, SlowController, ManualClock]:
@@ -37,14 +37,14 @@ def a_member() -> tuple[Membership, SlowController, ManualClock]:
     controller = SlowController(clock)
     membership = Membership(
         BrokerSettings(broker_session_timeout_ms=SESSION_MS, broker_lease_ms=LEASE_MS), UUID(int=1),
-        cast("ControllerLink", controller), clock, state=ClusterState)
+        cast("ControllerChannel", controller), clock, state=ClusterState)
     return membership, controller, clock
 
 
 @looped
 async def test_a_lease_counts_from_when_the_heartbeat_was_sent() -> None:
-    """V15, V5: the controller counts from when the heartbeat came, so an answer that takes its time
-    must not lengthen the lease: others may lead when the session is over.
+    """V15, V5, broker.cluster.B1: the controller counts from when the heartbeat came, so a response
+    that takes its time must not lengthen the lease: others may lead when the session is over.
     """
     for delay_ms in (0, 1000, 5900):
         membership, controller, clock = a_member()
@@ -60,7 +60,7 @@ async def test_a_lease_counts_from_when_the_heartbeat_was_sent() -> None:
 
 @looped
 async def test_a_fenced_node_has_no_lease() -> None:
-    """V15, B3."""
+    """V15, broker.cluster.B3."""
     membership, controller, _ = a_member()
     await membership._beat()
     assert membership.lease_until > OVER

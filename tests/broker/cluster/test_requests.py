@@ -7,77 +7,80 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quipu.broker.cluster.requests import (
-    PAIRS,
-    MadeTopics,
-    MakeTopics,
-    Pair,
-    decode_answer,
-    decode_call,
-    encode_answer,
-    encode_call,
-    made_topic,
-    new_topic,
-    topic_answer,
-    wanted_topic,
+    CONTROLLER_APIS,
+    ControllerApi,
+    CreateInternalTopicsRequest,
+    CreateInternalTopicsResponse,
+    InternalTopic,
+    InternalTopicConfig,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
 )
-from quipu.controller.state import ClusterState
-from quipu.controller.topics import NewTopic, TopicAnswer
 from quipu.model.errors import Code, MalformedBytes, QuipuError
 from quipu.model.ids import RaftIndex
 from tests.wire.message_maker import messages
 
-every_pair = pytest.mark.parametrize(
-    "pair", PAIRS.values(), ids=lambda pair: pair.request.__name__)
+every_api = pytest.mark.parametrize(
+    "api", CONTROLLER_APIS.values(), ids=lambda api: api.request.__name__)
 
 
-@every_pair
-def test_requests_and_answers_come_back_as_they_were(pair: Pair) -> None:
-    """T6: by value, with the index from which on an answer's effect is seen."""
-    version = pair.request.VERSIONS[-1]
-    for request in messages(pair.request, version, 5):
-        assert decode_call(encode_call(request)) == (request, version)
-        for answer in messages(pair.answer, version, 2):
-            data = encode_answer(RaftIndex(7), answer, version)
-            assert decode_answer(data, request) == (7, answer)
+@every_api
+def test_requests_and_responses_decode_as_they_were(api: ControllerApi) -> None:
+    """T6: by value, with the index from which on a response's effect is visible."""
+    version = api.request.VERSIONS[-1]
+    for request in messages(api.request, version, 5):
+        assert decode_request(encode_request(request)) == (request, version)
+        for response in messages(api.response, version, 2):
+            data = encode_response(RaftIndex(7), response, version)
+            assert decode_response(data, request) == (response, 7)
 
 
-@every_pair
-def test_bytes_that_are_cut_short_are_refused(pair: Pair) -> None:
+@every_api
+def test_bytes_that_are_cut_short_are_refused(api: ControllerApi) -> None:
     """T12: another node's bytes are foreign bytes."""
-    (request,) = messages(pair.request, 0, 1)
-    (answer,) = messages(pair.answer, 0, 1)
-    call, reply = encode_call(request), encode_answer(RaftIndex(7), answer, 0)
+    (request,) = messages(api.request, 0, 1)
+    (response,) = messages(api.response, 0, 1)
+    call, reply = encode_request(request), encode_response(RaftIndex(7), response, 0)
     for end in range(len(call)):
         with pytest.raises(MalformedBytes):
-            decode_call(call[:end])
+            decode_request(call[:end])
     for end in range(len(reply)):
         with pytest.raises(MalformedBytes):
-            decode_answer(reply[:end], request)
+            decode_response(reply[:end], request)
 
 
 @given(st.binary(max_size=200))
 @settings(max_examples=300)
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     """T12: with a typed error, never another."""
-    for head in (b"", *(key.to_bytes(2, "big") + b"\0\0" for key in PAIRS)):
+    for head in (b"", *(key.to_bytes(2, "big") + b"\0\0" for key in CONTROLLER_APIS)):
         with suppress(QuipuError):
-            decode_call(head + data)
+            decode_request(head + data)
 
 
 def test_a_request_of_a_newer_program_is_named() -> None:
     """T11: the node that asks learns that its controller is older."""
     for data in (b"\0\x63\0\0", b"\0\x01\0\x09"):
         with pytest.raises(QuipuError, match="older version") as error:
-            decode_call(data)
+            decode_request(data)
         assert error.value.code is Code.UNSUPPORTED_VERSION
 
 
-def test_topics_travel_whole() -> None:
-    """K5: everything that a client may say of a topic reaches the controller."""
-    wanted = NewTopic("t", 3, 2, [(0, [1, 2]), (1, [2, 1])], [("flush.ms", "7"), ("x", None)])
-    sent = MakeTopics.decode(MakeTopics(topics=[wanted_topic(wanted)]).encode(0), 0)
-    answer = TopicAnswer("t", code=Code.INVALID_CONFIG, message="no setting x")
-    given_back = MadeTopics.decode(MadeTopics(topics=[made_topic(answer)]).encode(0), 0)
-
-    assert new_topic(sent.topics[0]) == wanted
-    assert topic_answer(given_back.topics[0], ClusterState()) == answer
+def test_nodes_of_the_version_before_ask_for_internal_topics_in_the_same_bytes() -> None:
+    """T7, broker.cluster.W1: a cluster is upgraded one node at a time; bytes of that version's
+    MakeTopics.
+    """
+    wanted = CreateInternalTopicsRequest(is_internal=True, topics=[InternalTopic(
+        name="__consumer_offsets", partition_count=4,
+        configs=[InternalTopicConfig(name="cleanup.policy", value="compact")])])
+    before = (b"\0\5\0\0\2\x13__consumer_offsets\0\0\0\4\xff\xff\1\2\x0fcleanup.policy"
+              b"\x08compact\0\0\1\0\0")
+    assert encode_request(wanted) == before
+    assert decode_request(before) == (wanted, 0)
+    assert encode_response(RaftIndex(7), CreateInternalTopicsResponse(), 0) == (
+        b"\0\0\0\0\0\0\0\7\1\0")
+    client_s = b"\0\5\0\0\2\2t\xff\xff\xff\xff\xff\xff\1\1\0\0\0\0"  # is_internal: false
+    assert decode_request(client_s) == (
+        CreateInternalTopicsRequest(topics=[InternalTopic(name="t")]), 0)

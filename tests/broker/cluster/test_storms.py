@@ -2,12 +2,12 @@
 
 import pytest
 
-from quipu.controller.topics import NewTopic
+from quipu.controller.topic_requests import NewTopic
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import NodeId
 from quipu.sim.dice import Dice
 from quipu.sim.loop import Life
-from quipu.sim.net import CALM, Weather
+from quipu.sim.twins.net import CALM, Weather
 from tests.broker.cluster.rig import Rig
 
 FOUL = Weather(delay_max=0.05, loss=0.05, duplicate=0.02, reorder=0.05)
@@ -36,7 +36,7 @@ class Storm:
         rig.until(self._is_whole, "whole again", seconds=60)
 
     def _create(self) -> None:
-        """Ask some node for a topic; it may vanish before it answers."""
+        """Ask some node for a topic; it may fail before it responds."""
         number, node_id = self._asked, self.dice.choose(list(self.rig.machines))
         machine = self.rig.machines[node_id]
         self._asked += 1
@@ -46,14 +46,14 @@ class Storm:
 
         async def create() -> None:
             try:
-                (answer,) = await cluster.create_topics([NewTopic(f"t{number}")])
+                (result,) = await self.rig.create_topics(cluster, NewTopic(f"t{number}"))
             except QuipuError:
                 return
-            if answer.code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
+            if result.error_code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
                 self.acknowledged.add(f"t{number}")
                 assert f"t{number}" in cluster.state.topics
 
-        self.rig.world.run_on(machine, create(), "create")
+        self.rig.world.run_on(machine, create, "create")
 
     def _fault(self) -> None:
         node_id = self.dice.choose(list(self.rig.machines))
@@ -91,7 +91,7 @@ class Storm:
         for _ in range(2):
             for node_id in self.rig.machines:
                 self._revive(node_id)
-            self.rig.run_for(15)  # whoever is stopping has stopped
+            self.rig.run_for(15)  # nodes that were stopping have stopped
 
     def _is_whole(self) -> bool:
         rig = self.rig

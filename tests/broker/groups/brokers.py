@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
-from quipu.broker.context import Broker
+from quipu.broker.coordinators.command_writer import CommandLog
 from quipu.broker.groups import Groups
-from quipu.broker.groups.group_log import CommandLog
 from quipu.broker.groups.limits import GroupUsage
-from quipu.broker.groups.registry import Registry
-from quipu.broker.groups.shard import Shard
-from quipu.broker.groups.shard_log import LedPartition
+from quipu.broker.groups.registry import GroupRegistry
+from quipu.broker.groups.shard import GroupShard
 from quipu.broker.handlers import (
     k08_offset_commit,
     k09_offset_fetch,
@@ -22,9 +20,11 @@ from quipu.broker.handlers import (
     k13_leave_group,
     k14_sync_group,
 )
-from quipu.broker.stats import Stats
-from quipu.controller.topics import NewTopic
+from quipu.broker.observing.stats import Stats
+from quipu.broker.serving.context import Broker
+from quipu.controller.topic_requests import NewTopic
 from quipu.model.ids import NodeId, TopicPartition
+from quipu.model.partition_log import PartitionLog
 from quipu.model.settings import BrokerSettings
 from quipu.model.topics import CONSUMER_OFFSETS
 from quipu.runtime.clock import ManualClock
@@ -63,6 +63,18 @@ class GroupMemoryLog(MemoryLog):
         self.before_append = refuse
 
 
+class LateLog(GroupMemoryLog):
+    """Takes its time to be read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def load(self, apply: Callable[[bytes], None]) -> None:
+        await self.gate.wait()
+        await super().load(apply)
+
+
 async def refuse() -> None:
     raise AssertionError("written by one who does not lead")
 
@@ -84,21 +96,21 @@ class GroupBroker(ABroker):
         return self.cluster.node_id
 
     @property
-    def shard(self) -> Shard:
+    def shard(self) -> GroupShard:
         """The only one there is."""
-        return self.groups._led[0].shard
+        return self.groups.shards._led[0].shard
 
     async def start(self) -> None:
         """Start, or start again after a crash, with what the log holds."""
         await self.cluster.ensure_internal_topic(CONSUMER_OFFSETS, 1)
         self.stats = Stats()
         self.groups = Groups(cast("Broker", self), lambda _: self.log)
-        self.groups.leading_began(cast("LedPartition", SimpleNamespace(
-            topic_partition=TopicPartition(CONSUMER_OFFSETS, 0), is_current=True)))
+        self.groups.leading_began(cast("PartitionLog", SimpleNamespace(
+            topic_partition=TopicPartition(CONSUMER_OFFSETS, 0), has_lease=True)))
         await self.groups.start()
 
     async def restart(self) -> None:
-        """Crash: nothing is stopped or answered; what the log holds is what is left."""
+        """Crash: nothing is stopped, no request gets a response; only the log is left."""
         for timer in self.shard._timers.values():
             timer.cancel()
         await self.start()
@@ -130,7 +142,7 @@ async def a_group_broker(
     """A broker with topics of two partitions each."""
     broker = GroupBroker(cluster=await a_cluster(settings), log=log or GroupMemoryLog())
     broker.cluster.follow(broker.partitions)
-    await broker.cluster.create_topics([NewTopic(name, 2) for name in topics or ("t",)])
+    await broker.cluster.controller.create_topics([NewTopic(name, 2) for name in topics or ("t",)])
     await broker.start()
     return broker
 
@@ -150,7 +162,7 @@ async def begun(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
 
 @dataclass
 class Client:
-    """A consumer that knows what it was told."""
+    """A consumer that remembers the responses that it got."""
 
     broker: GroupBroker
     group_id: str = "g"
@@ -162,24 +174,24 @@ class Client:
     members: list[str] = field(default_factory=list)
 
     async def join(self) -> int:
-        """Join, and come back with the id if told so; the code."""
+        """Join, again with the new id if that is required; returns the code."""
         request = JoinGroupRequest(
             group_id=self.group_id, session_timeout=10_000, rebalance_timeout=30_000,
             member_id=self.member_id, group_instance_id=self.instance_id,
             protocol_type="consumer", protocols=[JoinGroupRequestProtocol(
                 name="range", metadata=subscription(list(self.topics)))])
-        answer = await self.broker.ask(k11_join_group, request)
-        if answer.error_code == 79:
-            self.member_id = request.member_id = answer.member_id
-            answer = await self.broker.ask(k11_join_group, request)
-        if answer.error_code == 0:
-            self.member_id, self.generation = answer.member_id, answer.generation_id
-            self.members = [member.member_id for member in answer.members]
-            self.leader = answer.leader == answer.member_id
-        return int(answer.error_code)
+        response = await self.broker.ask(k11_join_group, request)
+        if response.error_code == 79:
+            self.member_id = request.member_id = response.member_id
+            response = await self.broker.ask(k11_join_group, request)
+        if response.error_code == 0:
+            self.member_id, self.generation = response.member_id, response.generation_id
+            self.members = [member.member_id for member in response.members]
+            self.leader = response.leader == response.member_id
+        return int(response.error_code)
 
     async def sync(self) -> Any:
-        """Sync; a leader gives everybody its own name."""
+        """Sync; a leader assigns every member its own name."""
         assignments = [
             SyncGroupRequestAssignment(member_id=name, assignment=name.encode())
             for name in self.members]
@@ -193,33 +205,33 @@ class Client:
         assert (await self.sync()).error_code == 0
 
     async def heartbeat(self) -> int:
-        answer = await self.broker.ask(k12_heartbeat, HeartbeatRequest(
+        response = await self.broker.ask(k12_heartbeat, HeartbeatRequest(
             group_id=self.group_id, generation_id=self.generation, member_id=self.member_id,
             group_instance_id=self.instance_id))
-        return int(answer.error_code)
+        return int(response.error_code)
 
     async def leave(self) -> int:
-        answer = await self.broker.ask(k13_leave_group, LeaveGroupRequest(
+        response = await self.broker.ask(k13_leave_group, LeaveGroupRequest(
             group_id=self.group_id, members=[MemberIdentity(
                 member_id=self.member_id, group_instance_id=self.instance_id)]))
-        return int(answer.error_code or answer.members[0].error_code)
+        return int(response.error_code or response.members[0].error_code)
 
     async def commit(
         self, offset: int, *, topic: str = "t", partition: int = 0, metadata: str | None = None
     ) -> int:
-        answer = await self.broker.ask(k08_offset_commit, OffsetCommitRequest(
+        response = await self.broker.ask(k08_offset_commit, OffsetCommitRequest(
             group_id=self.group_id, member_id=self.member_id,
             group_instance_id=self.instance_id, generation_id_or_member_epoch=self.generation,
             topics=[OffsetCommitRequestTopic(name=topic, partitions=[OffsetCommitRequestPartition(
                 partition_index=partition, committed_offset=offset, committed_leader_epoch=3,
                 committed_metadata=metadata)])]))
-        return int(answer.topics[0].partitions[0].error_code)
+        return int(response.topics[0].partitions[0].error_code)
 
     async def committed(self, topic: str = "t", partition: int = 0) -> int:
-        answer = await self.broker.ask(k09_offset_fetch, OffsetFetchRequest(
+        response = await self.broker.ask(k09_offset_fetch, OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=self.group_id, topics=[
                 OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])])]))
-        found = answer.groups[0].topics[0].partitions[0]
+        found = response.groups[0].topics[0].partitions[0]
         assert found.error_code == 0
         return int(found.committed_offset)
 
@@ -243,8 +255,8 @@ def a_usage(settings: BrokerSettings = SETTINGS) -> GroupUsage:
     return GroupUsage(settings, Stats(), LimitedLog(logging.getLogger(__name__)))
 
 
-def kept(registry: Registry) -> dict[str, tuple[Any, Any]]:
+def kept(registry: GroupRegistry) -> dict[str, tuple[Any, Any]]:
     """All that has to survive, to compare."""
     return {
-        name: (entry.group.image(), dict(entry.offsets))
+        name: (entry.group.snapshot(), dict(entry.offsets))
         for name, entry in sorted(registry.entries.items())}

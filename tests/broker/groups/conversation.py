@@ -1,14 +1,14 @@
 """Conversations with one group in text: a request, a line, and what the group does about it.
 
     join NAME [static=INSTANCE] [old] [topics=a,b] [protocols=range,sticky] [rebalance=MS]
-    sync NAME [generation] [NAME=assignment ...]      the leader names everybody's assignment
+    sync NAME [generation] [NAME=assignment ...]      the leader names all assignments
     heartbeat NAME [generation]      leave NAME ...      commit NAME [generation]
     forget NAME        the client of that name starts anew: it knows no member id any more
     wait MS            virtual time passes; whatever falls due happens at its time
     restart            the node goes down and comes up with what it persisted
     disk-fails         what the group persisted last did not reach the disk
 
-Clients remember the member id and the generation they were told, as real ones do.
+Clients remember the member id and the generation that they got, as real ones do.
 """
 
 import struct
@@ -16,24 +16,24 @@ from pathlib import Path
 
 from quipu.broker.groups.events import (
     NO_GENERATION,
+    ClockTick,
     Effect,
     Event,
-    GroupImage,
-    Heard,
-    Heartbeat,
+    GroupProtocol,
+    GroupSnapshot,
+    HeartbeatResult,
     Join,
-    Joined,
+    JoinResult,
     Leave,
     Leaver,
-    Left,
+    LeaveResult,
+    MemberHeartbeat,
     MonotonicMs,
     Persist,
     PersistFailed,
-    Protocol,
-    Reply,
+    Respond,
     Sync,
-    Synced,
-    Tick,
+    SyncResult,
     Ticket,
 )
 from quipu.broker.groups.group import CONSUMER, Group
@@ -58,8 +58,8 @@ class Conversation:
         self.limits = limits
         self.group = Group("g", limits)
         self.now = MonotonicMs(0)
-        self.kept: GroupImage | None = None
-        self.asked: dict[Ticket, str] = {}  # who waits for which answer
+        self.kept: GroupSnapshot | None = None
+        self.asked: dict[Ticket, str] = {}  # the client that waits for a ticket
         self.ids: dict[str, str] = {}
         self.instances: dict[str, str] = {}
         self.generations: dict[str, int] = {}
@@ -94,7 +94,7 @@ class Conversation:
             client_id=name, client_host="/127.0.0.1", session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=int(options.get("rebalance", REBALANCE_MS)),
             protocol_type=options.get("type", CONSUMER),
-            protocols=tuple(Protocol(n, subscription(topics, user_data)) for n in names),
+            protocols=tuple(GroupProtocol(n, subscription(topics, user_data)) for n in names),
             needs_known_id="old" not in words, may_skip_assignment="old" not in words))
 
     def say_sync(self, words: list[str]) -> None:
@@ -107,7 +107,7 @@ class Conversation:
 
     def say_heartbeat(self, words: list[str]) -> None:
         name, *rest = words
-        self._handle(Heartbeat(
+        self._handle(MemberHeartbeat(
             self._ticket(name), self.ids.get(name, ""), self.instances.get(name),
             self._generation(name, rest)))
 
@@ -131,7 +131,7 @@ class Conversation:
         while (deadline := self.group.deadline()) is not None and deadline <= end:
             self.now = max(self.now, deadline)
             self.lines.append(f"  at {self.now}")
-            self._handle(Tick())
+            self._handle(ClockTick())
         self.now = MonotonicMs(end)
 
     def say_restart(self, words: list[str]) -> None:
@@ -161,42 +161,42 @@ class Conversation:
 
     def _perform(self, effect: Effect) -> str:
         if isinstance(effect, Persist):
-            self.kept = effect.image
+            self.kept = effect.snapshot
             members = " ".join(
                 f"{m.member_id}:{m.assignment.decode()}" if m.assignment else m.member_id
                 for m in self.kept.members)
             return f"persist {self.kept.state} generation {self.kept.generation} [{members}]"
-        assert isinstance(effect, Reply)
+        assert isinstance(effect, Respond)
         name = self.asked.pop(effect.ticket)
         return f"{name} <- {self._tell(name, effect)}"
 
-    def _tell(self, name: str, reply: Reply) -> str:
-        match reply.answer:
-            case Joined(code=code, member_id=member_id) as answer:
-                if answer.generation >= 0:
-                    self.generations[name] = answer.generation
-                if answer.generation >= 0 or code.name == "MEMBER_ID_REQUIRED":
+    def _tell(self, name: str, reply: Respond) -> str:
+        match reply.result:
+            case JoinResult(code=code, member_id=member_id) as result:
+                if result.generation >= 0:
+                    self.generations[name] = result.generation
+                if result.generation >= 0 or code.name == "MEMBER_ID_REQUIRED":
                     self.ids[name] = member_id
-                return f"joined {code.name} " + _described(answer)
-            case Synced(code=code, assignment=assignment):
+                return f"joined {code.name} " + _described(result)
+            case SyncResult(code=code, assignment=assignment):
                 return f"synced {code.name} {assignment.decode()}".rstrip()
-            case Heard(code=code):
+            case HeartbeatResult(code=code):
                 return f"heartbeat {code.name}"
-            case Left(codes=codes):
+            case LeaveResult(codes=codes):
                 return "left " + " ".join(code.name for code in codes)
 
 
-def _described(answer: Joined) -> str:
-    if answer.generation < 0:
-        return f"as {answer.member_id or 'nobody'}"
-    members = " ".join(member.member_id for member in answer.members)
-    skip = " skip-assignment" if answer.skip_assignment else ""
-    return (f"as {answer.member_id} generation {answer.generation} {answer.protocol} "
-            f"leader {answer.leader} [{members}]{skip}")
+def _described(result: JoinResult) -> str:
+    if result.generation < 0:
+        return f"as {result.member_id or 'nobody'}"
+    members = " ".join(member.member_id for member in result.members)
+    skip = " skip-assignment" if result.skip_assignment else ""
+    return (f"as {result.member_id} generation {result.generation} {result.protocol} "
+            f"leader {result.leader} [{members}]{skip}")
 
 
 def replay(path: Path) -> str:
-    """The text of a golden file with the answers that are given today."""
+    """The text of a golden file with the results of the present code."""
     out: list[str] = []
     conversation = Conversation(GroupLimits())
     for line in path.read_text().splitlines():

@@ -12,7 +12,7 @@ GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_a_conversation_goes_as_written(path: Path) -> None:
-    """K3: members come, go, bounce, lead and are slow; the group answers as it always did."""
+    """K3: members come, go, bounce, lead and are slow; the results are the golden ones."""
     want = path.read_text()
     got = replay(path)
     if os.environ.get("UPDATE_GOLDEN"):

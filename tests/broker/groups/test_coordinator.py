@@ -1,4 +1,4 @@
-"""The driver of groups: durable before told, nobody forgotten, all there after a crash."""
+"""The driver of groups: durable before a response, every request gets one, also after a crash."""
 
 import asyncio
 import dataclasses
@@ -16,10 +16,10 @@ from quipu.model.batch_types import GROUP
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import ZERO_UUID
 from quipu.runtime.clock import ManualClock
-from quipu.runtime.disk import RealDisk
+from quipu.runtime.disks.disk import RealDisk
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
-from quipu.storage.place import Place
+from quipu.storage.log_directory import LogDirectory
 from quipu.storage.state_log import StateLog
 from quipu.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.broker.groups.brokers import (
@@ -34,6 +34,7 @@ from tests.broker.groups.brokers import (
     settle,
     two_members,
 )
+from tests.storage.log_storage import LogStorage
 
 
 class SlowLog(GroupMemoryLog):
@@ -76,7 +77,7 @@ def test_a_stable_group_goes_on_after_a_crash() -> None:
 
 
 def test_a_crash_during_a_rebalance_loses_no_generation() -> None:
-    """K3: a generation that a member was told of is never given to another set of members."""
+    """K3: a generation that a member got is never given to another set of members."""
     async def run() -> None:
         broker = await a_group_broker()
         first, second = await two_members(broker)
@@ -96,7 +97,8 @@ def test_a_crash_during_a_rebalance_loses_no_generation() -> None:
 
 
 def test_a_commit_is_answered_when_it_is_durable() -> None:
-    """K3: neither the answer nor the offset is seen while the disk works."""
+    """K3: neither the response nor the offset is visible while the disk works."""
+    # Shows broker.groups.E3.
     async def run() -> None:
         log = SlowLog()
         broker = await a_group_broker(log=log)
@@ -139,6 +141,7 @@ def test_commits_that_come_together_are_written_together() -> None:
 
 def test_what_the_disk_refuses_is_not_acknowledged() -> None:
     """K3: commits, joins and syncs fail with a code that clients retry; the group rebalances."""
+    # Shows broker.groups.D1.
     async def run() -> None:
         log = SlowLog()
         broker = await a_group_broker(log=log)
@@ -161,7 +164,8 @@ def test_what_the_disk_refuses_is_not_acknowledged() -> None:
 
 
 def test_whoever_is_parked_is_sent_away_when_the_node_stops() -> None:
-    """K10: joins and syncs that wait are answered with a code that makes clients look again."""
+    """K10: joins and syncs that wait get a code that makes clients look up the coordinator."""
+    # Shows broker.groups.D2.
     async def run() -> None:
         broker = await a_group_broker()
         first, second = await two_members(broker)
@@ -186,6 +190,7 @@ def test_whoever_is_parked_is_sent_away_when_the_node_stops() -> None:
 
 def test_a_real_timer_ends_a_session() -> None:
     """K3: nobody has to ask for time to pass."""
+    # Shows broker.groups.D3.
     async def run() -> None:
         broker = await a_group_broker()
         client = Client(broker)
@@ -209,15 +214,15 @@ def test_a_group_that_nobody_came_to_is_forgotten() -> None:
         request = JoinGroupRequest(
             group_id="g", session_timeout=10_000, rebalance_timeout=1, protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range")])
-        answer = await broker.ask(k11_join_group, request)
-        assert answer.error_code == Code.MEMBER_ID_REQUIRED
+        response = await broker.ask(k11_join_group, request)
+        assert response.error_code == Code.MEMBER_ID_REQUIRED
         assert len(broker.groups.all()) == 1
         await broker.pass_ms(10_000)
 
         assert broker.groups.all() == []
         request.protocols = []
-        answer = await broker.ask(k11_join_group, request)
-        assert answer.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
+        response = await broker.ask(k11_join_group, request)
+        assert response.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
         assert broker.groups.all() == []
 
     asyncio.run(run())
@@ -248,11 +253,11 @@ def test_snapshots_keep_the_log_bounded_and_lose_nothing() -> None:
     async def run() -> None:
         log = GroupMemoryLog()
         broker = await a_group_broker(log=log)
-        broker.shard.log._snapshot_size = 2_000
+        broker.shard.core._writer._snapshot_size = 2_000
         client, _ = await two_members(broker)
         for offset in range(100):
             assert await client.commit(offset) == Code.NONE
-            replayed = registry.Registry(a_usage())
+            replayed = registry.GroupRegistry(a_usage())
             log.replay(lambda data, into=replayed: into.apply(
                 decode_record(data), broker.shard.now()))
             assert kept(replayed) == kept(broker.shard.registry)
@@ -275,15 +280,15 @@ class RealLog(StateLog):
 
 
 def state_log(path: Path) -> RealLog:
-    place = Place(disk=RealDisk(), directory=str(path), name="__consumer_offsets-0")
-    return RealLog(Log(place, LogConfig(), now_ms=0), GROUP, ManualClock())
+    directory = LogDirectory(disk=RealDisk(), path=str(path), name="__consumer_offsets-0")
+    return RealLog(LogStorage(Log(directory, LogConfig(), now_ms=0)), GROUP, ManualClock())
 
 
 def test_groups_survive_on_a_real_log(tmp_path: Path) -> None:
     """T4, T7: batches of type GROUP in a storage log; after a crash the groups are as they were."""
     async def run() -> None:
         broker = await a_group_broker(log=state_log(tmp_path))
-        broker.shard.log._snapshot_size = 4_000
+        broker.shard.core._writer._snapshot_size = 4_000
         client, _ = await two_members(broker)
         for offset in range(200):
             assert await client.commit(offset, metadata="x" * 50) == Code.NONE
@@ -322,18 +327,18 @@ STEPS = st.lists(st.tuples(
 @given(steps=STEPS)
 @settings(max_examples=60)
 def test_replay_gives_the_state_that_was(steps: list[tuple[str, int]]) -> None:
-    """T7, K3: after any history, a crash leaves every durable fact as it was told."""
+    """T7, K3: after any history, a crash leaves every durable fact as it was."""
     asyncio.run(replayed(steps))
 
 
 async def replayed(steps: list[tuple[str, int]]) -> None:
     broker = await a_group_broker("t", "u")
-    broker.shard.log._snapshot_size = 1_000
+    broker.shard.core._writer._snapshot_size = 1_000
     clients = [Client(broker, f"g{index % 2}", topics=("tu"[index % 2],)) for index in range(4)]
     tasks = [await begun(step(broker, clients[index], what)) for what, index in steps]
     await settle()
     parked = [task for task in tasks if not task.done()]
-    told = {
+    before = {
         name: (entry.group.generation, dict(entry.offsets))
         for name, entry in broker.shard.registry.entries.items()
         if entry.offsets or entry.group.generation}
@@ -344,7 +349,7 @@ async def replayed(steps: list[tuple[str, int]]) -> None:
         task.cancel()
 
     again = broker.shard.registry.entries
-    assert {name: (e.group.generation, dict(e.offsets)) for name, e in again.items()} == told
+    assert {name: (e.group.generation, dict(e.offsets)) for name, e in again.items()} == before
     for client in clients:
         code = await client.heartbeat()
         group = broker.shard.find(client.group_id)
@@ -368,7 +373,7 @@ async def step(broker: GroupBroker, client: Client, what: str) -> None:
         case "wait":
             await broker.pass_ms(11_000)
         case "topic":
-            await broker.cluster.delete_topics([("u", ZERO_UUID)])
+            await broker.cluster.controller.delete_topics([("u", ZERO_UUID)])
         case _:
             broker.clock.advance_ms(SETTINGS.offsets_retention_minutes * 60_000)
             broker.shard.expire_offsets()

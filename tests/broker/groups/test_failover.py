@@ -1,7 +1,6 @@
 """Coordinators that come and go: real chains of three nodes, with the groups on top of them."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,14 +8,16 @@ from typing import cast
 
 import pytest
 
-from quipu.broker.context import Broker
+from quipu.broker.coordinators.command_log import PartitionCommandLog
+from quipu.broker.coordinators.keys import partition_of_key
 from quipu.broker.groups import Groups
-from quipu.broker.groups.coordinator import shard_number
-from quipu.broker.groups.shard_log import LedPartition, ShardLog
 from quipu.broker.handlers import k09_offset_fetch, k10_find_coordinator, k16_list_groups
-from quipu.controller.topics import NewTopic
+from quipu.broker.serving.context import Broker
+from quipu.controller.topic_requests import NewTopic
+from quipu.model.batch_types import GROUP
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import TopicPartition
+from quipu.model.partition_log import PartitionLog
 from quipu.model.topics import CONSUMER_OFFSETS
 from quipu.wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from quipu.wire.messages.k10_find_coordinator import FindCoordinatorRequest
@@ -27,6 +28,7 @@ from tests.broker.groups.brokers import (
     Client,
     GroupBroker,
     GroupMemoryLog,
+    LateLog,
     a_group_broker,
     begun,
     settle,
@@ -53,7 +55,7 @@ class ChainedBroker(GroupBroker):
 
     @property
     def is_served(self) -> bool:
-        return self.groups.shard_of("g")[1] is Code.NONE
+        return self.groups.shards.shard_of("g")[1] is Code.NONE
 
 
 async def on_top(node: ANode) -> ChainedBroker:
@@ -85,7 +87,7 @@ def move(client: Client, broker: GroupBroker) -> None:
 
 @looped
 async def test_a_stable_group_survives_its_coordinators_death(tmp_path: Path) -> None:
-    """K3, V16: members keep generation and assignment, offsets are those that were answered."""
+    """K3, V16: members keep generation and assignment, offsets are those that were acknowledged."""
     rig, (a, b, _) = await three(tmp_path)
     first, second = await two_members(a)
     assert await first.commit(42) == Code.NONE
@@ -108,7 +110,7 @@ async def test_a_stable_group_survives_its_coordinators_death(tmp_path: Path) ->
 
 @looped
 async def test_a_deposed_coordinator_sends_everybody_away(tmp_path: Path) -> None:
-    """K3, V15: whatever is asked, and whoever waits: NOT_COORDINATOR."""
+    """K3, V15: every request, waiting ones too, gets NOT_COORDINATOR."""
     rig, (a, b, _) = await three(tmp_path)
     first, _ = await two_members(a)
     assert await first.commit(42) == Code.NONE
@@ -122,9 +124,9 @@ async def test_a_deposed_coordinator_sends_everybody_away(tmp_path: Path) -> Non
     assert (await first.sync()).error_code == Code.NOT_COORDINATOR
     assert await first.leave() == Code.NOT_COORDINATOR
     assert await first.commit(1) == Code.NOT_COORDINATOR
-    answer = await a.ask(k09_offset_fetch, OffsetFetchRequest(
+    response = await a.ask(k09_offset_fetch, OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]))
-    assert answer.groups[0].error_code == Code.NOT_COORDINATOR
+    assert response.groups[0].error_code == Code.NOT_COORDINATOR
     assert (await a.ask(k16_list_groups, ListGroupsRequest())).groups == []
     assert len((await b.ask(k16_list_groups, ListGroupsRequest())).groups) == 1
     move(first, b)
@@ -141,15 +143,15 @@ async def test_a_coordinator_whose_lease_has_ended_says_nothing(tmp_path: Path) 
     assert await client.commit(2) == Code.NOT_COORDINATOR
     assert await client.heartbeat() == Code.NOT_COORDINATOR
     assert a.groups.all() == []
-    answer = await a.ask(k10_find_coordinator, FindCoordinatorRequest(coordinator_keys=["g"]))
-    assert answer.coordinators[0].error_code == Code.COORDINATOR_NOT_AVAILABLE
+    response = await a.ask(k10_find_coordinator, FindCoordinatorRequest(coordinator_keys=["g"]))
+    assert response.coordinators[0].error_code == Code.COORDINATOR_NOT_AVAILABLE
     a.node.leased.lease_until = rig.clock.monotonic() + 100
     assert await client.committed() == 1
 
 
 @looped
 async def test_a_commit_under_way_is_not_answered_well_by_the_deposed(tmp_path: Path) -> None:
-    """K3, V15: it never reached the tail, so it may be lost, and its sender is told to ask."""
+    """K3, V15: it never reached the tail, so it may be lost, and its sender gets an error."""
     rig, (a, b, _) = await three(tmp_path)
     client = Client(a)
     assert await client.commit(1) == Code.NONE
@@ -167,7 +169,7 @@ async def test_a_commit_under_way_is_not_answered_well_by_the_deposed(tmp_path: 
 
 @looped
 async def test_a_head_that_stays_goes_on_with_its_groups(tmp_path: Path) -> None:
-    """K3, V21: the chain is shortened under a new epoch; nobody has to look for anybody."""
+    """K3, V21: the chain is shortened under a new epoch; no client looks up its coordinator."""
     rig, (a, _, c) = await three(tmp_path)
     first, second = await two_members(a)
     shard = a.shard
@@ -203,18 +205,18 @@ async def test_a_coordinator_that_returns_reads_what_others_wrote(tmp_path: Path
 async def test_snapshots_keep_every_replica_bounded(tmp_path: Path) -> None:
     """T7, K3: they travel as batches; others drop what they replace, and can go on from them."""
     rig, (a, b, c) = await three(tmp_path)
-    a.shard.log._snapshot_size = 2_000
+    a.shard.core._writer._snapshot_size = 2_000
     client = Client(a)
     for offset in range(150):
         assert await client.commit(offset, metadata="x" * 40) == Code.NONE
     await rig.until(lambda: len({node.node.log_end for node in (a, b, c)}) == 1)
     await rig.pass_time(3)
-    assert a.node.partition.log.log_start_log_offset > 0
-    assert b.node.partition.log.log_start_log_offset == 0
+    assert a.node.partition.log.first_log > 0
+    assert b.node.partition.log.first_log == 0
     b.partitions = SimpleNamespace(find=lambda *_: b.node.partition)  # type: ignore[assignment]
-    await b.groups.trim()
-    assert b.node.partition.log.log_start_log_offset == (
-        a.node.partition.log.log_start_log_offset)
+    await b.groups.shards.trim()
+    assert b.node.partition.log.first_log == (
+        a.node.partition.log.first_log)
     a.node.crash()
     rig.configure(serving=[2, 3], offline=[1])
     await rig.until(lambda: b.is_served)
@@ -226,7 +228,7 @@ async def test_snapshots_keep_every_replica_bounded(tmp_path: Path) -> None:
 async def test_who_has_no_say_any_more_writes_nothing(tmp_path: Path) -> None:
     """V15: a write of the last reign must not come in the next, though the node is the same."""
     rig, (a, *_) = await three(tmp_path)
-    log = ShardLog(a.node.partition, rig.clock)
+    log = PartitionCommandLog(a.node.partition, GROUP, rig.clock)
     log.close()
     end = a.node.log_end
     with pytest.raises(QuipuError) as refused:
@@ -235,18 +237,6 @@ async def test_who_has_no_say_any_more_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(QuipuError):
         await log.snapshot([b"late"])
     assert a.node.log_end == end
-
-
-class LateLog(GroupMemoryLog):
-    """Takes its time to be read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = asyncio.Event()
-
-    async def load(self, apply: Callable[[bytes], None]) -> None:
-        await self.gate.wait()
-        await super().load(apply)
 
 
 @looped
@@ -260,8 +250,8 @@ async def test_groups_that_are_being_read_are_not_served_yet() -> None:
     assert isinstance(broker.log, GroupMemoryLog)
     late.commands = broker.log.commands
     again = Groups(cast("Broker", broker), lambda _: late)
-    again.leading_began(cast("LedPartition", SimpleNamespace(
-        topic_partition=PARTITION, is_current=True)))
+    again.leading_began(cast("PartitionLog", SimpleNamespace(
+        topic_partition=PARTITION, has_lease=True)))
     broker.groups = again
     loading = Code.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -289,8 +279,8 @@ async def test_who_joins_while_groups_are_read_waits_for_a_moment() -> None:
     assert isinstance(broker.log, GroupMemoryLog)
     late.commands = broker.log.commands
     broker.groups = again = Groups(cast("Broker", broker), lambda _: late)
-    again.leading_began(cast("LedPartition", SimpleNamespace(
-        topic_partition=PARTITION, is_current=True)))
+    again.leading_began(cast("PartitionLog", SimpleNamespace(
+        topic_partition=PARTITION, has_lease=True)))
     joining = await begun(client.join())
     assert not joining.done()
     late.gate.set()
@@ -304,18 +294,18 @@ async def test_a_shard_can_be_lost_while_it_is_read() -> None:
     broker = await a_group_broker()
     late = LateLog()
     groups = Groups(cast("Broker", broker), lambda _: late)
-    partition = cast("LedPartition", SimpleNamespace(topic_partition=PARTITION, is_current=True))
+    partition = cast("PartitionLog", SimpleNamespace(topic_partition=PARTITION, has_lease=True))
     groups.leading_began(partition)
-    shard = groups._led[0].shard
+    shard = groups.shards._led[0].shard
     groups.leading_ended(partition)
     late.gate.set()
     await settle()
-    assert groups.shard_of("g") == (None, Code.NOT_COORDINATOR)
+    assert groups.shards.shard_of("g") == (None, Code.NOT_COORDINATOR)
     assert shard.unavailable is Code.NOT_COORDINATOR
     groups.leading_ended(partition)
-    groups.leading_began(cast("LedPartition", SimpleNamespace(
+    groups.leading_began(cast("PartitionLog", SimpleNamespace(
         topic_partition=TopicPartition("orders", 0))))
-    assert groups.shards() == []
+    assert list(groups.shards) == []
 
 
 @pytest.mark.parametrize(("group_id", "count", "want"), [
@@ -326,33 +316,33 @@ def test_a_group_falls_on_the_partition_that_kafka_would_choose(
     group_id: str, count: int, want: int
 ) -> None:
     """K3: tools that know Kafka's rule find the group where they look for it."""
-    assert shard_number(group_id, count) == want
+    assert partition_of_key(group_id, count) == want
 
 
 @looped
 async def test_groups_are_spread_over_the_partitions_of_a_topic_made_when_needed() -> None:
     """K3: who leads a partition serves the groups that fall on it, and no others."""
     broker = GroupBroker(cluster=await a_cluster(SETTINGS))
-    await broker.cluster.create_topics([NewTopic("t", 2)])
+    await broker.cluster.controller.create_topics([NewTopic("t", 2)])
     broker.groups = groups = Groups(cast("Broker", broker), lambda _: GroupMemoryLog())
     await groups.start()
     here = Client(broker, "here")
     assert await here.commit(1) == Code.NOT_COORDINATOR  # nobody has asked for a coordinator yet
     names = [f"group-{number}" for number in range(20)]
-    answer = await broker.ask(
+    response = await broker.ask(
         k10_find_coordinator, FindCoordinatorRequest(coordinator_keys=names))
-    assert {found.node_id for found in answer.coordinators} == {1}
+    assert {found.node_id for found in response.coordinators} == {1}
     count = len(broker.cluster.state.topics[CONSUMER_OFFSETS].partitions)
     assert count == SETTINGS.offsets_topic_num_partitions == 4
 
-    number = shard_number("here", count)
-    groups.leading_began(cast("LedPartition", SimpleNamespace(
-        topic_partition=TopicPartition(CONSUMER_OFFSETS, number), is_current=True)))
+    number = partition_of_key("here", count)
+    groups.leading_began(cast("PartitionLog", SimpleNamespace(
+        topic_partition=TopicPartition(CONSUMER_OFFSETS, number), has_lease=True)))
     await settle()
     assert await here.commit(1) == Code.NONE
     for name in names:
         code = await Client(broker, name).commit(1)
-        is_here = shard_number(name, count) == number
+        is_here = partition_of_key(name, count) == number
         assert code == (Code.NONE if is_here else Code.NOT_COORDINATOR)
     await groups.stop()
     assert await here.commit(1) == Code.COORDINATOR_NOT_AVAILABLE

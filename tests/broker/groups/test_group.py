@@ -12,22 +12,22 @@ from hypothesis.stateful import (
 )
 
 from quipu.broker.groups.events import (
-    Answer,
+    ClockTick,
     Event,
-    GroupImage,
-    Heartbeat,
+    GroupProtocol,
+    GroupResult,
+    GroupSnapshot,
     Join,
-    Joined,
+    JoinResult,
     Leave,
     Leaver,
-    Left,
+    LeaveResult,
+    MemberHeartbeat,
     MonotonicMs,
     Persist,
     PersistFailed,
-    Protocol,
     Sync,
-    Synced,
-    Tick,
+    SyncResult,
     Ticket,
 )
 from quipu.broker.groups.group import NEWCOMER_TIMEOUT_MS, Group
@@ -54,7 +54,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.ids: dict[str, str] = {}
         self.next: dict[str, str] = {}  # what a client that behaves would do
         self.generation = 0
-        self.kept: GroupImage | None = None
+        self.kept: GroupSnapshot | None = None
 
     @rule(name=CLIENTS, static=st.booleans(), old=st.booleans(), names=PROTOCOLS,
           topic=st.sampled_from("tu"))
@@ -65,12 +65,12 @@ class GroupMachine(RuleBasedStateMachine):
             ticket=ticket, member_id=self.ids.get(name, ""), new_member_id=f"{name}{ticket}",
             instance_id=name.upper() if static else None, client_id=name, client_host="/h",
             session_timeout_ms=10_000, rebalance_timeout_ms=30_000, protocol_type="consumer",
-            protocols=tuple(Protocol(n, subscription([topic])) for n in names),
+            protocols=tuple(GroupProtocol(n, subscription([topic])) for n in names),
             needs_known_id=not old, may_skip_assignment=not old))
 
     @rule(names=st.lists(CLIENTS, min_size=1, max_size=12))
     def behave(self, names: list[str]) -> None:
-        """What real clients do, one after the other; one that waits for an answer waits."""
+        """What real clients do, one after the other; one that waits for a result waits."""
         for name in names:
             if name in self.waiting.values():
                 continue
@@ -91,7 +91,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(name=CLIENTS)
     def heartbeat(self, name: str) -> None:
-        self.ask(name, Heartbeat(
+        self.ask(name, MemberHeartbeat(
             Ticket(next(self.tickets)), self.ids.get(name, ""), None, self.group.generation))
 
     @rule(name=CLIENTS, static=st.booleans())
@@ -108,16 +108,16 @@ class GroupMachine(RuleBasedStateMachine):
         end = self.now + passed_ms
         while (deadline := self.group.deadline()) is not None and deadline <= end:
             self.now = max(self.now, deadline)
-            self.handle(Tick())
+            self.handle(ClockTick())
         self.now = MonotonicMs(end)
 
     @precondition(lambda self: self.kept is not None)
     @rule()
     def restart(self) -> None:
-        """Only what was persisted is left, and nobody waits for an answer any more."""
+        """Only what was persisted is left, and no client waits for a result any more."""
         assert self.kept is not None
         self.group = restore(self.kept, self.limits, self.now)
-        assert self.group.image() == self.kept
+        assert self.group.snapshot() == self.kept
         self.waiting.clear()
         self.generation = self.group.generation
 
@@ -127,39 +127,39 @@ class GroupMachine(RuleBasedStateMachine):
 
     # -- what the rules share
 
-    def ask(self, name: str, event: Join | Sync | Heartbeat | Leave) -> None:
+    def ask(self, name: str, event: Join | Sync | MemberHeartbeat | Leave) -> None:
         self.waiting[event.ticket] = name
         self.handle(event)
 
     def handle(self, event: Event) -> None:
         for effect in self.group.handle(event, self.now):
             if isinstance(effect, Persist):
-                self.kept = effect.image
+                self.kept = effect.snapshot
             else:
-                name = self.waiting.pop(effect.ticket)  # G4: nobody is answered twice
-                self.check_answer(name, effect.answer)
+                name = self.waiting.pop(effect.ticket)  # broker.groups.G4: one Respond each
+                self.check_result(name, effect.result)
 
-    def check_answer(self, name: str, answer: Answer) -> None:
-        self.remember(name, answer)
-        if isinstance(answer, Joined) and answer.code is Code.NONE:
-            assert self.kept is not None  # G5
-            assert self.kept.generation == answer.generation
-            assert not answer.members or answer.leader == answer.member_id
-        if isinstance(answer, Synced) and answer.code is Code.NONE:
-            assert self.kept is not None  # G5
+    def check_result(self, name: str, result: GroupResult) -> None:
+        self.remember(name, result)
+        if isinstance(result, JoinResult) and result.code is Code.NONE:
+            assert self.kept is not None  # broker.groups.G5
+            assert self.kept.generation == result.generation
+            assert not result.members or result.leader == result.member_id
+        if isinstance(result, SyncResult) and result.code is Code.NONE:
+            assert self.kept is not None  # broker.groups.G5
             assert self.kept.state == State.STABLE
-            assert answer.assignment == b"own"
-        if isinstance(answer, Left) and answer.codes == (Code.NONE,):
+            assert result.assignment == b"own"
+        if isinstance(result, LeaveResult) and result.codes == (Code.NONE,):
             assert self.ids.pop(name, "") not in self.group.members
 
-    def remember(self, name: str, answer: Answer) -> None:
-        if isinstance(answer, Joined) and answer.code in (Code.NONE, Code.MEMBER_ID_REQUIRED):
-            self.ids[name] = answer.member_id
-        code = answer.codes[0] if isinstance(answer, Left) else answer.code
+    def remember(self, name: str, result: GroupResult) -> None:
+        if isinstance(result, JoinResult) and result.code in (Code.NONE, Code.MEMBER_ID_REQUIRED):
+            self.ids[name] = result.member_id
+        code = result.codes[0] if isinstance(result, LeaveResult) else result.code
         if code is Code.UNKNOWN_MEMBER_ID:
             self.ids.pop(name, None)
-        if code is Code.NONE and not isinstance(answer, Left):
-            self.next[name] = "sync" if isinstance(answer, Joined) else "heartbeat"
+        if code is Code.NONE and not isinstance(result, LeaveResult):
+            self.next[name] = "sync" if isinstance(result, JoinResult) else "heartbeat"
         else:
             self.next[name] = "join"
 
@@ -167,20 +167,20 @@ class GroupMachine(RuleBasedStateMachine):
     def the_group_is_sound(self) -> None:
         """One leader, parked requests where they belong, nobody assigned twice or not at all."""
         group, members = self.group, list(self.group.members)
-        assert group.generation >= self.generation  # G2
+        assert group.generation >= self.generation  # broker.groups.G2
         self.generation = group.generation
         assert len(members) <= self.limits.member_count_max
         if group.state in (State.COMPLETING_REBALANCE, State.STABLE):
-            assert group.members.leader in group.members  # G1
+            assert group.members.leader in group.members  # broker.groups.G1
             assert group.protocol is not None
         else:
-            assert group.state is State.PREPARING_REBALANCE or not members  # G1
-        for member in members:
-            assert (member.join_ticket is None) or group.state is State.PREPARING_REBALANCE  # G3
-            assert (member.sync_ticket is None) or group.state is State.COMPLETING_REBALANCE  # G3
+            assert group.state is State.PREPARING_REBALANCE or not members  # broker.groups.G1
+        for member in members:  # broker.groups.G3
+            assert (member.join_ticket is None) or group.state is State.PREPARING_REBALANCE
+            assert (member.sync_ticket is None) or group.state is State.COMPLETING_REBALANCE
             assert group.state is not State.STABLE or member.assignment == b"own"
         parked = {t for m in members for t in (m.join_ticket, m.sync_ticket) if t is not None}
-        assert parked == set(self.waiting)  # G4
+        assert parked == set(self.waiting)  # broker.groups.G4
 
     @invariant()
     def something_will_happen(self) -> None:
@@ -188,7 +188,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert not self.waiting or self.group.deadline() is not None
 
     def teardown(self) -> None:
-        """When nobody says anything any more the group empties, and everyone was answered."""
+        """Without further requests the group empties, and every request has had a result."""
         self.wait(3 * NEWCOMER_TIMEOUT_MS)
         assert not self.waiting
         assert self.group.state is State.EMPTY

@@ -57,28 +57,28 @@ def a_join(**fields: Any) -> JoinGroupRequest:
 
 async def join(broker: GroupBroker, version: int) -> Any:
     """Join as a client of this version does, with or without coming back."""
-    answer = await broker.ask(k11_join_group, a_join(), version)
+    response = await broker.ask(k11_join_group, a_join(), version)
     if version >= 4:
-        assert answer.error_code == Code.MEMBER_ID_REQUIRED
-        assert answer.member_id.startswith("test-")
-        answer = await broker.ask(k11_join_group, a_join(member_id=answer.member_id), version)
-    return answer
+        assert response.error_code == Code.MEMBER_ID_REQUIRED
+        assert response.member_id.startswith("test-")
+        response = await broker.ask(k11_join_group, a_join(member_id=response.member_id), version)
+    return response
 
 
 @pytest.mark.parametrize("version", versions(FindCoordinatorRequest))
 def test_this_node_coordinates_every_group(version: int) -> None:
-    """K3: one key or several; transactions have none, and clients are told to stop asking."""
+    """K3: one key or several; transactions have none, and clients get a final error."""
     async def test(broker: GroupBroker) -> None:
         request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
-        answer = await broker.ask(k10_find_coordinator, request, version)
-        found = answer.coordinators if version >= 4 else [answer]
+        response = await broker.ask(k10_find_coordinator, request, version)
+        found = response.coordinators if version >= 4 else [response]
         assert [(c.error_code, c.node_id, c.host, c.port) for c in found] == [
             (0, 1, "kafka.test", 9092)] * len(found)
         if version >= 1:
             for key_type, code in [(1, 53), (2, 42)]:
                 request.key_type = key_type
-                answer = await broker.ask(k10_find_coordinator, request, version)
-                found = answer.coordinators if version >= 4 else [answer]
+                response = await broker.ask(k10_find_coordinator, request, version)
+                found = response.coordinators if version >= 4 else [response]
                 assert {(c.error_code, c.node_id) for c in found} == {(code, -1)}
                 assert all(c.error_message for c in found)
 
@@ -87,13 +87,15 @@ def test_this_node_coordinates_every_group(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(JoinGroupRequest))
 def test_joining_in_every_version(version: int) -> None:
-    """K3: who is alone leads, and is told of itself."""
+    """K3: a single member leads, and gets itself as the only member."""
     async def test(broker: GroupBroker) -> None:
-        answer = await join(broker, version)
-        assert (answer.error_code, answer.generation_id, answer.protocol_name) == (0, 1, "range")
-        assert answer.leader == answer.member_id
-        assert [(m.member_id, m.metadata) for m in answer.members] == [(answer.member_id, b"me")]
-        assert answer.protocol_type == ("consumer" if version >= 7 else None)
+        response = await join(broker, version)
+        assert (response.error_code, response.generation_id) == (0, 1)
+        assert response.protocol_name == "range"
+        assert response.leader == response.member_id
+        assert [(m.member_id, m.metadata) for m in response.members] == [
+            (response.member_id, b"me")]
+        assert response.protocol_type == ("consumer" if version >= 7 else None)
 
     run(test)
 
@@ -112,16 +114,16 @@ def test_joining_in_every_version(version: int) -> None:
 def test_a_join_that_cannot_be(version: int, fields: dict[str, Any], code: Code) -> None:
     """K3, K8: each with its code, and in a form that every version can carry."""
     async def test(broker: GroupBroker) -> None:
-        answer = await broker.ask(k11_join_group, a_join(**fields), version)
-        assert answer.error_code == code
-        assert (answer.generation_id, answer.leader, answer.members) == (-1, "", [])
-        assert answer.protocol_name == ("" if version < 7 else None)
+        response = await broker.ask(k11_join_group, a_join(**fields), version)
+        assert response.error_code == code
+        assert (response.generation_id, response.leader, response.members) == (-1, "", [])
+        assert response.protocol_name == ("" if version < 7 else None)
 
     run(test)
 
 
 def test_the_oldest_clients_have_one_timeout() -> None:
-    """K3: v0 has no rebalance timeout; the session's stands for it, as for nonsense."""
+    """K3: v0 has no rebalance timeout; the session timeout is used, also for an invalid one."""
     async def test(broker: GroupBroker) -> None:
         await broker.ask(k11_join_group, a_join(), 0)
         await broker.ask(k11_join_group, a_join(group_id="h", rebalance_timeout=-5), 1)
@@ -141,15 +143,15 @@ def test_syncing_in_every_version(version: int) -> None:
             protocol_name="range", assignments=[SyncGroupRequestAssignment(
                 member_id=joined.member_id, assignment=b"mine")])
         if version >= 5:
-            answer = await broker.ask(k14_sync_group, request, version)
-            assert answer.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
+            response = await broker.ask(k14_sync_group, request, version)
+            assert response.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
         request.protocol_type = "consumer"
-        answer = await broker.ask(k14_sync_group, request, version)
-        assert (answer.error_code, answer.assignment) == (Code.NONE, b"mine")
-        assert answer.protocol_name == ("range" if version >= 5 else None)
+        response = await broker.ask(k14_sync_group, request, version)
+        assert (response.error_code, response.assignment) == (Code.NONE, b"mine")
+        assert response.protocol_name == ("range" if version >= 5 else None)
         request.generation_id = 2
-        answer = await broker.ask(k14_sync_group, request, version)
-        assert (answer.error_code, answer.assignment) == (Code.ILLEGAL_GENERATION, b"")
+        response = await broker.ask(k14_sync_group, request, version)
+        assert (response.error_code, response.assignment) == (Code.ILLEGAL_GENERATION, b"")
 
     run(test)
 
@@ -166,9 +168,9 @@ def test_heartbeats_in_every_version(version: int) -> None:
             (1, joined.member_id, "h", Code.UNKNOWN_MEMBER_ID),
             (1, joined.member_id, "", Code.INVALID_GROUP_ID),
         ]:
-            answer = await broker.ask(k12_heartbeat, HeartbeatRequest(
+            response = await broker.ask(k12_heartbeat, HeartbeatRequest(
                 group_id=group_id, generation_id=generation, member_id=member_id), version)
-            assert answer.error_code == code
+            assert response.error_code == code
 
     run(test)
 
@@ -181,14 +183,14 @@ def test_leaving_in_every_version(version: int) -> None:
         request = LeaveGroupRequest(
             group_id="g", member_id=joined.member_id,
             members=[MemberIdentity(member_id="who"), MemberIdentity(member_id=joined.member_id)])
-        answer = await broker.ask(k13_leave_group, request, version)
-        assert answer.error_code == Code.NONE
+        response = await broker.ask(k13_leave_group, request, version)
+        assert response.error_code == Code.NONE
         if version >= 3:
-            assert [m.error_code for m in answer.members] == [Code.UNKNOWN_MEMBER_ID, Code.NONE]
+            assert [m.error_code for m in response.members] == [Code.UNKNOWN_MEMBER_ID, Code.NONE]
         assert len(broker.groups.all()[0].members) == 0
         request.group_id = "none"
-        answer = await broker.ask(k13_leave_group, request, version)
-        codes = [m.error_code for m in answer.members] if version >= 3 else [answer.error_code]
+        response = await broker.ask(k13_leave_group, request, version)
+        codes = [m.error_code for m in response.members] if version >= 3 else [response.error_code]
         assert set(codes) == {Code.UNKNOWN_MEMBER_ID}
 
     run(test)
@@ -199,9 +201,9 @@ def test_describing_in_every_version(version: int) -> None:
     """K3: members with what they said and got; unknown groups are dead, or an error since v6."""
     async def test(broker: GroupBroker) -> None:
         first, second = await two_members(broker)
-        answer = await broker.ask(k15_describe_groups, DescribeGroupsRequest(
+        response = await broker.ask(k15_describe_groups, DescribeGroupsRequest(
             groups=["g", "none"], include_authorized_operations=True), version)
-        group, none = answer.groups
+        group, none = response.groups
         assert (group.error_code, group.group_state, group.protocol_type, group.protocol_data) == (
             0, "Stable", "consumer", "range")
         assert [(m.member_id, m.client_id, m.client_host) for m in group.members] == [
@@ -224,10 +226,10 @@ def test_listing_in_every_version(version: int) -> None:
         await Client(broker, "a").commit(1)
 
         async def listed(**filters: Any) -> list[tuple[str, str, str, str]]:
-            answer = await broker.ask(k16_list_groups, ListGroupsRequest(**filters), version)
-            assert answer.error_code == Code.NONE
+            response = await broker.ask(k16_list_groups, ListGroupsRequest(**filters), version)
+            assert response.error_code == Code.NONE
             return [(g.group_id, g.protocol_type, g.group_state, g.group_type)
-                    for g in answer.groups]
+                    for g in response.groups]
 
         state = ("Empty", "Stable") if version >= 4 else ("", "")
         kind = "classic" if version >= 5 else ""
@@ -252,9 +254,9 @@ def test_deleting_in_every_version(version: int) -> None:
         await client.commit(5)
         await client.leave()
         await Client(broker, "simple").commit(6)
-        answer = await broker.ask(k42_delete_groups, DeleteGroupsRequest(
+        response = await broker.ask(k42_delete_groups, DeleteGroupsRequest(
             groups_names=["used", "left", "none", "simple"]), version)
-        assert [(r.group_id, r.error_code) for r in answer.results] == [
+        assert [(r.group_id, r.error_code) for r in response.results] == [
             ("used", Code.NON_EMPTY_GROUP), ("left", Code.NONE),
             ("none", Code.GROUP_ID_NOT_FOUND), ("simple", Code.NONE)]
         for _ in range(2):
@@ -266,7 +268,7 @@ def test_deleting_in_every_version(version: int) -> None:
 
 
 def test_a_deletion_that_is_not_kept_has_not_happened() -> None:
-    """K3, K8: a client that is told an error finds the group and its offsets as they were."""
+    """K3, K8: a client that gets an error finds the group and its offsets as they were."""
     async def test(broker: GroupBroker) -> None:
         client = Client(broker, "simple")
         assert await client.commit(6) == Code.NONE
@@ -276,8 +278,8 @@ def test_a_deletion_that_is_not_kept_has_not_happened() -> None:
             raise RequestError("no room", code=Code.KAFKA_STORAGE_ERROR)
 
         broker.log.before_append = full
-        answer = await broker.ask(k42_delete_groups, DeleteGroupsRequest(groups_names=["simple"]))
-        assert answer.results[0].error_code == Code.COORDINATOR_NOT_AVAILABLE
+        response = await broker.ask(k42_delete_groups, DeleteGroupsRequest(groups_names=["simple"]))
+        assert response.results[0].error_code == Code.COORDINATOR_NOT_AVAILABLE
         broker.log.before_append = None
         for _ in range(2):
             assert await client.committed() == 6
@@ -322,30 +324,30 @@ def test_what_comes_after_a_deletion_is_kept() -> None:
 def test_groups_of_other_kinds_work() -> None:
     """K3: a Connect cluster is a group too; its offsets stay while it has members."""
     async def test(broker: GroupBroker) -> None:
-        answer = await broker.ask(k11_join_group, a_join(protocol_type="connect"), 3)
-        assert answer.error_code == Code.NONE
-        answer = await broker.ask(k47_offset_delete, OffsetDeleteRequest(group_id="g"))
-        assert answer.error_code == Code.NON_EMPTY_GROUP
-        answer = await broker.ask(k11_join_group, a_join(), 3)
-        assert answer.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
+        response = await broker.ask(k11_join_group, a_join(protocol_type="connect"), 3)
+        assert response.error_code == Code.NONE
+        response = await broker.ask(k47_offset_delete, OffsetDeleteRequest(group_id="g"))
+        assert response.error_code == Code.NON_EMPTY_GROUP
+        response = await broker.ask(k11_join_group, a_join(), 3)
+        assert response.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
 
     run(test)
 
 
 def test_a_stopping_node_sends_clients_away() -> None:
-    """K10: every request is answered with something that clients retry."""
+    """K10: every request gets an error that clients retry."""
     async def test(broker: GroupBroker) -> None:
         await broker.groups.stop()
         away = Code.COORDINATOR_NOT_AVAILABLE
-        answer = await broker.ask(k10_find_coordinator, FindCoordinatorRequest(key="g"), 3)
-        assert answer.error_code == away
-        answer = await broker.ask(k15_describe_groups, DescribeGroupsRequest(groups=["g"]))
-        assert answer.groups[0].error_code == away
+        response = await broker.ask(k10_find_coordinator, FindCoordinatorRequest(key="g"), 3)
+        assert response.error_code == away
+        response = await broker.ask(k15_describe_groups, DescribeGroupsRequest(groups=["g"]))
+        assert response.groups[0].error_code == away
         assert (await broker.ask(k16_list_groups, ListGroupsRequest())).error_code == away
-        answer = await broker.ask(k42_delete_groups, DeleteGroupsRequest(groups_names=["g"]))
-        assert answer.results[0].error_code == away
-        answer = await broker.ask(k13_leave_group, LeaveGroupRequest(
+        response = await broker.ask(k42_delete_groups, DeleteGroupsRequest(groups_names=["g"]))
+        assert response.results[0].error_code == away
+        response = await broker.ask(k13_leave_group, LeaveGroupRequest(
             group_id="g", members=[MemberIdentity(member_id="m")]))
-        assert answer.error_code == away
+        assert response.error_code == away
 
     run(test)

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quipu.broker.groups.events import Gone, Join, MonotonicMs, Protocol, Sync, Ticket
+from quipu.broker.groups.events import (
+    GroupProtocol,
+    Join,
+    MemberDisconnected,
+    MonotonicMs,
+    Sync,
+    Ticket,
+)
 from quipu.broker.groups.group import Group
 from quipu.broker.groups.limits import (
     GROUP_MAX_BYTES,
@@ -23,7 +30,7 @@ from quipu.broker.groups.limits import (
     offsets_size,
 )
 from quipu.broker.groups.members import member_size
-from quipu.broker.groups.registry import OFFSETS_PER_RECORD, Committed, Registry
+from quipu.broker.groups.registry import OFFSETS_PER_RECORD, CommittedOffset, GroupRegistry
 from quipu.broker.groups.states import State
 from quipu.model.errors import Code
 from quipu.model.ids import TimestampMs
@@ -42,19 +49,19 @@ class Members:
             refused=lambda limit, group_id: self.refused.append(limit), **limits))
         self._tickets = iter(range(1, 1_000_000))
 
-    def join(self, number: int, *protocols: Protocol, instance: str | None = None) -> Any:
+    def join(self, number: int, *protocols: GroupProtocol, instance: str | None = None) -> Any:
         ticket = Ticket(next(self._tickets))
         effects = self.group.handle(Join(
             ticket, "", f"m{number}", instance, "client", "/h", 10_000, 60_000, "consumer",
-            protocols or (Protocol("range", b""),), needs_known_id=False), NOW)
-        return ticket, [effect.answer.code for effect in effects  # type: ignore[union-attr]
+            protocols or (GroupProtocol("range", b""),), needs_known_id=False), NOW)
+        return ticket, [effect.result.code for effect in effects  # type: ignore[union-attr]
                         if getattr(effect, "ticket", None) == ticket]
 
 
 def test_what_weighs_nothing_on_the_wire_is_counted() -> None:
     """K8: a protocol without a name costs memory all the same."""
     members = Members(member_size_max=20_000)
-    _, codes = members.join(1, *[Protocol("", b"")] * 50)
+    _, codes = members.join(1, *[GroupProtocol("", b"")] * 50)
 
     assert codes == [Code.INVALID_REQUEST]
     assert members.refused == [GROUP_MAX_BYTES]
@@ -63,7 +70,7 @@ def test_what_weighs_nothing_on_the_wire_is_counted() -> None:
 
 def test_protocols_are_bounded_in_number() -> None:
     members = Members()
-    _, codes = members.join(1, *[Protocol("", b"")] * (PROTOCOL_COUNT_MAX + 1))
+    _, codes = members.join(1, *[GroupProtocol("", b"")] * (PROTOCOL_COUNT_MAX + 1))
     assert codes == [Code.INVALID_REQUEST]
 
 
@@ -71,7 +78,7 @@ def test_a_group_has_so_many_members_of_such_a_size() -> None:
     """K8: each limit is named."""
     members = Members(member_count_max=2, group_size_max=16_384)
     members.join(1)
-    members.join(2, Protocol("range", b"x" * 20_000))
+    members.join(2, GroupProtocol("range", b"x" * 20_000))
     assert members.refused == [GROUP_MAX_BYTES]
     members.join(2)
     _, codes = members.join(3)
@@ -80,7 +87,7 @@ def test_a_group_has_so_many_members_of_such_a_size() -> None:
 
 
 def test_assignments_count_too_and_are_given_back() -> None:
-    """K8: the leader's bytes for everybody are bounded by the same limit."""
+    """K8: the leader's assignments are bounded by the same limit."""
     members = Members(group_size_max=16_384)
     members.join(1)
     size = members.group.members.size
@@ -91,11 +98,11 @@ def test_assignments_count_too_and_are_given_back() -> None:
     members.join(2)  # a rebalance: nobody has anything for now
     members.group.handle(Join(
         Ticket(10), "m1", "", None, "client", "/h", 10_000, 60_000, "consumer",
-        (Protocol("range", b""),)), NOW)
+        (GroupProtocol("range", b""),)), NOW)
     assert members.group.members.assignments_size == 0
     large = sync._replace(generation=2, assignments=(("m1", b"x" * 16_000),))
     (reply,) = members.group.handle(large, NOW)
-    assert reply.answer.code == Code.GROUP_MAX_SIZE_REACHED  # type: ignore[union-attr]
+    assert reply.result.code == Code.GROUP_MAX_SIZE_REACHED  # type: ignore[union-attr]
 
 
 @settings(max_examples=100, deadline=None)
@@ -103,18 +110,19 @@ def test_assignments_count_too_and_are_given_back() -> None:
     st.sampled_from(["join", "static", "rejoin", "gone", "sync"]), st.integers(0, 5),
     st.integers(0, 3000)), max_size=40))
 def test_what_is_counted_is_what_is_there(steps: list[tuple[str, int, int]]) -> None:
-    """K8: whoever comes, changes, hangs up or goes, the sum is that of those who are there."""
+    """K8: however members join, change, disconnect or leave, the sum is that of the members."""
+    # Shows broker.groups.E2.
     members = Members(member_count_max=5, group_size_max=30_000)
     group = members.group
     tickets: list[Ticket] = []
     for step, (what, number, size) in enumerate(steps):
-        protocol = Protocol("range", b"x" * size)
+        protocol = GroupProtocol("range", b"x" * size)
         ids = [member.member_id for member in group.members]
         if what in ("join", "static"):
             instance = f"i{number}" if what == "static" else None
             tickets.append(members.join(100 * step + number, protocol, instance=instance)[0])
         elif what == "gone" and tickets:
-            group.handle(Gone(tickets[number % len(tickets)]), NOW)
+            group.handle(MemberDisconnected(tickets[number % len(tickets)]), NOW)
         elif what == "rejoin" and ids:
             member = group.members.find(ids[number % len(ids)])
             assert member is not None
@@ -141,9 +149,9 @@ def test_a_newcomer_that_hangs_up_is_forgotten_and_others_go_on() -> None:
     ticket, _ = members.join(2)
     assert members.group.state is State.PREPARING_REBALANCE
     rejoin = Join(Ticket(9), "m1", "", None, "client", "/h", 10_000, 60_000, "consumer",
-                  (Protocol("range", b""),))
+                  (GroupProtocol("range", b""),))
 
-    members.group.handle(Gone(ticket), NOW)
+    members.group.handle(MemberDisconnected(ticket), NOW)
     assert "m2" not in members.group.members
     effects = members.group.handle(rejoin, NOW)
 
@@ -157,11 +165,11 @@ def test_a_member_that_hangs_up_has_its_session_to_come_back() -> None:
     members.join(1)
     members.join(2)
     rejoin = Join(Ticket(9), "m1", "", None, "client", "/h", 10_000, 60_000, "consumer",
-                  (Protocol("range", b"changed"),))
+                  (GroupProtocol("range", b"changed"),))
     members.group.handle(rejoin, NOW)  # generation 2 with both
     members.join(3)
     members.group.handle(rejoin._replace(ticket=Ticket(10)), NOW)
-    members.group.handle(Gone(Ticket(10)), NOW)
+    members.group.handle(MemberDisconnected(Ticket(10)), NOW)
 
     member = members.group.members.find("m1")
     assert member is not None
@@ -171,16 +179,17 @@ def test_a_member_that_hangs_up_has_its_session_to_come_back() -> None:
 
 def test_all_groups_together_are_bounded_and_a_share_is_always_there() -> None:
     """K8: B2; a crowd of heavy groups does not keep a small one from its first member."""
+    # Shows broker.groups.B1, broker.groups.B2.
     usage = a_usage(dataclasses.replace(
         SETTINGS, group_max_total_bytes=1 << 20, group_max_count=100))
-    registry = Registry(usage)
+    registry = GroupRegistry(usage)
     refused = 0
     for number in range(50):
         entry = registry.create(f"g{number}", TimestampMs(0))
         assert entry is not None
         entry.group.handle(Join(
             Ticket(1), "", "m", None, "c", "/h", 1, 1, "consumer",
-            (Protocol("range", b"x" * 50_000),), needs_known_id=False), NOW)
+            (GroupProtocol("range", b"x" * 50_000),), needs_known_id=False), NOW)
         refused += not len(entry.group.members)
         registry.count(entry)
     assert refused > 25
@@ -190,7 +199,8 @@ def test_all_groups_together_are_bounded_and_a_share_is_always_there() -> None:
     small = registry.create("small", TimestampMs(0))
     assert small is not None
     small.group.handle(Join(
-        Ticket(1), "", "m", None, "c", "/h", 1, 1, "consumer", (Protocol("range", b"x" * 100),),
+        Ticket(1), "", "m", None, "c", "/h", 1, 1, "consumer",
+        (GroupProtocol("range", b"x" * 100),),
         needs_known_id=False), NOW)
     assert len(small.group.members) == 1
 
@@ -198,8 +208,8 @@ def test_all_groups_together_are_bounded_and_a_share_is_always_there() -> None:
     assert (usage._stats.group_bytes, usage.group_count) == (0, 0)
 
 
-def committed(metadata: str = "") -> Committed:
-    return Committed(1, -1, metadata, TimestampMs(0))
+def committed(metadata: str = "") -> CommittedOffset:
+    return CommittedOffset(1, -1, metadata, TimestampMs(0))
 
 
 @pytest.mark.parametrize(("limit", "value", "count", "metadata"), [
@@ -209,13 +219,15 @@ def committed(metadata: str = "") -> Committed:
 ])
 def test_offsets_are_bounded(limit: str, value: int, count: int, metadata: str) -> None:
     """K8: by number, of one group and of all, and by what they take up."""
+    # Shows broker.groups.B1.
     usage = a_usage(dataclasses.replace(SETTINGS, **{limit.replace(".", "_"): value}))
     wanted = {(TOPIC_ID, index): committed(metadata) for index in range(count)}
 
     assert usage.why_no_room({}, wanted) == limit
     fewer = dict(list(wanted.items())[: count // 2])
     assert usage.why_no_room({}, fewer) == ""
-    usage.reserve(count // 2 + 1, offsets_size(fewer.values()) + 5000)  # B3: on their way
+    usage.reserve(count // 2 + 1, offsets_size(fewer.values()) + 5000)
+    # broker.groups.B3: those are on their way to the log.
     assert limit == GROUP_MAX_OFFSETS or usage.why_no_room({}, fewer) == limit
     assert usage.why_no_room(fewer, {key: committed("") for key in fewer}) == ""  # no more
 
@@ -223,7 +235,7 @@ def test_offsets_are_bounded(limit: str, value: int, count: int, metadata: str) 
 def test_offsets_that_go_are_no_longer_counted() -> None:
     """K8: by deletion, with their topic, with their group, and when another node leads."""
     usage = a_usage()
-    registry = Registry(usage)
+    registry = GroupRegistry(usage)
     stats = usage._stats
     for name in ("a", "b"):
         entry = registry.create(name, TimestampMs(0))
@@ -247,13 +259,14 @@ def test_offsets_that_go_are_no_longer_counted() -> None:
 
 def test_a_snapshot_is_made_of_small_records_while_groups_come_and_go() -> None:
     """T7, K8: E4; what is taken away between two records is not in the way."""
-    registry = Registry(a_usage())
+    # Shows broker.groups.E4.
+    registry = GroupRegistry(a_usage())
     for name in ("a", "b", "c"):
         entry = registry.create(name, TimestampMs(0))
         assert entry is not None
         registry.keep_offsets(entry, {
             (TOPIC_ID, index): committed() for index in range(3 * OFFSETS_PER_RECORD)})
-    again = Registry(a_usage())
+    again = GroupRegistry(a_usage())
     records = registry.records()
     for _ in range(2):
         again.apply(next(records), NOW)

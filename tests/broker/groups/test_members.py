@@ -1,15 +1,15 @@
 """The members of a group: places in order, one leader, votes."""
 
-from quipu.broker.groups.events import MemberImage, Protocol, Ticket
-from quipu.broker.groups.members import Members, member_of
+from quipu.broker.groups.events import GroupProtocol, MemberSnapshot, Ticket
+from quipu.broker.groups.members import GroupMembers, member_of
 
 
-def members_of(*likes: str) -> Members:
+def members_of(*likes: str) -> GroupMembers:
     """One member for each word; its letters are the protocols it likes, the best first."""
-    members = Members()
+    members = GroupMembers()
     for index, names in enumerate(likes):
-        protocols = tuple(Protocol(name, b"") for name in names)
-        members.add(member_of(MemberImage(
+        protocols = tuple(GroupProtocol(name, b"") for name in names)
+        members.add(member_of(MemberSnapshot(
             f"m{index}", f"i{index}", "c", "/h", 10, 20 + index, protocols, b"")))
     return members
 
@@ -38,6 +38,7 @@ def test_only_one_who_has_joined_is_elected() -> None:
 
 def test_votes() -> None:
     """K3: most votes among what all know; of equals, the one that an older member prefers."""
+    # Shows broker.groups.P3.
     assert members_of("abc", "bc", "cb").vote() == "b"
     assert members_of("ab", "ba").vote() == "a"
     assert members_of("ba", "ab").vote() == "b"
@@ -45,8 +46,9 @@ def test_votes() -> None:
 
 def test_who_fits_in() -> None:
     """K3: one protocol in common with all the others, whatever a member itself knew before."""
+    # Shows broker.groups.P2.
     members = members_of("ab", "bc")
-    b, c = (Protocol("b", b""),), (Protocol("c", b""),)
+    b, c = (GroupProtocol("b", b""),), (GroupProtocol("c", b""),)
 
     assert members.can_agree(b, None)
     assert not members.can_agree(c, None)
@@ -56,6 +58,7 @@ def test_who_fits_in() -> None:
 
 def test_a_new_id_keeps_the_place() -> None:
     """K3: a static member that bounces is who it was, for the order and the lead."""
+    # Shows broker.groups.P1.
     members = members_of("a", "a")
     first = members.find_static("i0")
     assert first is not None

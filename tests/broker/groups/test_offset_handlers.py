@@ -47,34 +47,34 @@ async def commit(
     broker: GroupBroker, version: int, *, topic: str = "t", partition: int = 0, **fields: Any
 ) -> int:
     known = broker.cluster.state.topics.get(topic)
-    answer = await broker.ask(k08_offset_commit, OffsetCommitRequest(
+    response = await broker.ask(k08_offset_commit, OffsetCommitRequest(
         group_id="g", topics=[OffsetCommitRequestTopic(
             name=topic, topic_id=known.topic_id if known is not None else UUID(int=99),
             partitions=[OffsetCommitRequestPartition(
                 partition_index=partition, committed_offset=5, committed_leader_epoch=2,
                 committed_metadata="note")])], **fields), version)
-    return int(answer.topics[0].partitions[0].error_code)
+    return int(response.topics[0].partitions[0].error_code)
 
 
 async def fetch(broker: GroupBroker, version: int, topics: list[str] | None) -> list[Any]:
-    """Topics of the answer, whatever its version calls them."""
+    """Topics of the response, in any version."""
     state = broker.cluster.state
     if version < 8:
         asked = None if topics is None else [
             OffsetFetchRequestTopic(name=name, partition_indexes=[0, 1]) for name in topics]
-        answer = await broker.ask(
+        response = await broker.ask(
             k09_offset_fetch, OffsetFetchRequest(group_id="g", topics=asked), version)
-        assert answer.error_code == Code.NONE
-        return list(answer.topics)
+        assert response.error_code == Code.NONE
+        return list(response.topics)
     several = None if topics is None else [
         OffsetFetchRequestTopics(
             name=name, partition_indexes=[0, 1],
             topic_id=state.topics[name].topic_id if name in state.topics else UUID(int=99))
         for name in topics]
-    answer = await broker.ask(k09_offset_fetch, OffsetFetchRequest(
+    response = await broker.ask(k09_offset_fetch, OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id="g", topics=several)]), version)
-    assert answer.groups[0].error_code == Code.NONE
-    return list(answer.groups[0].topics)
+    assert response.groups[0].error_code == Code.NONE
+    return list(response.groups[0].topics)
 
 
 @pytest.mark.parametrize("version", versions(OffsetCommitRequest))
@@ -126,15 +126,15 @@ def test_topics_that_do_not_exist() -> None:
 
 
 def test_a_wrong_partition_does_not_fail_the_others() -> None:
-    """K3: partitions are answered one by one."""
+    """K3: each partition has its own code."""
     async def test(broker: GroupBroker) -> None:
         partitions = [
             OffsetCommitRequestPartition(
                 partition_index=index, committed_offset=9, committed_metadata="x" * size)
             for index, size in [(0, 4096), (1, 4097), (7, 0)]]
-        answer = await broker.ask(k08_offset_commit, OffsetCommitRequest(
+        response = await broker.ask(k08_offset_commit, OffsetCommitRequest(
             group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)]))
-        assert [p.error_code for p in answer.topics[0].partitions] == [
+        assert [p.error_code for p in response.topics[0].partitions] == [
             Code.NONE, Code.OFFSET_METADATA_TOO_LARGE, Code.UNKNOWN_TOPIC_OR_PARTITION]
         (topic,) = await fetch(broker, 8, ["t"])
         assert [p.committed_offset for p in topic.partitions] == [9, -1]
@@ -191,7 +191,7 @@ def test_offsets_of_a_group_that_was_left_expire() -> None:
         broker.clock.advance_ms(1)
         broker.shard.expire_offsets()
         assert broker.groups.all() == []
-        await broker.shard.log.drained()
+        await broker.shard.core.drained()
         await broker.restart()
         assert broker.groups.all() == []
 
@@ -200,13 +200,13 @@ def test_offsets_of_a_group_that_was_left_expire() -> None:
 
 def test_a_topic_that_comes_back_has_no_offsets() -> None:
     """K3: deletion takes the offsets along, also if the node dies right after it."""
-    from quipu.controller.topics import NewTopic
+    from quipu.controller.topic_requests import NewTopic
 
     async def test(broker: GroupBroker) -> None:
         await commit(broker, 9, topic="t")
         await commit(broker, 9, topic="u")
-        await broker.cluster.delete_topics([("t", ZERO_UUID)])
-        await broker.cluster.create_topics([NewTopic("t", 2)])
+        await broker.cluster.controller.delete_topics([("t", ZERO_UUID)])
+        await broker.cluster.controller.create_topics([NewTopic("t", 2)])
         assert await Client(broker).committed("t") == -1
         await broker.restart()
         assert await Client(broker).committed("t") == -1
@@ -228,12 +228,12 @@ def test_offsets_are_deleted_unless_they_are_read() -> None:
         await client.enter()
         await client.commit(5)
         await client.commit(6, topic="u")
-        answer = await delete(broker, "g", "t")
-        assert answer.topics[0].partitions[0].error_code == Code.GROUP_SUBSCRIBED_TO_TOPIC
-        answer = await delete(broker, "g", "u")
-        assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
-        answer = await delete(broker, "g", "u", 9)
-        assert answer.topics[0].partitions[0].error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+        response = await delete(broker, "g", "t")
+        assert response.topics[0].partitions[0].error_code == Code.GROUP_SUBSCRIBED_TO_TOPIC
+        response = await delete(broker, "g", "u")
+        assert (response.error_code, response.topics[0].partitions[0].error_code) == (0, 0)
+        response = await delete(broker, "g", "u", 9)
+        assert response.topics[0].partitions[0].error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
         assert [await client.committed("t"), await client.committed("u")] == [5, -1]
         await client.leave()
         await delete(broker, "g", "t")

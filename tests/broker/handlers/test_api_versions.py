@@ -1,19 +1,19 @@
-"""ApiVersions, and the list of handlers that it answers with."""
+"""ApiVersions, and the list of handlers that it responds with."""
 
 import inspect
 from typing import Any, cast
 
 import pytest
 
-from quipu.broker.context import Broker, Context
 from quipu.broker.handlers import MODULES, SUPPORTED, load
 from quipu.broker.handlers.k18_api_versions import handle, unsupported_version_response
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.wire.messages import REQUESTS, RESPONSES
 from quipu.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.wire.message_oracles import kafka_python_decode
 
-BROKER = cast("Broker", None)  # the answer does not depend on it
+BROKER = cast("Broker", None)  # the response does not depend on it
 WORKING_ON_BYTES = {0, 1}  # Produce and Fetch have entrances of their own
 
 
@@ -25,11 +25,13 @@ def ask(version: int, name: str = "apache-kafka-java", software: str = "4.2.0") 
 
 @pytest.mark.parametrize("version", ApiVersionsRequest.VERSIONS)
 def test_what_is_advertised_is_what_has_a_handler(version: int) -> None:
-    """K12: every API with a handler, no other, in exactly the versions that are defined."""
-    answer = ApiVersionsResponse.decode(ask(version).encode(version), version)
-    advertised = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    """K12: broker.handlers.H1, broker.handlers.H2; every API with a handler, no other, in exactly
+    the versions that are defined.
+    """
+    response = ApiVersionsResponse.decode(ask(version).encode(version), version)
+    advertised = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
-    assert answer.error_code == Code.NONE
+    assert response.error_code == Code.NONE
     assert advertised == SUPPORTED
     assert advertised.keys() == MODULES.keys()
     for key, (first, last) in advertised.items():
@@ -39,7 +41,7 @@ def test_what_is_advertised_is_what_has_a_handler(version: int) -> None:
 
 @pytest.mark.parametrize("key", sorted(MODULES.keys() - WORKING_ON_BYTES))
 def test_every_handler_takes_what_the_server_gives(key: int) -> None:
-    """K12: a module that is advertised has a function that answers with the right message."""
+    """K12: a module that is advertised has a function that responds with the right message."""
     handler = load(key)
     hints = inspect.get_annotations(handler, eval_str=True)
 
@@ -49,20 +51,20 @@ def test_every_handler_takes_what_the_server_gives(key: int) -> None:
 
 def test_no_features_are_finalized() -> None:
     """K12: clients would change their behaviour, for instance in transactions."""
-    answer = ask(4)
+    response = ask(4)
 
-    assert (answer.supported_features, answer.finalized_features) == ([], [])
-    assert (answer.finalized_features_epoch, answer.zk_migration_ready) == (-1, False)
+    assert (response.supported_features, response.finalized_features) == ([], [])
+    assert (response.finalized_features_epoch, response.zk_migration_ready) == (-1, False)
 
 
 def test_an_unknown_version_is_answered_in_version_0_with_the_list() -> None:
-    """K12: a client of the future asks again with what it is told (KIP-511)."""
+    """K12: a client of the future asks again in a version of the response (KIP-511)."""
     data = unsupported_version_response().encode(0)
     theirs = kafka_python_decode(data, ApiVersionsResponse, 0)
-    answer = ApiVersionsResponse.decode(data, 0)
+    response = ApiVersionsResponse.decode(data, 0)
 
     assert theirs.error_code == Code.UNSUPPORTED_VERSION
-    assert (18, 0, 4) in [(a.api_key, a.min_version, a.max_version) for a in answer.api_keys]
+    assert (18, 0, 4) in [(a.api_key, a.min_version, a.max_version) for a in response.api_keys]
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", ".a", "a.", "a b", "a\n", "ä", "a/b"])

@@ -1,4 +1,4 @@
-"""Elections, reassignments, brokers and chains: what one node answers, in every version."""
+"""Elections, reassignments, brokers and chains: the responses of one node, in every version."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from quipu.broker.handlers import (
     k10001_create_chain,
     k10002_extend_chain,
 )
-from quipu.controller.topics import NewTopic
+from quipu.controller.topic_requests import NewTopic
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.wire.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
 from quipu.wire.messages.k45_alter_partition_reassignments import (
@@ -48,29 +48,30 @@ async def test_elections_are_told_per_partition(version: int) -> None:
     request = ElectLeadersRequest(topic_partitions=[
         TopicPartitions(topic="t", partitions=[1, 7]), TopicPartitions(topic="u", partitions=[0])])
 
-    answer = await ask(broker, k43_elect_leaders, request, version)
+    response = await ask(broker, k43_elect_leaders, request, version)
 
     assert [(each.topic, result.partition_id, result.error_code)
-            for each in answer.replica_election_results for result in each.partition_result] == [
+            for each in response.replica_election_results for result in each.partition_result] == [
         ("t", 1, Code.ELECTION_NOT_NEEDED), ("t", 7, Code.UNKNOWN_TOPIC_OR_PARTITION),
         ("u", 0, Code.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
 @pytest.mark.parametrize("version", versions(ElectLeadersRequest))
 def test_an_election_that_cannot_be_is_told_in_every_version(version: int) -> None:
-    """K8, K12: v0 has no error of its own; of all partitions it cannot tell."""
+    """K8, K12: v0 has no error of its own; it has no field for a request for all partitions."""
     error = RequestError("no controller is known", code=Code.REQUEST_TIMED_OUT)
     named = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 7])])
 
-    answer: Any = handlers.refused(named, version, error)
+    response: Any = handlers.refused(named, version, error)
     of_all: Any = handlers.refused(ElectLeadersRequest(topic_partitions=None), version, error)
 
     if version == 0:
-        assert [(result.partition_id, result.error_code) for each in answer.replica_election_results
+        assert [(result.partition_id, result.error_code)
+                for each in response.replica_election_results
                 for result in each.partition_result] == [(0, error.code), (7, error.code)]
         assert of_all is None
     else:
-        assert answer.error_code == of_all.error_code == error.code
+        assert response.error_code == of_all.error_code == error.code
 
 
 @looped
@@ -78,9 +79,9 @@ async def test_an_election_of_all_tells_only_those_that_were_needed() -> None:
     """K6: as Kafka does."""
     broker = await a_broker(NewTopic("t", 2))
 
-    answer = await ask(broker, k43_elect_leaders, ElectLeadersRequest(topic_partitions=None), 2)
+    response = await ask(broker, k43_elect_leaders, ElectLeadersRequest(topic_partitions=None), 2)
 
-    assert (answer.error_code, answer.replica_election_results) == (Code.NONE, [])
+    assert (response.error_code, response.replica_election_results) == (Code.NONE, [])
     with pytest.raises(QuipuError, match="election type 5"):
         await ask(broker, k43_elect_leaders, ElectLeadersRequest(election_type=5), 2)
 
@@ -88,16 +89,16 @@ async def test_an_election_of_all_tells_only_those_that_were_needed() -> None:
 @pytest.mark.parametrize("version", versions(AlterPartitionReassignmentsRequest))
 @looped
 async def test_a_partition_can_only_go_to_a_chain(version: int) -> None:
-    """K6: the answer names the chains that there are."""
+    """K6: the response names the existing chains."""
     broker = await a_broker(NewTopic("t", 3))
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[
         ReassignablePartition(partition_index=0, replicas=[1]),
         ReassignablePartition(partition_index=1, replicas=[1, 2]),
         ReassignablePartition(partition_index=2, replicas=None)])])
 
-    answer = await ask(broker, k45_alter_partition_reassignments, request, version)
+    response = await ask(broker, k45_alter_partition_reassignments, request, version)
 
-    (topic,) = answer.responses
+    (topic,) = response.responses
     assert [each.error_code for each in topic.partitions] == [
         Code.NONE, Code.INVALID_REPLICA_ASSIGNMENT, Code.NO_REASSIGNMENT_IN_PROGRESS]
     assert "quipu [1]" in topic.partitions[1].error_message
@@ -110,9 +111,9 @@ async def test_no_partition_moves_by_itself() -> None:
     some = [ListPartitionReassignmentsTopics(name="t", partition_indexes=[0, 9])]
 
     for topics in (None, some):
-        answer = await ask(broker, k46_list_partition_reassignments,
+        response = await ask(broker, k46_list_partition_reassignments,
                            ListPartitionReassignmentsRequest(topics=topics), 0)
-        assert (answer.error_code, answer.topics) == (Code.NONE, [])
+        assert (response.error_code, response.topics) == (Code.NONE, [])
 
 
 @looped
@@ -134,9 +135,9 @@ async def test_a_quorum_of_one_is_told(version: int) -> None:
         TopicData(topic_name="__cluster_metadata", partitions=[PartitionData()]),
         TopicData(topic_name="t", partitions=[PartitionData(partition_index=3)])])
 
-    answer = await ask(broker, k55_describe_quorum, request, version)
+    response = await ask(broker, k55_describe_quorum, request, version)
 
-    quorum, other = (topic.partitions[0] for topic in answer.topics)
+    quorum, other = (topic.partitions[0] for topic in response.topics)
     assert (quorum.error_code, quorum.leader_id) == (Code.NONE, 1)
     assert [voter.replica_id for voter in quorum.current_voters] == [1]
     assert quorum.current_voters[0].log_end_offset == quorum.high_watermark > 0
@@ -148,10 +149,10 @@ async def test_a_chain_of_one_is_told() -> None:
     """V2, V6: who is in it, where, and what is on it."""
     broker = await a_broker(NewTopic("t", 2), NewTopic("u"))
 
-    answer = await ask(broker, k10000_describe_chains, DescribeChainsRequest(), 0)
+    response = await ask(broker, k10000_describe_chains, DescribeChainsRequest(), 0)
     none = await ask(broker, k10000_describe_chains, DescribeChainsRequest(names=["x"]), 0)
 
-    (chain,) = answer.chains
+    (chain,) = response.chains
     (member,) = chain.members
     assert (chain.name, chain.topic_count, chain.partition_count) == ("quipu", 2, 3)
     assert (member.node_id, member.name, member.state, member.is_fenced) == (

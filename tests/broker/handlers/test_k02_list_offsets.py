@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quipu.broker.handlers import k02_list_offsets
+from quipu.broker.partitions.replicated_partition import ReplicatedPartition
 from quipu.model.errors import Code
 from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -29,7 +29,7 @@ async def test_searches_end_with_the_client_and_after_a_while(
         await go_on.wait()
         await asyncio.sleep(0.01)
 
-    monkeypatch.setattr(k02_list_offsets, "find_record", slow)
+    monkeypatch.setattr(ReplicatedPartition, "find_timestamp", slow)
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[
         ListOffsetsPartition(partition_index=0, timestamp=time) for time in range(1000)])])
     async with NodeHere(tmp_path, request_max_wait_ms="1000") as node:
@@ -45,8 +45,8 @@ async def test_searches_end_with_the_client_and_after_a_while(
             await asyncio.sleep(0.001)
         assert searched == 1
         async with node.connect() as peer:
-            answer = await peer.ask(request, 8)
-        codes = [part.error_code for part in answer.topics[0].partitions]
+            response = await peer.ask(request, 8)
+        codes = [part.error_code for part in response.topics[0].partitions]
         assert 1 < searched < 1000
         assert codes == sorted(codes)
         assert set(codes) == {0, Code.REQUEST_TIMED_OUT}

@@ -3,7 +3,7 @@
 import pytest
 
 from quipu.broker.handlers import k19_create_topics
-from quipu.controller.topics import NewTopic
+from quipu.controller.topic_requests import NewTopic
 from quipu.model.errors import Code
 from quipu.model.ids import ZERO_UUID
 from quipu.model.settings import TOPIC, BrokerSettings
@@ -27,28 +27,28 @@ def wanted(name: str, partitions: int = 1, replicas: int = 1, **configs: str) ->
 @pytest.mark.parametrize("version", versions(CreateTopicsRequest))
 @looped
 async def test_good_topics_are_created_beside_bad_ones(version: int) -> None:
-    """K5, K12: each topic has its own answer, in the order asked."""
+    """K5, K12: each topic has its own result, in the order of the request."""
     broker = await a_broker(NewTopic("old"))
     request = CreateTopicsRequest(topics=[
         wanted("a", 3, retention_ms="5"), wanted("old"), wanted("b", replicas=2)])
 
-    answer = await ask(broker, k19_create_topics, request, version)
+    response = await ask(broker, k19_create_topics, request, version)
 
-    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
         ("a", Code.NONE), ("old", Code.TOPIC_ALREADY_EXISTS),
         ("b", Code.INVALID_REPLICATION_FACTOR)]
-    assert answer.topics[0].error_message is None
-    assert answer.topics[1].error_message
+    assert response.topics[0].error_message is None
+    assert response.topics[1].error_message
     made = broker.cluster.state.topics["a"]
     assert (len(made.partitions), dict(made.configs)) == (3, {"retention.ms": "5"})
     if version >= 7:
-        assert answer.topics[0].topic_id == made.topic_id
-        assert answer.topics[1].topic_id == ZERO_UUID
+        assert response.topics[0].topic_id == made.topic_id
+        assert response.topics[1].topic_id == ZERO_UUID
 
 
 @pytest.mark.parametrize("version", [5, 6, 7])
 @looped
-async def test_the_answer_describes_the_topic(version: int) -> None:
+async def test_the_response_describes_the_topic(version: int) -> None:
     """K1: Java's tools read these fields and fail on nulls and on a source below 1."""
     broker = await a_broker(settings=BrokerSettings(num_partitions=2))
     request = CreateTopicsRequest(topics=[wanted("a", -1, -1, retention_ms="5"), wanted("/")])
@@ -67,7 +67,7 @@ async def test_the_answer_describes_the_topic(version: int) -> None:
 
 @looped
 async def test_validate_only_creates_nothing() -> None:
-    """K5: and answers as if it did, without an id."""
+    """K5: and responds as if it did, without an id."""
     broker = await a_broker()
     request = CreateTopicsRequest(topics=[wanted("a", 2)], validate_only=True)
 
@@ -75,7 +75,7 @@ async def test_validate_only_creates_nothing() -> None:
 
     assert (topic.error_code, topic.num_partitions, topic.topic_id) == (Code.NONE, 2, ZERO_UUID)
     assert broker.cluster.state.topics == {}
-    assert broker.partitions.told == []
+    assert broker.partitions.notifications == []
 
 
 @looped
@@ -88,9 +88,9 @@ async def test_a_manual_assignment_reaches_the_controller() -> None:
         name="b", num_partitions=-1, replication_factor=-1,
         assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[2])])
 
-    answer = await ask(broker, k19_create_topics, CreateTopicsRequest(topics=[good, bad]), 7)
+    response = await ask(broker, k19_create_topics, CreateTopicsRequest(topics=[good, bad]), 7)
 
-    assert [topic.error_code for topic in answer.topics] == [
+    assert [topic.error_code for topic in response.topics] == [
         Code.NONE, Code.INVALID_REPLICA_ASSIGNMENT]
 
 
@@ -102,9 +102,9 @@ async def test_what_is_wrong_with_the_longest_name_can_be_told(version: int) -> 
     long = [wanted("z" * 32_767), wanted("é" * 16_000)]
     request = CreateTopicsRequest(topics=[*long, *long])
 
-    answer = await ask(broker, k19_create_topics, request, version)
+    response = await ask(broker, k19_create_topics, request, version)
 
-    assert answer.topics
-    for topic in answer.topics:
+    assert response.topics
+    for topic in response.topics:
         assert topic.error_code == Code.INVALID_REQUEST
         assert topic.error_message is None or len(topic.error_message.encode()) <= 32_767

@@ -16,12 +16,12 @@ async def test_every_producer_gets_an_id_of_its_own(version: int) -> None:
     broker = await a_broker()
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout=60_000)
 
-    answers = [await ask(broker, k22_init_producer_id, request, version) for _ in range(3)]
+    responses = [await ask(broker, k22_init_producer_id, request, version) for _ in range(3)]
 
-    assert [answer.error_code for answer in answers] == [Code.NONE] * 3
-    assert [answer.producer_epoch for answer in answers] == [0] * 3
-    assert len({answer.producer_id for answer in answers}) == 3
-    assert all(answer.producer_id >= 0 for answer in answers)
+    assert [response.error_code for response in responses] == [Code.NONE] * 3
+    assert [response.producer_epoch for response in responses] == [0] * 3
+    assert len({response.producer_id for response in responses}) == 3
+    assert all(response.producer_id >= 0 for response in responses)
 
 
 @looped
@@ -30,10 +30,10 @@ async def test_a_producer_that_asks_for_a_new_epoch_gets_a_new_id() -> None:
     broker = await a_broker()
     request = InitProducerIdRequest(transactional_id=None, producer_id=77, producer_epoch=3)
 
-    answer = await ask(broker, k22_init_producer_id, request, 4)
+    response = await ask(broker, k22_init_producer_id, request, 4)
 
-    assert (answer.error_code, answer.producer_epoch) == (Code.NONE, 0)
-    assert answer.producer_id != 77
+    assert (response.error_code, response.producer_epoch) == (Code.NONE, 0)
+    assert response.producer_id != 77
 
 
 REFUSED = [
@@ -53,6 +53,6 @@ async def test_what_cannot_be_served_is_refused(
     why: str, request_: InitProducerIdRequest, code: Code
 ) -> None:
     """K12: with an error that clients do not retry."""
-    answer = await ask(await a_broker(), k22_init_producer_id, request_, 5)
+    response = await ask(await a_broker(), k22_init_producer_id, request_, 5)
 
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)

@@ -3,7 +3,7 @@
 import pytest
 
 from quipu.broker.handlers import k32_describe_configs
-from quipu.controller.topics import NewTopic
+from quipu.controller.topic_requests import NewTopic
 from quipu.model.errors import Code
 from quipu.model.settings import BROKER, TOPIC, BrokerSettings
 from quipu.wire.messages.k32_describe_configs import (
@@ -53,11 +53,11 @@ async def test_all_settings_of_a_topic(version: int) -> None:
 
 @looped
 async def test_all_settings_of_a_broker() -> None:
-    """K5: static, dynamic and default values are told apart."""
+    """K5: static, dynamic and default values have different sources."""
     broker = await a_broker(settings=BrokerSettings(
         broker_rack="r", explicit=frozenset({"broker.rack"})))
-    await broker.cluster.alter_configs(set_to(4, "1", "log.retention.ms", "7"))
-    await broker.cluster.alter_configs(set_to(4, "", "num.partitions", "3"))
+    await broker.cluster.controller.alter_configs(set_to(4, "1", "log.retention.ms", "7"))
+    await broker.cluster.controller.alter_configs(set_to(4, "", "num.partitions", "3"))
 
     own, cluster = await describe(broker, resource(4, "1"), resource(4, ""))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from quipu.broker.handlers import k33_alter_configs
-from quipu.controller.topics import NewTopic
+from quipu.controller.topic_requests import NewTopic
 from quipu.model.errors import Code
 from quipu.wire.messages.k33_alter_configs import (
     AlterableConfig,
@@ -24,14 +24,14 @@ def a_request(value: str | None, *, validate_only: bool = False) -> AlterConfigs
 @pytest.mark.parametrize("version", versions(AlterConfigsRequest))
 @looped
 async def test_what_is_not_named_is_inherited_again(version: int) -> None:
-    """K5, K12: AlterConfigs replaces; each resource has its own answer."""
+    """K5, K12: AlterConfigs replaces; each resource has its own result."""
     broker = await a_broker(NewTopic("a", configs=[("retention.ms", "5")]))
 
-    answer = await ask(broker, k33_alter_configs, a_request("7"), version)
+    response = await ask(broker, k33_alter_configs, a_request("7"), version)
 
-    assert [(r.resource_type, r.resource_name, r.error_code) for r in answer.responses] == [
+    assert [(r.resource_type, r.resource_name, r.error_code) for r in response.responses] == [
         (2, "a", Code.NONE), (2, "x", Code.UNKNOWN_TOPIC_OR_PARTITION)]
-    assert answer.responses[0].error_message is None
+    assert response.responses[0].error_message is None
     assert dict(broker.cluster.state.topics["a"].configs) == {"flush.ms": "7"}
 
 
@@ -41,9 +41,9 @@ async def test_what_is_not_named_is_inherited_again(version: int) -> None:
 async def test_a_bad_value_changes_nothing(value: str | None, code: Code) -> None:
     broker = await a_broker(NewTopic("a", configs=[("retention.ms", "5")]))
 
-    answer = await ask(broker, k33_alter_configs, a_request(value), 2)
+    response = await ask(broker, k33_alter_configs, a_request(value), 2)
 
-    assert answer.responses[0].error_code == code
+    assert response.responses[0].error_code == code
     assert dict(broker.cluster.state.topics["a"].configs) == {"retention.ms": "5"}
 
 
@@ -51,7 +51,7 @@ async def test_a_bad_value_changes_nothing(value: str | None, code: Code) -> Non
 async def test_validate_only_changes_nothing() -> None:
     broker = await a_broker(NewTopic("a", configs=[("retention.ms", "5")]))
 
-    answer = await ask(broker, k33_alter_configs, a_request("7", validate_only=True), 2)
+    response = await ask(broker, k33_alter_configs, a_request("7", validate_only=True), 2)
 
-    assert answer.responses[0].error_code == Code.NONE
+    assert response.responses[0].error_code == Code.NONE
     assert dict(broker.cluster.state.topics["a"].configs) == {"retention.ms": "5"}

@@ -3,7 +3,7 @@
 import pytest
 
 from quipu.broker.handlers import k44_incremental_alter_configs
-from quipu.controller.topics import NewTopic
+from quipu.controller.topic_requests import NewTopic
 from quipu.model.errors import Code
 from quipu.wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
@@ -33,8 +33,8 @@ async def test_each_operation_does_its_work(version: int) -> None:
     request = a_request(("retention.ms", SET, "7"), ("segment.ms", DELETE, None),
                         ("cleanup.policy", APPEND, "compact"))
 
-    answer = await ask(broker, k44_incremental_alter_configs, request, version)
-    assert [r.error_code for r in answer.responses] == [Code.NONE]
+    response = await ask(broker, k44_incremental_alter_configs, request, version)
+    assert [r.error_code for r in response.responses] == [Code.NONE]
     await ask(broker, k44_incremental_alter_configs,
               a_request(("cleanup.policy", SUBTRACT, "delete")), version)
 
@@ -62,8 +62,8 @@ async def test_a_broker_is_altered_while_it_runs() -> None:
 async def test_validate_only_changes_nothing() -> None:
     broker = await a_broker(NewTopic("a"))
     for value, code in (("7", Code.NONE), ("x", Code.INVALID_CONFIG)):
-        answer = await ask(broker, k44_incremental_alter_configs,
+        response = await ask(broker, k44_incremental_alter_configs,
                            a_request(("retention.ms", SET, value), validate_only=True), 1)
-        assert answer.responses[0].error_code == code
+        assert response.responses[0].error_code == code
 
     assert dict(broker.cluster.state.topics["a"].configs) == {}

@@ -17,14 +17,14 @@ async def test_the_cluster_is_told(version: int) -> None:
     broker = await a_broker(settings=BrokerSettings(broker_rack="r1"))
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
 
-    answer = await ask(broker, k60_describe_cluster, request, version)
+    response = await ask(broker, k60_describe_cluster, request, version)
 
-    assert answer.error_code == Code.NONE
-    assert answer.cluster_id == broker.cluster.state.cluster_id
-    assert answer.controller_id == 1
-    assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in answer.brokers] == [
+    assert response.error_code == Code.NONE
+    assert response.cluster_id == broker.cluster.state.cluster_id
+    assert response.controller_id == 1
+    assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in response.brokers] == [
         (1, "kafka.test", 9092, "r1", False)]
-    assert answer.cluster_authorized_operations > 0
+    assert response.cluster_authorized_operations > 0
 
 
 @pytest.mark.parametrize(("endpoint_type", "code"), [(2, 114), (7, 115)])
@@ -32,7 +32,7 @@ async def test_the_cluster_is_told(version: int) -> None:
 async def test_controllers_have_no_endpoints_here(endpoint_type: int, code: int) -> None:
     request = DescribeClusterRequest(endpoint_type=endpoint_type)
 
-    answer = await ask(await a_broker(), k60_describe_cluster, request, 2)
+    response = await ask(await a_broker(), k60_describe_cluster, request, 2)
 
-    assert (answer.error_code, answer.brokers) == (code, [])
-    assert answer.error_message
+    assert (response.error_code, response.brokers) == (code, [])
+    assert response.error_message

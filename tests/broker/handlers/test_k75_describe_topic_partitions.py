@@ -4,7 +4,7 @@ import pytest
 
 from quipu.broker import handlers
 from quipu.broker.handlers import k75_describe_topic_partitions
-from quipu.controller.topics import NewTopic
+from quipu.controller.topic_requests import NewTopic
 from quipu.model.errors import Code, RequestError
 from quipu.model.settings import BrokerSettings
 from quipu.wire.messages.k75_describe_topic_partitions import (
@@ -26,14 +26,14 @@ async def page(
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit,
         cursor=cursor)
-    answer = await ask(broker, k75_describe_topic_partitions, request, 0)
-    assert isinstance(answer, DescribeTopicPartitionsResponse)
-    return answer
+    response = await ask(broker, k75_describe_topic_partitions, request, 0)
+    assert isinstance(response, DescribeTopicPartitionsResponse)
+    return response
 
 
-def shown(answer: DescribeTopicPartitionsResponse) -> list[tuple[str | None, int]]:
+def shown(response: DescribeTopicPartitionsResponse) -> list[tuple[str | None, int]]:
     return [(topic.name, partition.partition_index)
-            for topic in answer.topics for partition in topic.partitions]
+            for topic in response.topics for partition in topic.partitions]
 
 
 @looped
@@ -41,11 +41,11 @@ async def test_no_names_ask_for_all_topics_by_name() -> None:
     """K1: kafka-topics --describe."""
     broker = await a_broker(*TOPICS)
 
-    answer = await page(broker)
+    response = await page(broker)
 
-    assert shown(answer) == ALL
-    assert answer.next_cursor is None
-    topic = answer.topics[0]
+    assert shown(response) == ALL
+    assert response.next_cursor is None
+    topic = response.topics[0]
     assert topic.topic_id == broker.cluster.state.topics["a"].topic_id
     partition = topic.partitions[0]
     assert (partition.leader_id, partition.leader_epoch) == (1, 1)
@@ -57,17 +57,17 @@ async def test_no_names_ask_for_all_topics_by_name() -> None:
 @pytest.mark.parametrize("limit", range(1, 8))
 @looped
 async def test_pages_follow_each_other_without_a_gap(limit: int) -> None:
-    """K12: whatever the size of a page, all partitions are told, each once."""
-    broker, cursor, told, pages = await a_broker(*TOPICS), None, [], 0
+    """K12: whatever the size of a page, all partitions are found, each once."""
+    broker, cursor, found, pages = await a_broker(*TOPICS), None, [], 0
     while pages < 20:
-        answer = await page(broker, limit=limit, cursor=cursor)
-        assert len(shown(answer)) <= limit
-        told += shown(answer)
-        cursor, pages = answer.next_cursor, pages + 1
+        response = await page(broker, limit=limit, cursor=cursor)
+        assert len(shown(response)) <= limit
+        found += shown(response)
+        cursor, pages = response.next_cursor, pages + 1
         if cursor is None:
             break
 
-    assert told == ALL
+    assert found == ALL
     assert pages == -(-len(ALL) // limit)
 
 
@@ -75,19 +75,19 @@ async def test_pages_follow_each_other_without_a_gap(limit: int) -> None:
 async def test_the_broker_bounds_a_page_too() -> None:
     broker = await a_broker(*TOPICS, settings=BrokerSettings(max_request_partition_size_limit=4))
 
-    answer = await page(broker, limit=1000)
+    response = await page(broker, limit=1000)
 
-    assert shown(answer) == ALL[:4]
-    assert answer.next_cursor == Cursor(topic_name="b", partition_index=2)
+    assert shown(response) == ALL[:4]
+    assert response.next_cursor == Cursor(topic_name="b", partition_index=2)
 
 
 @looped
 async def test_missing_topics_are_told_so() -> None:
     broker = await a_broker(*TOPICS)
 
-    answer = await page(broker, "x", "c", "a/b", "c")
+    response = await page(broker, "x", "c", "a/b", "c")
 
-    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
         ("a/b", Code.INVALID_TOPIC_EXCEPTION), ("c", Code.NONE),
         ("x", Code.UNKNOWN_TOPIC_OR_PARTITION)]
 
@@ -96,18 +96,18 @@ async def test_missing_topics_are_told_so() -> None:
 async def test_a_cursor_in_a_topic_that_is_gone_goes_on_after_it() -> None:
     broker = await a_broker(*TOPICS)
 
-    answer = await page(broker, cursor=Cursor(topic_name="aa", partition_index=5))
+    response = await page(broker, cursor=Cursor(topic_name="aa", partition_index=5))
 
-    assert shown(answer) == ALL[2:]
+    assert shown(response) == ALL[2:]
 
 
 @looped
 async def test_a_cursor_past_the_end_of_a_topic_goes_on_with_the_next() -> None:
     broker = await a_broker(*TOPICS)
 
-    answer = await page(broker, cursor=Cursor(topic_name="b", partition_index=9))
+    response = await page(broker, cursor=Cursor(topic_name="b", partition_index=9))
 
-    assert shown(answer) == ALL[5:]
+    assert shown(response) == ALL[5:]
 
 
 @pytest.mark.parametrize(("limit", "partition"), [(0, 0), (-1, 0), (1, -1)])
@@ -123,12 +123,12 @@ async def test_impossible_pages_are_refused(limit: int, partition: int) -> None:
 
 @pytest.mark.parametrize("names", [(), ("a", "b")])
 def test_a_refusal_is_told_also_if_no_topic_was_named(names: tuple[str, ...]) -> None:
-    """K8: the answer has no place for an error of its own, and a topic's may lack a name."""
+    """K8: the response has no field for an error, and a topic's result may lack a name."""
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names])
 
-    answer = handlers.refused(request, 0, RequestError("no", code=Code.INVALID_REQUEST))
+    response = handlers.refused(request, 0, RequestError("no", code=Code.INVALID_REQUEST))
 
-    assert isinstance(answer, DescribeTopicPartitionsResponse)
-    decoded = DescribeTopicPartitionsResponse.decode(memoryview(answer.encode(0)), 0)
+    assert isinstance(response, DescribeTopicPartitionsResponse)
+    decoded = DescribeTopicPartitionsResponse.decode(memoryview(response.encode(0)), 0)
     assert [(t.name, t.error_code) for t in decoded.topics] == [
         (name, Code.INVALID_REQUEST) for name in names or (None,)]

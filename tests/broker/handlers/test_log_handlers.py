@@ -43,19 +43,19 @@ async def fill(
     batch = encode_batch(
         [Record(None, b"v", timestamp=timestamp) for timestamp in timestamps],
         producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2])
-    answer = await peer.ask(produce("t", batch), 9)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    response = await peer.ask(produce("t", batch), 9)
+    assert response.responses[0].partition_responses[0].error_code == 0
 
 
 async def list_offset(
     peer: Peer, timestamp: int, *, version: int = 11, partition: int = 0, epoch: int = -1
 ) -> tuple[int, int, int]:
     """(error code, timestamp, offset)."""
-    answer = await peer.ask(ListOffsetsRequest(topics=[ListOffsetsTopic(
+    response = await peer.ask(ListOffsetsRequest(topics=[ListOffsetsTopic(
         name="t", partitions=[ListOffsetsPartition(
             partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)])],
     ), version)
-    (found,) = answer.topics[0].partitions
+    (found,) = response.topics[0].partitions
     return found.error_code, found.timestamp, found.offset
 
 
@@ -68,7 +68,7 @@ async def test_offsets_are_found_by_time_and_by_end(tmp_path: Path, version: int
         await fill(peer, T0, T0 + 10)
         partition = node.node.broker.partitions.find("t", 0)
         assert partition is not None
-        partition.append_records(CONFIGURATION, [Record(None, b"c", timestamp=T0 + 900)], T0)
+        partition.internal.append(CONFIGURATION, [(None, b"c")], T0 + 900)
         await fill(peer, T0 + 30, T0 + 30)
 
         assert await list_offset(peer, -1, version=version) == (0, -1, 4)
@@ -86,7 +86,7 @@ async def test_offsets_are_found_by_time_and_by_end(tmp_path: Path, version: int
 
 @looped
 async def test_a_bad_partition_does_not_fail_the_others(tmp_path: Path) -> None:
-    """K2: errors are told per partition."""
+    """K2: each partition has its own error."""
     async with NodeHere(tmp_path) as node, node.connect() as peer:
         await node.create("t", partitions=2)
         assert (await list_offset(peer, -1, partition=9))[0] == Code.UNKNOWN_TOPIC_OR_PARTITION
@@ -99,11 +99,11 @@ async def test_a_bad_partition_does_not_fail_the_others(tmp_path: Path) -> None:
 
 
 async def delete(peer: Peer, offsets: dict[int, int], version: int = 2) -> dict[int, Any]:
-    answer = await peer.ask(DeleteRecordsRequest(topics=[DeleteRecordsTopic(
+    response = await peer.ask(DeleteRecordsRequest(topics=[DeleteRecordsTopic(
         name="t", partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)
                               for index, offset in offsets.items()])]), version)
     return {part.partition_index: (part.error_code, part.low_watermark)
-            for part in answer.topics[0].partitions}
+            for part in response.topics[0].partitions}
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -136,11 +136,11 @@ async def test_the_end_of_an_epoch_is_told(tmp_path: Path, version: int) -> None
         await node.create("t")
 
         async def end(epoch: int, current: int = -1, partition: int = 0) -> tuple[int, int, int]:
-            answer = await peer.ask(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(
+            response = await peer.ask(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(
                 topic="t", partitions=[OffsetForLeaderPartition(
                     partition=partition, leader_epoch=epoch, current_leader_epoch=current)])],
             ), version)
-            (found,) = answer.topics[0].partitions
+            (found,) = response.topics[0].partitions
             return found.error_code, found.leader_epoch, found.end_offset
 
         partition = node.node.broker.partitions.find("t", 0)
@@ -163,9 +163,9 @@ async def test_the_directory_and_its_logs_are_told(tmp_path: Path, version: int)
         await node.create("u")
 
         async def sizes(topics: list[DescribableLogDirTopic] | None) -> dict[Any, int]:
-            answer = await peer.ask(DescribeLogDirsRequest(topics=topics), version)
-            assert answer.error_code == 0
-            (result,) = answer.results
+            response = await peer.ask(DescribeLogDirsRequest(topics=topics), version)
+            assert response.error_code == 0
+            (result,) = response.results
             assert (result.error_code, result.log_dir) == (0, str(tmp_path / "data"))
             if version >= 4:
                 assert 0 < result.usable_bytes < result.total_bytes
@@ -188,9 +188,9 @@ async def test_the_producers_of_a_partition_are_told(tmp_path: Path) -> None:
         await node.create("t")
         await fill(peer, T0, T0, producer=(1000, 2, 0))
         await fill(peer, T0)
-        answer = await peer.ask(DescribeProducersRequest(
+        response = await peer.ask(DescribeProducersRequest(
             topics=[TopicRequest(name="t", partition_indexes=[0, 4])]), 0)
-        known, unknown = answer.topics[0].partitions
+        known, unknown = response.topics[0].partitions
         (producer,) = known.active_producers
         assert (producer.producer_id, producer.producer_epoch, producer.last_sequence,
                 producer.coordinator_epoch, producer.current_txn_start_offset) == (

@@ -1,4 +1,4 @@
-"""AddRaftVoter and RemoveRaftVoter: what a quorum of one answers, in every version."""
+"""AddRaftVoter and RemoveRaftVoter: the responses of a quorum of one, in every version."""
 
 import pytest
 
@@ -24,10 +24,10 @@ async def test_who_cannot_become_a_voter(
     broker = await a_broker()
     request = AddRaftVoterRequest(voter_id=voter, cluster_id=cluster, timeout=10)
 
-    answer = await ask(broker, k80_add_raft_voter, request, version)
+    response = await ask(broker, k80_add_raft_voter, request, version)
 
-    assert answer.error_code == code
-    assert answer.error_message
+    assert response.error_code == code
+    assert response.error_message
     assert broker.cluster.voters == (1,)
 
 
@@ -42,7 +42,7 @@ async def test_who_cannot_be_removed(voter: int, cluster: str | None, code: int)
     broker = await a_broker()
     request = RemoveRaftVoterRequest(voter_id=voter, cluster_id=cluster)
 
-    answer = await ask(broker, k81_remove_raft_voter, request, 0)
+    response = await ask(broker, k81_remove_raft_voter, request, 0)
 
-    assert answer.error_code == code
+    assert response.error_code == code
     assert broker.cluster.voters == (1,)

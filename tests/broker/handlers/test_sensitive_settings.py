@@ -6,7 +6,7 @@ import pytest
 
 from quipu.broker.handlers import k32_describe_configs, k33_alter_configs
 from quipu.broker.handlers import k44_incremental_alter_configs as k44
-from quipu.controller.configs import Operation
+from quipu.controller.configs import ConfigOperation
 from quipu.controller.records import ConfigChanged
 from quipu.model.errors import Code
 from quipu.model.settings import BROKER, BrokerSettings
@@ -65,7 +65,7 @@ async def test_a_sensitive_setting_is_marked_and_has_no_value(version: int) -> N
 
 @looped
 async def test_a_secret_that_got_into_the_metadata_is_not_shown() -> None:
-    """K8: nothing lets one in; if it were there, the answer would still hide it."""
+    """K8: nothing lets one in; if it were there, the response would still hide it."""
     broker = await a_broker_with_secrets()
     for name in SENSITIVE:
         for owner in ("", "1"):
@@ -84,29 +84,29 @@ async def test_a_secret_that_got_into_the_metadata_is_not_shown() -> None:
 @pytest.mark.parametrize("owner", ["", "1"])
 @looped
 async def test_a_secret_cannot_be_changed_by_a_client(name: str, owner: str) -> None:
-    """K8: refused, without its value in the answer."""
+    """K8: refused, without its value in the response."""
     broker = await a_broker_with_secrets()
     whole = await ask(broker, k33_alter_configs, AlterConfigsRequest(resources=[
         AlterConfigsResource(resource_type=4, resource_name=owner, configs=[
             AlterableConfig(name=name, value=OTHER)])]), 2)
-    (answer,) = whole.responses
-    assert answer.error_code == Code.INVALID_REQUEST
-    assert OTHER not in (answer.error_message or "")
-    for operation in Operation:
+    (response,) = whole.responses
+    assert response.error_code == Code.INVALID_REQUEST
+    assert OTHER not in (response.error_message or "")
+    for operation in ConfigOperation:
         one = await ask(broker, k44, IncrementalAlterConfigsRequest(resources=[
             IncrementalResource(resource_type=4, resource_name=owner, configs=[
                 IncrementalConfig(name=name, config_operation=operation, value=OTHER)])]), 1)
-        (answer,) = one.responses
-        assert OTHER not in (answer.error_message or "")
+        (response,) = one.responses
+        assert OTHER not in (response.error_message or "")
     assert not any(broker.cluster.state.broker_configs.values())
 
 
 @pytest.mark.parametrize("name", SENSITIVE)
 @looped
 async def test_a_secret_given_to_a_topic_is_not_repeated(name: str) -> None:
-    """K8: a client that mixes up topics and brokers is told the name alone."""
+    """K8: a client that mixes up topics and brokers gets the name alone."""
     broker = await a_broker_with_secrets()
-    answer = await ask(broker, k33_alter_configs, AlterConfigsRequest(resources=[
+    response = await ask(broker, k33_alter_configs, AlterConfigsRequest(resources=[
         AlterConfigsResource(resource_type=2, resource_name="x", configs=[
             AlterableConfig(name=name, value=OTHER)])]), 2)
-    assert OTHER.encode() not in answer.encode(2)
+    assert OTHER.encode() not in response.encode(2)

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from quipu.broker.context import Broker, Context
 from quipu.broker.handlers import k71_get_telemetry_subscriptions as subscriptions
 from quipu.broker.handlers import k72_push_telemetry as push
+from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.model.ids import ZERO_UUID
 from quipu.runtime.rng import SeededRng
@@ -39,13 +39,13 @@ def test_a_new_client_is_given_an_id_and_an_old_one_keeps_its_own() -> None:
 
 def test_no_metrics_are_asked_for() -> None:
     """K1: an empty list is a subscription to nothing; the client asks again some time."""
-    answer = subscribe(CLIENT)
+    response = subscribe(CLIENT)
 
-    assert answer.error_code == Code.NONE
-    assert (answer.requested_metrics, answer.subscription_id) == ([], 0)
-    assert answer.push_interval > 0
-    assert 0 < answer.telemetry_max_bytes <= 1 << 20
-    assert answer == GetTelemetrySubscriptionsResponse.decode(answer.encode(0), 0)
+    assert response.error_code == Code.NONE
+    assert (response.requested_metrics, response.subscription_id) == ([], 0)
+    assert response.push_interval > 0
+    assert 0 < response.telemetry_max_bytes <= 1 << 20
+    assert response == GetTelemetrySubscriptionsResponse.decode(response.encode(0), 0)
 
 
 CASES = [

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from quipu.broker.quorum import NotController, Quorum, QuorumConfig
 from quipu.model.ids import NodeId, RaftIndex, TimestampMs
 from quipu.raft.admission import NoChecks
-from quipu.runtime.connection import Buffer
-from quipu.runtime.disk import Disk
-from quipu.runtime.peer_net import Handler, PeerListener
+from quipu.runtime.disks.disk import Disk
+from quipu.runtime.disks.sim_disk import SimDisk
+from quipu.runtime.net.connection import Buffer
+from quipu.runtime.peers.peer_net import MessageHandler, PeerListener
 from quipu.runtime.rng import SeededRng
-from quipu.runtime.sim_disk import SimDisk
 from quipu.storage.config import LogConfig
 from quipu.storage.log import Log
-from quipu.storage.place import Place
+from quipu.storage.log_directory import LogDirectory
 from tests.looped import BEGIN_MS, LoopClock
 
 LOG_NAME = "__cluster-0"
@@ -63,10 +63,10 @@ class MemoryNet:
         self.sent = 0
         self._switch = switch
         self._node_id = node_id
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, MessageHandler] = {}
         switch.nets[node_id] = self
 
-    def on(self, kind: int, handler: Handler) -> None:
+    def on(self, kind: int, handler: MessageHandler) -> None:
         self._handlers[kind] = handler
 
     def watch(self, listener: PeerListener) -> None:
@@ -88,7 +88,7 @@ class MemoryNet:
         if handler is not None:
             view = memoryview(bytearray(body))
             handler(sender, view)
-            view.release()  # borrowed: whoever kept it fails
+            view.release()  # borrowed: code that kept it fails
 
 
 class Node:
@@ -119,7 +119,7 @@ class Node:
         """Lose the process and, of the disk, what was not synced."""
         self.switch.nets.pop(self.node_id, None)
         self.quorum._is_running = False
-        self.quorum._reign = None
+        self.quorum._leading_term = None
         assert self.quorum._timer is not None
         self.quorum._timer.cancel()
         assert isinstance(self.disk, SimDisk)
@@ -135,8 +135,8 @@ def new_disk() -> SimDisk:
 
 
 def open_log(disk: Disk, directory: str = "data/__cluster-0") -> Log:
-    place = Place(disk=disk, directory=directory, name=LOG_NAME)
-    return Log(place, LOG_CONFIG, now_ms=TimestampMs(BEGIN_MS))
+    directory = LogDirectory(disk=disk, path=directory, name=LOG_NAME)
+    return Log(directory, LOG_CONFIG, now_ms=TimestampMs(BEGIN_MS))
 
 
 def config(node_id: int, voters: Sequence[int], **options: int) -> QuorumConfig:
@@ -147,7 +147,7 @@ def config(node_id: int, voters: Sequence[int], **options: int) -> QuorumConfig:
 async def started(
     count: int = 3, *, observers: Sequence[int] = (), **options: int
 ) -> list[Node]:
-    """A quorum that runs, with whoever leads first."""
+    """A running quorum, its leader first."""
     switch = Switch()
     voters = list(range(1, count + 1))
     nodes = [Node(node_id, voters, switch, **options) for node_id in [*voters, *observers]]

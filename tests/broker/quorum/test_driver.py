@@ -1,4 +1,4 @@
-"""The quorum's driver: what was answered stays, whoever stops or is killed, and whenever."""
+"""The quorum's driver: committed proposals stay, whichever nodes stop or are killed, and when."""
 
 import asyncio
 from pathlib import Path
@@ -10,10 +10,10 @@ from quipu.broker.quorum import NotController, Quorum
 from quipu.model.batch_types import CONTROLLER
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import NodeId, RaftIndex
-from quipu.runtime.disk import DiskError, RealDisk
+from quipu.runtime.disks.disk import DiskError, RealDisk
+from quipu.runtime.disks.sim_disk import SimDisk
 from quipu.runtime.rng import SeededRng
-from quipu.runtime.sim_disk import SimDisk
-from quipu.storage.reserve import Reserve
+from quipu.storage.directory.reserve import Reserve
 from quipu.storage.state_log import StateLog
 from tests.broker.quorum.quorums import (
     CLOCK,
@@ -30,6 +30,7 @@ from tests.broker.quorum.quorums import (
 from tests.killed import killed
 from tests.looped import looped, timeless
 from tests.storage.builders import Freeing
+from tests.storage.log_storage import LogStorage
 
 
 async def alone(disk: SimDisk | RealDisk, directory: str = "data/__cluster-0",
@@ -54,7 +55,7 @@ async def test_a_quorum_of_one_leads_at_once() -> None:
     index = await quorum.propose([b"a", b"b"])
 
     assert machine.state == [b"a", b"b"]
-    assert quorum.applied == index
+    assert quorum.last_applied == index
     await quorum.barrier()
     await quorum.stop()
     assert machine.leads == [True, False]
@@ -149,7 +150,7 @@ async def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
 @looped
 async def test_a_log_of_the_single_node_broker_opens_as_a_quorum_of_one(tmp_path: Path) -> None:
     """T7: old data directories are data directories."""
-    old = StateLog(open_log(RealDisk(), str(tmp_path / "a")), CONTROLLER, CLOCK)
+    old = StateLog(LogStorage(open_log(RealDisk(), str(tmp_path / "a"))), CONTROLLER, CLOCK)
     await old.append([b"a", b"b"])
     await old.append([b"c"])
 
@@ -166,7 +167,7 @@ async def test_a_log_of_the_single_node_broker_opens_as_a_quorum_of_one(tmp_path
 @looped
 async def test_a_snapshot_of_the_single_node_broker_is_one_of_the_quorum(tmp_path: Path) -> None:
     """T7: and so is what follows it, however often the node is restarted."""
-    old = StateLog(open_log(RealDisk(), str(tmp_path / "0")), CONTROLLER, CLOCK)
+    old = StateLog(LogStorage(open_log(RealDisk(), str(tmp_path / "0"))), CONTROLLER, CLOCK)
     await old.append([b"gone"])
     await old.snapshot([b"a", b"b"])
     await old.append([b"c"])
@@ -185,7 +186,7 @@ async def test_a_snapshot_of_the_single_node_broker_is_one_of_the_quorum(tmp_pat
 async def test_an_old_log_makes_its_node_the_quorum_whatever_the_settings_say() -> None:
     """T7: other voters know nothing of what is in it."""
     disk = new_disk()
-    await StateLog(open_log(disk), CONTROLLER, CLOCK).append([b"a"])
+    await StateLog(LogStorage(open_log(disk)), CONTROLLER, CLOCK).append([b"a"])
 
     quorum = Quorum(Machine(), config(1, [1, 2, 3]), log=open_log(disk), clock=CLOCK,
                     rng=SeededRng(1))
@@ -195,7 +196,7 @@ async def test_an_old_log_makes_its_node_the_quorum_whatever_the_settings_say() 
 
 @timeless
 async def test_three_nodes_decide_and_all_apply() -> None:
-    """T6, T7: every node gets every decision, in one order."""
+    """T6, T7: broker.quorum.Q2; every node gets every decision, in one order."""
     nodes = await started()
     leader = nodes[0]
     indexes = await asyncio.gather(
@@ -226,15 +227,15 @@ async def test_who_does_not_lead_says_so() -> None:
 
 @timeless
 async def test_a_killed_leader_is_replaced_and_nothing_answered_is_lost() -> None:
-    """T7: again and again, with disks that lose what was not synced."""
+    """T7: broker.quorum.Q1; again and again, with disks that lose what was not synced."""
     nodes = await started()
-    answered: list[bytes] = []
+    committed: list[bytes] = []
     for life in range(4):
         leader = await leader_of(nodes)
         for number in range(5):
             command = b"%d.%d" % (life, number)
             await leader.quorum.propose([command])
-            answered.append(command)
+            committed.append(command)
         await leader.kill(seed=life)
         others = [node for node in nodes if node is not leader]
         await leader_of(others)
@@ -242,13 +243,13 @@ async def test_a_killed_leader_is_replaced_and_nothing_answered_is_lost() -> Non
     leader = await leader_of(nodes)
     await leader.quorum.barrier()
 
-    assert leader.machine.state == answered
+    assert leader.machine.state == committed
     await stop(nodes)
 
 
 @timeless
 async def test_all_nodes_killed_at_once_come_back_with_all() -> None:
-    """T7: one node that has it is enough, as a majority had it."""
+    """T7: broker.quorum.Q3; one node that has it is enough, as a majority had it."""
     nodes = await started()
     for number in range(10):
         await nodes[0].quorum.propose([b"%d" % number])
@@ -264,7 +265,7 @@ async def test_all_nodes_killed_at_once_come_back_with_all() -> None:
 
 @timeless
 async def test_a_leader_that_is_cut_off_steps_down_and_its_callers_are_told() -> None:
-    """T7: check-quorum; what it could not decide is answered as not known."""
+    """T7: check-quorum; the outcome of its proposal is not known."""
     nodes = await started()
     leader, others = nodes[0], nodes[1:]
     await leader.quorum.propose([b"kept"])
@@ -336,7 +337,7 @@ async def test_voters_are_added_and_removed_under_load() -> None:
     await leader.quorum.change_voters([NodeId(1), NodeId(2), NodeId(3)])
     assert leader.quorum.voters == (1, 2, 3)
     await load
-    with pytest.raises(NotController, match="to leave"):
+    with pytest.raises(NotController, match="removed itself"):
         await leader.quorum.change_voters([NodeId(2), NodeId(3)])
     successor = await leader_of(nodes[1:])
     await successor.quorum.change_voters([NodeId(2), NodeId(3)])
@@ -362,9 +363,9 @@ async def test_a_voter_that_never_comes_is_refused_in_time() -> None:
 
 
 @timeless
-async def test_a_node_that_missed_an_image_is_sent_one() -> None:
-    """T7: the log is bounded; whoever is too far behind gets the state as a whole."""
-    nodes = await started(image_due_size=2000, entries_kept=10)
+async def test_a_node_that_missed_entries_is_sent_a_snapshot() -> None:
+    """T7: the log is bounded; a node that is too far behind gets a snapshot."""
+    nodes = await started(snapshot_due_size=2000, entries_kept=10)
     leader, late = nodes[0], nodes[1]
     await late.kill()
     expected = [b"%050d" % number for number in range(200)]
@@ -402,7 +403,7 @@ async def test_a_node_with_an_empty_disk_rejoins() -> None:
 
 @timeless
 async def test_a_full_disk_is_told_and_gets_better_by_itself() -> None:
-    """T12: nothing is answered that was not written."""
+    """T12: no proposal succeeds that was not written."""
     disk = new_disk()
     quorum, machine = await alone(disk)
     disk.capacity = 10
@@ -419,7 +420,7 @@ async def test_a_full_disk_is_told_and_gets_better_by_itself() -> None:
 
 @timeless
 async def test_a_disk_that_cannot_sync_silences_its_node_alone() -> None:
-    """T12: the others elect another leader; nothing is answered from a disk that lies."""
+    """T12: broker.quorum.Q4; the others elect a leader; no call succeeds on a bad disk."""
     nodes = await started()
     leader, others = nodes[0], nodes[1:]
     leader.disk.sync_error = DiskError("broken")
@@ -458,7 +459,7 @@ async def test_too_much_at_once_is_refused() -> None:
 
 @timeless
 async def test_a_view_tells_who_is_how_far() -> None:
-    """K6: what DescribeQuorum answers."""
+    """K6: the view that DescribeQuorum responds with."""
     nodes = await started()
     leader = nodes[0]
     index = await leader.quorum.propose([b"a"])
@@ -468,7 +469,8 @@ async def test_a_view_tells_who_is_how_far() -> None:
                             for voter in leader.quorum.describe().voters))
 
     view = leader.quorum.describe()
-    assert (view.leader, view.term, view.committed) == (leader.node_id, leader.quorum.term, index)
+    assert (view.leader, view.term, view.commit_index) == (
+        leader.node_id, leader.quorum.term, index)
     now_ms = CLOCK.now_ms()
     for voter in view.voters:
         assert now_ms - 5000 < voter.last_fetch_ms <= now_ms

@@ -1,4 +1,4 @@
-"""Quorums of real drivers whose nodes are killed at any moment: nothing answered is lost."""
+"""Quorums of real drivers whose nodes are killed at any moment: nothing committed is lost."""
 
 import asyncio
 
@@ -21,9 +21,9 @@ async def test_kills_at_any_moment_lose_nothing_that_was_answered(seed: int) -> 
         node.disk.is_deferred = True
         await node.start()
     flusher = asyncio.ensure_future(_flush_some(nodes, chance))
-    answered: list[bytes] = []
+    committed: list[bytes] = []
     for life in range(4):
-        writer = asyncio.ensure_future(_write_until_told(nodes, answered, life))
+        writer = asyncio.ensure_future(_write_until_done(nodes, committed, life))
         await asyncio.sleep(0.1 + chance.random() / 4)
         victims = nodes if life == 2 else [nodes[int(chance.random() * 3)]]
         for node in victims:
@@ -34,10 +34,10 @@ async def test_kills_at_any_moment_lose_nothing_that_was_answered(seed: int) -> 
         writer.cancel()
     leader = await leader_who_knows(nodes)
     found = leader.machine.state
-    assert [command for command in found if command in set(answered)] == answered
+    assert [command for command in found if command in set(committed)] == committed
     assert len(found) == len(set(found))
     for node in nodes:
-        await node.quorum.wait_applied(leader.quorum.applied, 20)
+        await node.quorum.wait_applied(leader.quorum.last_applied, 20)
         assert node.machine.state == found
     await stop(nodes)
     flusher.cancel()
@@ -51,7 +51,7 @@ async def _flush_some(nodes: list[Node], chance: SeededRng) -> None:
                 node.disk.run_pending()
 
 
-async def _write_until_told(nodes: list[Node], answered: list[bytes], life: int) -> None:
+async def _write_until_done(nodes: list[Node], committed: list[bytes], life: int) -> None:
     number = 0
     while True:
         number += 1
@@ -66,4 +66,4 @@ async def _write_until_told(nodes: list[Node], answered: list[bytes], life: int)
         except (NotController, TimeoutError):
             await asyncio.sleep(0.005)
             continue
-        answered.append(command)
+        committed.append(command)

@@ -15,23 +15,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from quipu.broker.lease import ENDLESS, Lease
-from quipu.broker.partition import ACKS_ALL, Partition
-from quipu.broker.replication import Replication
-from quipu.broker.rules import NO_LIMIT_MS, Rules
-from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.broker.partitions.lease import ENDLESS, Lease
+from quipu.broker.partitions.replicated_partition import ReplicatedPartition
+from quipu.broker.replication import ChainReplication
+from quipu.model.batch_rules import NO_LIMIT_MS, BatchRules
+from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet
+from quipu.model.errors import QuipuError
 from quipu.model.ids import Epoch, LogOffset, NodeId, Offset, TopicPartition
+from quipu.model.partition_log import ACKS_ALL, AppendResult, PendingAppend
+from quipu.model.tiered_log import RemoteReads
 from quipu.runtime.clock import ManualClock
-from quipu.runtime.connection import Buffer
-from quipu.runtime.disk import RealDisk
-from quipu.runtime.peer_net import Handler, PeerListener, PeerNet
+from quipu.runtime.disks.disk import RealDisk
+from quipu.runtime.net.connection import Buffer
+from quipu.runtime.peers.peer_net import MessageHandler, PeerListener, PeerNet
 from quipu.storage.config import LogConfig
-from quipu.storage.data_directory import DataDirectory
+from quipu.storage.directory.data_directory import DataDirectory
 from quipu.wire.record_batch import Record, decode_records, encode_batch, parse_header
 
 TOPIC_ID = UUID(int=0x51)
 NAME = TopicPartition("t", 0)
-RULES = Rules(batch_size_max=1 << 20, append_time=False, timestamp_before_max_ms=NO_LIMIT_MS,
+RULES = BatchRules(batch_size_max=1 << 20, append_time=False, timestamp_before_max_ms=NO_LIMIT_MS,
               timestamp_after_max_ms=NO_LIMIT_MS >> 1, min_insync_replicas=1)
 WINDOW_SIZE = 64 << 10
 
@@ -73,7 +76,7 @@ class MemoryPeers:
     def __init__(self, net: Net, node_id: NodeId) -> None:
         self.net = net
         self.node_id = node_id
-        self.handler: Handler | None = None
+        self.handler: MessageHandler | None = None
         self.listener: PeerListener | None = None
         self.backlog_max = 1 << 62
         self.queued: dict[NodeId, int] = {}
@@ -81,7 +84,7 @@ class MemoryPeers:
         self._refused: set[NodeId] = set()
         net.peers[node_id] = self
 
-    def on(self, kind: int, handler: Handler) -> None:
+    def on(self, kind: int, handler: MessageHandler) -> None:
         del kind
         self.handler = handler
 
@@ -132,6 +135,23 @@ class MemoryPeers:
         frame[:] = b"\xee" * len(frame)  # borrowed: gone when the handler returns
 
 
+def base_offset(appending: AppendResult | PendingAppend) -> "asyncio.Future[int]":
+    """The first offset of a batch that is being appended, or the error."""
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def done(outcome: AppendResult | QuipuError) -> None:
+        if isinstance(outcome, QuipuError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome.base_offset)
+
+    if isinstance(appending, AppendResult):
+        done(appending)
+    else:
+        appending.when_done(done)
+    return future
+
+
 class Leased:
     """A lease that a test holds in its hand."""
 
@@ -156,12 +176,13 @@ class ANode:
             RealDisk(), str(rig.path / f"n{self.node_id}"), rig.clock, node_id=self.node_id)
         log = self.directory.open_log(
             str(NAME), rig.config, topic_id=TOPIC_ID, replica=True)
-        self.partition = Partition(
-            NAME, TOPIC_ID, log, rig.rules, Lease(self.leased, rig.clock))
+        self.partition = ReplicatedPartition(
+            NAME, TOPIC_ID, log, rig.rules, Lease(self.leased, rig.clock),
+            remote_reads=rig.remote_reads)
         rig.life += 1
-        self.replication = Replication(
+        self.replication = ChainReplication(
             self.node_id, peers, rig.clock,  # type: ignore[arg-type]  # what chains use of it
-            reporter=rig, window_size=rig.window_size, interval_ms=100, life=rig.life,
+            reporter=rig, window_size=rig.window_size, interval_ms=100, broker_epoch=rig.life,
             logs=self.directory)
         self.replication.watch(self)
         for other in rig.net.peers.values():  # links come up both ways
@@ -170,10 +191,10 @@ class ANode:
                     other.listener.up(self.node_id)
                 self.replication.up(other.node_id)
 
-    def leading_began(self, partition: Partition) -> None:
+    def leading_began(self, partition: ReplicatedPartition) -> None:
         self.leads.append(("began", partition.leader_epoch))
 
-    def leading_ended(self, partition: Partition) -> None:
+    def leading_ended(self, partition: ReplicatedPartition) -> None:
         self.leads.append(("ended", partition.leader_epoch))
 
     def crash(self) -> None:
@@ -189,24 +210,15 @@ class ANode:
     def append(self, *values: bytes, acks: int = ACKS_ALL) -> "asyncio.Future[int]":
         """Produce one batch; the future gives its offset, or the error."""
         batch = encode_batch([Record(None, value, (), 1) for value in values])
-        appended = self.partition.append(memoryview(batch), self.rig.clock.now_ms(), acks)
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def done(error: Exception | None) -> None:
-            if error is None:
-                future.set_result(appended.base_offset)
-            else:
-                future.set_exception(error)
-
-        self.partition.when_kept(appended, len(batch), done, acks=acks, timeout_ms=30_000)
-        return future
+        return base_offset(self.partition.append(
+            memoryview(batch), self.rig.clock.now_ms(), acks, 30_000))
 
     async def produce(self, *values: bytes, acks: int = ACKS_ALL) -> int:
         return await asyncio.wait_for(self.append(*values, acks=acks), 5)
 
     def values(self, *, dirty: bool = False) -> list[bytes | None]:
         """What a consumer reads here from the start."""
-        assert self.partition.readable(dirty=dirty) is None
+        assert self.partition.why_unreadable(dirty=dirty) is None
         log = self.partition.log
         end = log.end_offset if dirty else self.partition.high_watermark
         found: list[bytes | None] = []
@@ -224,7 +236,7 @@ class ANode:
 
     def files(self) -> dict[str, bytes]:
         """Every segment as it is on disk."""
-        path = Path(self.partition.log.directory)
+        path = Path(self.partition.log.directory.path)
         return {file.name: file.read_bytes() for file in sorted(path.glob("*.log"))}
 
     @property
@@ -233,16 +245,17 @@ class ANode:
 
 
 class Rig:
-    """The nodes, and who tells them what they are."""
+    """The nodes, and the configuration that gives them their roles."""
 
     def __init__(
         self, path: Path, *, config: LogConfig | None = None, min_insync: int = 1,
-        window_size: int = WINDOW_SIZE,
+        window_size: int = WINDOW_SIZE, remote_reads: RemoteReads | None = None,
     ) -> None:
         self.path = path
         self.config = config or LogConfig()
         self.rules = RULES._replace(min_insync_replicas=min_insync)
         self.window_size = window_size
+        self.remote_reads = remote_reads
         self.clock = ManualClock()
         self.net = Net()
         self.life = 0
@@ -255,7 +268,7 @@ class Rig:
         self.failures: list[str] = []
         self.disk_failures: list[str] = []
         self.repaired = 0
-        self.is_known = False  # does the metadata tell of the failures?
+        self.is_known = False  # whether the metadata has the failures
 
     def nodes(self, count: int) -> list[ANode]:
         for number in range(1, count + 1):
@@ -301,18 +314,18 @@ class Rig:
 
     def configure(
         self, *, serving: Sequence[int], syncing: Sequence[int] = (), offline: Sequence[int] = (),
-        tell: Sequence[int] | None = None, new_epoch: bool = True,
+        to: Sequence[int] | None = None, new_epoch: bool = True,
     ) -> ReplicaSet:
-        """A new configuration, told to the members (or those in `tell`) that are up."""
+        """Give a new configuration to the members (or those in `to`) that are up."""
         self.epoch += int(new_epoch)
         self.version += 1
         states = ((serving, MemberState.SERVING), (syncing, MemberState.SYNCING),
                   (offline, MemberState.OFFLINE))
         replica_set = ReplicaSet(
             epoch=Epoch(self.epoch), version=self.version,
-            members=tuple(Member(NodeId(node), state) for nodes, state in states
+            members=tuple(ReplicaMember(NodeId(node), state) for nodes, state in states
                           for node in nodes))
-        for node_id in replica_set.replicas if tell is None else map(NodeId, tell):
+        for node_id in replica_set.replicas if to is None else map(NodeId, to):
             node = self.members[node_id]
             if self.net.peers.get(node_id) is node.peers:
                 node.replication.configure(node.partition, replica_set)
@@ -343,7 +356,7 @@ class Rig:
         raise AssertionError("it did not come to be")
 
     async def leads(self, node: ANode) -> None:
-        await self.until(lambda: node.partition.is_leading)
+        await self.until(lambda: node.partition.is_leader)
 
     async def settled(self, *nodes: ANode) -> None:
         """All nodes named (or there are) have the same log, and all of it is committed."""

@@ -1,4 +1,4 @@
-"""Repairs: who is asked, who is answered, and what is taken for the very bytes."""
+"""Repairs: which nodes are asked, which get a response, and which bytes are accepted."""
 
 from collections.abc import Awaitable, Callable
 from struct import pack
@@ -7,18 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from quipu.broker.health import Health, Phase
-from quipu.broker.partition import Partition
+from quipu.broker.observing.health import Health, LifePhase
+from quipu.broker.observing.stats import Stats
+from quipu.broker.partitions.replicated_partition import ReplicatedPartition
 from quipu.broker.replication.batch_repairs import PAUSE_SECONDS_MAX, BatchRepairs
-from quipu.broker.stats import Stats
-from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet
 from quipu.model.errors import Code, CorruptLog, QuipuError
 from quipu.model.ids import Epoch, LogOffset, NodeId, Offset, TopicPartition
 from quipu.runtime.clock import ManualClock
-from quipu.runtime.peer_net import PeerUnavailable
-from quipu.runtime.sim_disk import SimDisk
+from quipu.runtime.disks.sim_disk import SimDisk
+from quipu.runtime.peers.peer_net import PeerUnavailable
 from quipu.storage.config import LogConfig
-from quipu.storage.data_directory import DataDirectory
+from quipu.storage.directory.data_directory import DataDirectory
 from tests.broker.replication.rig import RULES
 from tests.looped import looped
 from tests.storage.builders import TOPIC_ID, append
@@ -27,7 +27,7 @@ from tests.storage.replicas import feed
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=300)
 NAME = TopicPartition("t", 0)
 SERVING = ReplicaSet(epoch=Epoch(1), version=1, members=tuple(
-    Member(NodeId(number), MemberState.SERVING) for number in (1, 2, 3)))
+    ReplicaMember(NodeId(number), MemberState.SERVING) for number in (1, 2, 3)))
 Tamper = Callable[[bytes], bytes]
 
 
@@ -43,15 +43,14 @@ class Nodes:
         head = self.all[NodeId(1)].partition.log
         for number in range(60):
             append(head, [b"%d" % number, b"x" * 100], epoch=1)
-        head.flush_now()
+        head.flusher.flush_now()
         for node in self.all.values():
             log = node.partition.log
             if log is not head:
                 feed(head, log)
-                log.flush_now()
-            node.partition.stand(SERVING, serving=True, leading=log is head, alone=False,
-                                 fresh=False)
-            node.partition.commit(log.log_end, log.end_offset)
+                log.flusher.flush_now()
+            node.partition.set_role(SERVING, serving=True, leading=log is head, sole=False)
+            node.partition.advance_committed(log.log_end, log.end_offset)
 
 
 class OneNode:
@@ -63,28 +62,28 @@ class OneNode:
         self.disk = SimDisk()
         self.directory = DataDirectory.open(self.disk, "data", nodes.clock, node_id=node_id)
         log = self.directory.open_log("t-0", CONFIG, topic_id=TOPIC_ID, replica=True)
-        self.partition = Partition(NAME, TOPIC_ID, log, RULES)
+        self.partition = ReplicatedPartition(NAME, TOPIC_ID, log, RULES)
         self.stats, self.health = Stats(), Health()
-        self.health.enter(Phase.SERVING)
+        self.health.enter(LifePhase.SERVING)
         self.repairs = BatchRepairs(
             self.directory, self, self, nodes.clock, node_id=node_id,  # type: ignore[arg-type]
             stats=self.stats, health=self.health)
 
-    def all(self) -> list[Partition]:
+    def replicated(self) -> list[ReplicatedPartition]:
         return [self.partition]
 
-    def find_for_wire(self, topic: bytes, index: int) -> Partition | None:
+    def find_replicated(self, topic: bytes, index: int) -> ReplicatedPartition | None:
         return self.partition if (topic, index) == (TOPIC_ID.bytes, 0) else None
 
     def serve(self, kind: int, handler: Any) -> None:
         del kind
         self.nodes.handlers[self.node_id] = handler
 
-    async def call(self, to: NodeId, kind: int, body: bytes, *, timeout_seconds: float) -> bytes:
-        del kind, timeout_seconds
+    async def call(self, to: NodeId, kind: int, body: bytes) -> bytes:
+        del kind
         self.nodes.asked.append(to)
-        answer = await self.nodes.handlers[to](self.node_id, body)
-        return self.nodes.tampers.get(to, lambda data: data)(answer)
+        response = await self.nodes.handlers[to](self.node_id, body)
+        return self.nodes.tampers.get(to, lambda data: data)(response)
 
     def damage(self, number: int = 1) -> bytes:
         """Flip a byte of a record in a complete segment, and read it; gives the file as it was."""
@@ -117,7 +116,7 @@ class OneNode:
 @pytest.mark.parametrize("node_id", [1, 2, 3])
 @looped
 async def test_each_member_is_repaired_by_another(node_id: int) -> None:
-    """T12, V9: and has the same bytes again."""
+    """T12, V9: broker.replication.E3; and has the same bytes again."""
     nodes = Nodes()
     node = nodes.all[NodeId(node_id)]
     intact = node.damage()
@@ -149,7 +148,7 @@ async def test_whoever_sends_something_else_is_passed_over(tamper: Tamper) -> No
 
 @looped
 async def test_one_who_has_lost_it_too_does_not_give_it() -> None:
-    """T12: and if all have, clients are told so; it is tried again, and works when one has it."""
+    """T12: broker.replication.E4; if all have, clients get an error; it is tried again."""
     nodes = Nodes()
     intact = {}
     for node_id, node in nodes.all.items():
@@ -175,16 +174,16 @@ async def test_one_who_has_lost_it_too_does_not_give_it() -> None:
 
 @looped
 async def test_what_is_not_committed_waits() -> None:
-    """V9: above the commit point replicas may differ."""
+    """V9: broker.replication.E1; above the commit point replicas may differ."""
     nodes = Nodes()
     node = nodes.all[NodeId(2)]
     node.damage()
-    committed = node.partition.commits.committed_log
-    node.partition.commits.committed_log = LogOffset(5)
+    committed = node.partition.commit_waiters.committed_log
+    node.partition.commit_waiters.committed_log = LogOffset(5)
     await node.repairs.repair_all()
     assert nodes.asked == []
     assert node.stats.damaged_now == 1
-    node.partition.commits.committed_log = committed
+    node.partition.commit_waiters.committed_log = committed
     nodes.clock.advance_ms(int(1000 * PAUSE_SECONDS_MAX))
     await node.repairs.repair_all()
     assert node.stats.damaged_now == 0
@@ -203,7 +202,7 @@ async def test_what_is_not_committed_waits() -> None:
 async def test_only_members_are_answered_and_only_what_there_is(
     sender: int, body: bytes, code: Code
 ) -> None:
-    """K8: whatever a peer asks for."""
+    """K8: broker.replication.E2; whatever a peer asks for."""
     nodes = Nodes()
     with pytest.raises(QuipuError) as raised:
         await nodes.handlers[NodeId(2)](NodeId(sender), body)
@@ -212,12 +211,12 @@ async def test_only_members_are_answered_and_only_what_there_is(
 
 @pytest.mark.parametrize("size", [-(2**31), -1, 0, 1, 500, 2**31 - 1])
 @looped
-async def test_an_answer_is_bounded_whatever_was_asked_for(size: int) -> None:
+async def test_a_response_is_bounded_whatever_was_requested(size: int) -> None:
     """K8: one batch at least, and no more than a part."""
     nodes = Nodes()
     body = pack(">16siqi", TOPIC_ID.bytes, 0, 0, size)
-    answer = await nodes.handlers[NodeId(2)](NodeId(1), body)
-    assert 0 < len(answer) <= 1 << 20
+    response = await nodes.handlers[NodeId(2)](NodeId(1), body)
+    assert 0 < len(response) <= 1 << 20
 
 
 @looped

@@ -34,16 +34,16 @@ async def test_a_wrong_claim_is_a_pause_until_the_metadata_was_read(
     hears(node, liar, rig.epoch + 5)
     assert not node.partition.is_serving
 
-    late = node.replication.doubts()
+    late = node.replication.fenced_chains()
     hears(node, liar, rig.epoch + 5)
-    node.replication.confirm(late, lambda _: rig.epoch)
+    node.replication.confirm_epochs(late, lambda _: rig.epoch)
     assert not node.partition.is_serving  # it was read before the last word came
-    node.replication.confirm(node.replication.doubts(), lambda _: None)
+    node.replication.confirm_epochs(node.replication.fenced_chains(), lambda _: None)
     assert not node.partition.is_serving  # this node has no part, the metadata says
 
-    node.replication.confirm(node.replication.doubts(), lambda _: rig.epoch)
+    node.replication.confirm_epochs(node.replication.fenced_chains(), lambda _: rig.epoch)
 
-    assert node.replication.doubts() == []
+    assert node.replication.fenced_chains() == []
     await rig.leads(nodes[0])
     await nodes[0].produce(b"after")
     await rig.settled()
@@ -63,10 +63,10 @@ async def test_words_that_are_not_believed_are_counted_and_logged(
     with caplog.at_level("INFO"):
         for _ in range(100):
             hears(a, sender, rig.epoch + ahead)
-    assert a.partition.is_leading
+    assert a.partition.is_leader
     assert b.partition.is_serving
     assert a.replication.refused_count == 100
-    lines = [record for record in caplog.records if "speaks of epoch" in record.getMessage()]
+    lines = [record for record in caplog.records if "claims epoch" in record.getMessage()]
     assert 0 < len(lines) < 50
 
 
@@ -78,4 +78,4 @@ async def test_what_is_no_message_is_counted(tmp_path: Path) -> None:
     for body in (b"\xff", b"\x01", b"\x05" + bytes(16) + b"\xff" * 8):
         a.replication._received(NodeId(2), memoryview(body))
     assert a.replication.refused_count == 3
-    assert a.partition.is_leading
+    assert a.partition.is_leader

@@ -1,4 +1,4 @@
-"""Where a partition ends, as clients are told: never below what anyone was given before."""
+"""The end offset that clients get: never below what any client was given before."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from quipu.broker.handlers import (
     k23_offset_for_leader_epoch,
     k61_describe_producers,
 )
-from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet
 from quipu.model.errors import Code
 from quipu.model.ids import Epoch, NodeId
-from quipu.runtime.disk import DiskFull
-from quipu.sim.workload import records_of
+from quipu.runtime.disks.disk import DiskFull
+from quipu.sim.workloads.traffic import records_of
 from quipu.storage.config import LogConfig
 from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -37,7 +37,7 @@ from quipu.wire.messages.k23_offset_for_leader_epoch import (
 )
 from quipu.wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from tests.broker.replication.rig import ANode, Rig
-from tests.broker.replication.test_repairs import until
+from tests.broker.replication.test_log_repairs import until
 from tests.broker.replication.test_requests import Client, a_chain
 from tests.looped import looped
 
@@ -52,12 +52,12 @@ def list_offsets(timestamp: int) -> ListOffsetsRequest:
 
 
 async def listed(rig: Rig, node: ANode, timestamp: int = LATEST, version: int = 7) -> Any:
-    """What `node` answers, while time passes."""
+    """The response of `node`, while time passes."""
     asking = asyncio.ensure_future(
         Client(rig, node).ask(k02_list_offsets, list_offsets(timestamp), version))
     await rig.pass_time(12)  # longer than a question waits
-    answer = await asyncio.wait_for(asking, 5)
-    return answer.topics[0].partitions[0]
+    response = await asyncio.wait_for(asking, 5)
+    return response.topics[0].partitions[0]
 
 
 @contextmanager
@@ -70,7 +70,9 @@ def deaf(rig: Rig, node: ANode) -> Iterator[None]:
 
 @looped
 async def test_the_head_does_not_say_less_than_the_tail_has_given(tmp_path: Path) -> None:
-    """T5, K2: the tail knows first what is committed; the head waits, or is not sure."""
+    """T5, K2: broker.partitions.E1; the tail knows first what is committed; the head waits, or is
+    not sure.
+    """
     rig = Rig(tmp_path)
     a, _, c = await a_chain(rig)
     await a.produce(b"0")
@@ -91,7 +93,7 @@ async def test_the_head_does_not_say_less_than_the_tail_has_given(tmp_path: Path
 
 @looped
 async def test_a_question_for_the_end_waits_for_the_chain(tmp_path: Path) -> None:
-    """T5: under load nothing is refused: the answer comes with the acknowledgements."""
+    """T5: under load nothing is refused: the response comes with the acknowledgements."""
     rig = Rig(tmp_path)
     a, *_ = await a_chain(rig)
     for number in range(20):
@@ -130,7 +132,9 @@ async def test_after_all_nodes_were_killed_the_end_is_not_zero(tmp_path: Path) -
 
 @looped
 async def test_a_member_gives_nothing_until_the_epoch_is_committed(tmp_path: Path) -> None:
-    """T5, V15: what it knew in the last epoch may be less than others have given in it."""
+    """T5, V15: broker.partitions.P6; what it knew in the last epoch may be less than others have
+    given in it.
+    """
     rig = Rig(tmp_path)
     a, b, c = await a_chain(rig)
     await a.produce(b"0")
@@ -140,7 +144,7 @@ async def test_a_member_gives_nothing_until_the_epoch_is_committed(tmp_path: Pat
     rig.configure(serving=[1, 2, 3])
     for _ in range(5000):
         await rig.turns()
-        if c.partition.is_sure and c.partition.leader_epoch == rig.epoch:
+        if c.partition.is_readable and c.partition.leader_epoch == rig.epoch:
             break  # its acknowledgement is on its way
     assert a.partition.high_watermark == b.partition.high_watermark == 1
     for node, want in ((a, (UNSURE, -1)), (b, (UNSURE, -1)), (c, (0, 2))):
@@ -151,7 +155,7 @@ async def test_a_member_gives_nothing_until_the_epoch_is_committed(tmp_path: Pat
     await rig.turns(30)
     assert not waiting.done()
     rig.net.delay_turns = 0
-    await rig.until(lambda: all(node.partition.is_sure for node in (a, b, c)))
+    await rig.until(lambda: all(node.partition.is_readable for node in (a, b, c)))
     part, _ = await asyncio.wait_for(waiting, 10)
     assert (part.error_code, part.high_watermark) == (0, 2)
     for node in (a, b, c):
@@ -178,7 +182,7 @@ async def test_who_comes_back_from_the_tail_sees_no_end_below_the_tails(tmp_path
         part, _ = await reader.fetch(0)  # what is committed is given all the same
         assert (part.error_code, part.high_watermark) == (0, -1)
         assert [record.value for record in records_of(part.records)] == [b"0"]
-        part, _ = await Client(rig, a).fetch(0)  # sent on, and told nothing that is not sure
+        part, _ = await Client(rig, a).fetch(0)  # sent to the tail, without an uncertain end
         assert (part.preferred_read_replica, part.high_watermark) == (3, -1)
         waiting = asyncio.ensure_future(reader.fetch(2, max_wait=5000))
         await rig.turns(30)
@@ -198,7 +202,7 @@ async def test_a_tail_without_room_knows_what_is_committed(
     await a.produce(b"0")
     await rig.settled()
     log = c.partition.log
-    last, append = log.log_end + 1, log.append_stored
+    last, append = log.log_end + 1, log.append_entry
 
     def has_room_for_one(*words: Any, **options: Any) -> Any:
         if log.log_end >= last:
@@ -206,7 +210,7 @@ async def test_a_tail_without_room_knows_what_is_committed(
             raise DiskFull("no space left")
         return append(*words, **options)
 
-    monkeypatch.setattr(log, "append_stored", has_room_for_one)
+    monkeypatch.setattr(log, "append_entry", has_room_for_one)
     # What others have of the first batch comes with the second one, and not before.
     rig.net.lossy = lambda _from, to, body: to == c.node_id and len(body) < SIZE_WITH_BATCH
     a.append(b"1", acks=1)
@@ -218,7 +222,7 @@ async def test_a_tail_without_room_knows_what_is_committed(
 
 
 @looped
-async def test_other_answers_about_the_end_wait_as_well(tmp_path: Path) -> None:
+async def test_other_responses_with_the_end_wait_as_well(tmp_path: Path) -> None:
     """T5: the end of the epoch, what is deleted up to the high watermark, and producers."""
     rig = Rig(tmp_path)
     a, _, c = await a_chain(rig)
@@ -263,7 +267,7 @@ async def test_without_a_lease_the_end_is_not_told(tmp_path: Path) -> None:
 
 @looped
 async def test_a_lease_that_ends_during_the_wait_ends_the_wait(tmp_path: Path) -> None:
-    """V15: the question came in time, and the answer would not."""
+    """V15: broker.partitions.E2; the request came in time, and the response would not."""
     rig = Rig(tmp_path)
     a, *_ = await a_chain(rig)
     a.leased.lease_until = rig.clock.monotonic() + 0.5
@@ -279,7 +283,9 @@ async def test_a_lease_that_ends_during_the_wait_ends_the_wait(tmp_path: Path) -
 async def test_the_high_watermark_does_not_fall_when_others_join(
     tmp_path: Path, config: LogConfig
 ) -> None:
-    """T5, V15: a node alone has given out what nobody else has; it stays committed."""
+    """T5, V15: broker.partitions.P4; a node alone has given out what nobody else has; it stays
+    committed.
+    """
     rig = Rig(tmp_path, config=config)
     a, = rig.nodes(1)
     rig.configure(serving=[1])
@@ -289,7 +295,8 @@ async def test_the_high_watermark_does_not_fall_when_others_join(
     assert a.partition.high_watermark == 5
     partition = a.partition
     joined = ReplicaSet(epoch=Epoch(rig.epoch), version=99, members=(
-        Member(NodeId(1), MemberState.SERVING), Member(NodeId(2), MemberState.SYNCING)))
-    partition.stand(joined, serving=True, leading=True, alone=False, fresh=False)
+        ReplicaMember(NodeId(1), MemberState.SERVING),
+        ReplicaMember(NodeId(2), MemberState.SYNCING)))
+    partition.set_role(joined, serving=True, leading=True, sole=False)
     assert partition.high_watermark == 5
-    assert partition.committed_log == partition.log.log_end
+    assert partition.committed_end == partition.log.log_end

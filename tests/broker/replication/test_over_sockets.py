@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
+from quipu.broker.listening import peer_config
 from quipu.model.ids import NodeId
 from quipu.model.settings_sources import broker_settings, from_assignments
-from quipu.runtime.peer_net import Identity
-from quipu.runtime.peers import Peers
+from quipu.runtime.peers.peer_net import Identity
+from quipu.runtime.peers.peers import TcpPeers
 from quipu.runtime.rng import SeededRng
 from quipu.storage.config import LogConfig
 from tests.broker.replication.rig import ANode, Rig
@@ -24,7 +25,7 @@ async def connected(path: Path, count: int) -> AsyncIterator[tuple[Rig, list[ANo
     all_peers = []
     for number in range(1, count + 1):
         identity = Identity(NodeId(number), f"a-{number}", UUID(int=number), "cluster")
-        peers = Peers(identity, settings, SeededRng(number))
+        peers = TcpPeers(identity, peer_config(settings), SeededRng(number))
         await peers.start()
         rig.peers[NodeId(number)] = peers
         all_peers.append(peers)
@@ -55,7 +56,7 @@ async def tick_until(rig: Rig, done: "asyncio.Future[object]") -> None:
 async def test_a_chain_over_sockets_ends_identical(tmp_path: Path) -> None:
     """V9, V22: small and large batches, more than a window and several segments of them."""
     async with connected(tmp_path, 3) as (rig, nodes):
-        while not nodes[0].partition.is_leading:
+        while not nodes[0].partition.is_leader:
             await asyncio.sleep(0.01)
             await rig.pass_time()
         small = [nodes[0].append(b"%d" % number) for number in range(300)]
@@ -76,7 +77,7 @@ async def test_a_chain_over_sockets_ends_identical(tmp_path: Path) -> None:
 async def test_a_link_that_breaks_loses_nothing(tmp_path: Path) -> None:
     """V10, V13: what was on its way is sent again over the next connection."""
     async with connected(tmp_path, 2) as (rig, nodes):
-        while not nodes[0].partition.is_leading:
+        while not nodes[0].partition.is_leader:
             await asyncio.sleep(0.01)
             await rig.pass_time()
         futures = []

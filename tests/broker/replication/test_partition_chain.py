@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quipu.broker.partition import Halted, NotLeader
+from quipu.broker.partitions.partition_errors import Halted, NotLeader
 from quipu.broker.replication.configuration import configuration_record, decode_configuration
-from quipu.chain.events import Event, Tick
+from quipu.chain.events import ChainTick, Event
 from quipu.chain.replica import Replica
 from quipu.model.batch_types import CHECKPOINT, CONFIGURATION, DATA, GROUP
-from quipu.model.chains import Member, MemberState, ReplicaSet
+from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet
 from quipu.model.errors import Code, CorruptLog, MalformedBytes, QuipuError
 from quipu.model.ids import Epoch, LogOffset, NodeId
 from quipu.storage.config import LogConfig
-from quipu.wire.record_batch import Record, decode_records
+from quipu.wire.record_batch import decode_records
 from tests.broker.replication.rig import ANode, Rig
 from tests.looped import looped
 
@@ -39,7 +39,7 @@ async def a_chain(rig: Rig, count: int) -> list[ANode]:
 
 @looped
 async def test_an_older_replica_set_changes_nothing(tmp_path: Path) -> None:
-    """V15: of two changes, the older may be told last; the partition keeps to the newer one."""
+    """V15: of two changes, the older may come last; the partition keeps the newer one."""
     rig = Rig(tmp_path)
     one, two = rig.nodes(2)
     older = rig.configure(serving=[1], syncing=[2])
@@ -71,19 +71,19 @@ async def test_a_node_alone_leads_at_once_and_writes_nothing_until_asked_to(tmp_
     rig = Rig(tmp_path)
     (a,) = rig.nodes(1)
     rig.configure(serving=[1])
-    assert (a.partition.is_leading, a.partition.is_alone, a.log_end) == (True, True, 0)
+    assert (a.partition.is_leader, a.partition.is_sole_replica, a.log_end) == (True, True, 0)
     assert a.files() == {}
     assert await a.produce(b"x", acks=1) == 0
     assert await a.produce(b"y") == 1
     assert types(a) == [CHECKPOINT, CONFIGURATION, DATA, DATA]
     assert a.values() == [b"x", b"y"]
-    assert a.partition.log.epochs_log() == [(1, 0)]
+    assert a.partition.log.epochs.by_log_offset() == [(1, 0)]
     assert a.leads == [("began", 1)]
 
 
 @looped
 async def test_a_node_that_was_alone_is_joined(tmp_path: Path) -> None:
-    """V7: what it wrote alone is committed, and goes to whoever comes."""
+    """V7: what it wrote alone is committed, and is sent to each node that joins."""
     rig = Rig(tmp_path)
     (a,) = rig.nodes(1)
     rig.configure(serving=[1])
@@ -92,7 +92,7 @@ async def test_a_node_that_was_alone_is_joined(tmp_path: Path) -> None:
     b = rig.add()
     rig.configure(serving=[1], syncing=[2], new_epoch=False)
     assert a.partition.high_watermark == 10
-    assert not a.partition.is_alone
+    assert not a.partition.is_sole_replica
     await a.produce(b"while it syncs")
     await rig.until(lambda: (2, rig.version) in rig.in_sync)
     rig.configure(serving=[1, 2])
@@ -105,7 +105,7 @@ async def test_a_node_that_was_alone_is_joined(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", [LogConfig(), DURABLE], ids=["written", "flushed"])
 @looped
-async def test_who_waits_for_others_is_answered_when_there_are_none(
+async def test_waiting_appends_complete_when_no_other_replica_is_left(
     tmp_path: Path, config: LogConfig
 ) -> None:
     """V21: the chain is shortened to its head, so the head's word is enough."""
@@ -118,7 +118,7 @@ async def test_who_waits_for_others_is_answered_when_there_are_none(
     b.crash()
     rig.configure(serving=[1], offline=[2])
     assert await asyncio.wait_for(waiting, 5) == 0
-    assert a.partition.is_alone
+    assert a.partition.is_sole_replica
     assert await a.produce(b"y") == 1
     assert a.values() == [b"x", b"y"]
 
@@ -135,7 +135,7 @@ async def test_a_restart_alone_keeps_everything(tmp_path: Path) -> None:
     rig.configure(serving=[1])
     assert a.values() == [b"x"]
     assert await a.produce(b"y") == 1
-    assert [epoch for epoch, _ in a.partition.log.epochs_log()] == [1, 2]
+    assert [epoch for epoch, _ in a.partition.log.epochs.by_log_offset()] == [1, 2]
 
 
 # --- the cluster's own writers
@@ -146,19 +146,19 @@ async def test_internal_batches_are_replicated_and_waited_for(tmp_path: Path) ->
     """T4, T6, V10: by log offset, since they take no client offsets."""
     rig = Rig(tmp_path)
     a, b, c = await a_chain(rig, 3)
-    a.partition.append_records(GROUP, [Record(b"k", b"v")], rig.clock.now_ms())
+    a.partition.internal.append(GROUP, [(b"k", b"v")], rig.clock.now_ms())
     end = a.log_end
     await asyncio.wait_for(a.partition.committed(end), 5)
     assert c.log_end == end
-    a.partition.roll(rig.clock.now_ms())
+    a.partition.internal.roll(rig.clock.now_ms())
     await asyncio.wait_for(a.partition.committed(a.log_end), 5)
     await rig.settled()
     rig.check_identical()
     assert len(b.files()) == 2
     with pytest.raises(NotLeader):
-        b.partition.append_records(GROUP, [Record(b"k", b"v")], rig.clock.now_ms())
+        b.partition.internal.append(GROUP, [(b"k", b"v")], rig.clock.now_ms())
     rig.net.cut(1, 2)
-    a.partition.append_records(GROUP, [Record(b"k", b"w")], rig.clock.now_ms())
+    a.partition.internal.append(GROUP, [(b"k", b"w")], rig.clock.now_ms())
     waiting = asyncio.ensure_future(a.partition.committed(a.log_end, timeout_ms=500))
     await rig.pass_time(6)
     with pytest.raises(QuipuError) as late:
@@ -187,14 +187,14 @@ async def test_nothing_committed_is_ever_cut(tmp_path: Path) -> None:
     rig.configure(serving=[1], offline=[2])
     await a.produce(b"instead")
     rig.configure(serving=[1], syncing=[2], new_epoch=False)
-    await rig.until(lambda: b.partition.failed)
-    halted = b.partition.failed
+    await rig.until(lambda: b.partition.failure)
+    halted = b.partition.failure
     assert isinstance(halted, Halted)
     assert halted.code == Code.KAFKA_STORAGE_ERROR
     assert "committed" in str(halted)
     assert b.partition.log.end_offset == 5
     assert await a.produce(b"goes on") == 4
-    assert b.partition.readable(dirty=True) is halted
+    assert b.partition.why_unreadable(dirty=True) is halted
     assert set(rig.failures) == {str(halted)}  # so that nobody counts on it
 
 
@@ -208,7 +208,7 @@ async def test_a_bug_in_the_core_halts_its_partition_alone(
     original = Replica.handle
 
     def broken(self: Replica, event: Event) -> list[object]:
-        if isinstance(event, Tick) and self is a.partition.chain.replica:
+        if isinstance(event, ChainTick) and self is a.partition.chain.replica:
             raise AssertionError("impossible")
         return list(original(self, event))
 
@@ -227,10 +227,10 @@ async def test_a_bug_in_the_core_halts_its_partition_alone(
     async with asyncio.timeout(60):
         while rig.repaired == 0:
             await asyncio.sleep(0.05)
-    assert a.partition.failed is None
+    assert a.partition.failure is None
     rig.configure(serving=[1, 2])
     await rig.leads(a)
-    assert a.partition.failed is None
+    assert a.partition.failure is None
 
 
 @looped
@@ -265,7 +265,7 @@ async def test_a_replica_whose_log_fails_says_so_and_the_others_go_on_without_it
         log.fail(error)
         raise error
 
-    monkeypatch.setattr(log, "append_stored", broken)
+    monkeypatch.setattr(log, "append_entry", broken)
     waiting = a.append(b"x")
     await rig.until(lambda: rig.failures)
     assert rig.failures[0] == "the device is gone"
@@ -280,10 +280,10 @@ async def test_a_replica_whose_log_fails_says_so_and_the_others_go_on_without_it
 async def test_a_full_disk_of_a_replica_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """V10: what could not be written is not acknowledged; it is sent again."""
+    """V10: broker.replication.R1; what could not be written is not acknowledged, and sent again."""
     rig = Rig(tmp_path)
     a, b = await a_chain(rig, 2)
-    log, real, refused = b.partition.log, b.partition.log.append_stored, []
+    log, real, refused = b.partition.log, b.partition.log.append_entry, []
 
     def full(stored: memoryview, now_ms: int, **bounds: int) -> None:
         if len(refused) < 3:
@@ -291,7 +291,7 @@ async def test_a_full_disk_of_a_replica_is_tried_again(
             raise QuipuError("no space")
         real(stored, now_ms, **bounds)
 
-    monkeypatch.setattr(log, "append_stored", full)
+    monkeypatch.setattr(log, "append_entry", full)
     waiting = a.append(b"x")
     await rig.pass_time(20)
     assert await waiting == 0
@@ -305,7 +305,7 @@ async def test_a_full_disk_of_a_replica_is_tried_again(
 
 @looped
 async def test_an_epoch_begins_with_its_members(tmp_path: Path) -> None:
-    """T4, V14: type 2, the same bytes on every node; it tells who was in which state."""
+    """T4, V14: type 2, the same bytes on every node; it has the state of each member."""
     rig = Rig(tmp_path)
     a, _, c = await a_chain(rig, 3)
     c.crash()
@@ -329,7 +329,7 @@ def test_configurations_are_read_as_they_were_written(
     """T8: any chain there can be."""
     of = [MemberState.SERVING, *sorted(states)]
     replica_set = ReplicaSet(epoch=Epoch(epoch), version=version, members=tuple(
-        Member(NodeId(node), state) for node, state in zip(nodes, of, strict=False)))
+        ReplicaMember(NodeId(node), state) for node, state in zip(nodes, of, strict=False)))
     record = configuration_record(replica_set, 5)
     assert record.value is not None
     assert decode_configuration(record.value) == replica_set

@@ -1,4 +1,4 @@
-"""Chains as pipelines: batches follow each other down the chain, and nobody waits for an answer."""
+"""Chains as pipelines: batches follow each other down the chain, and no node waits for one."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ class Passed(NamedTuple):
     sender: int
     receiver: int
     kind: str  # "batches" or "ack"
-    log_offset: int  # of the first batch, or up to which everybody after has the log
+    log_offset: int  # of the first batch, or up to which all later nodes have the log
 
 
 class Wire:
@@ -70,7 +70,7 @@ async def test_every_link_carries_a_batch_at_the_same_time(tmp_path: Path) -> No
         mine = first + number
         assert wire.index(1, 2, "batches", mine) < wire.index(2, 3, "batches", mine) < (
             wire.index(3, 4, "batches", mine)) < wire.index(4, 3, "ack", mine + 1)
-        for sender in (1, 2, 3):  # the next one overtakes the answer to this one, on every link
+        for sender in (1, 2, 3):  # the next one is sent before the ack of this one
             assert wire.index(sender, sender + 1, "batches", mine + 1) < (
                 wire.index(sender + 1, sender, "ack", mine + 1))
         # ... and has left the head before this one has reached the tail

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from quipu.broker.partition import ACKS_ALL, NotLeader
-from quipu.broker.sequence_guard import IN_FLIGHT_SECONDS_MAX
+from quipu.broker import error_codes
+from quipu.broker.partitions.partition_errors import NotLeader
+from quipu.broker.partitions.sequence_guard import IN_FLIGHT_SECONDS_MAX
 from quipu.model.errors import Code, QuipuError
-from quipu.runtime.disk import DiskFull
+from quipu.model.partition_log import ACKS_ALL
+from quipu.runtime.disks.disk import DiskFull
 from quipu.wire.record_batch import Record, encode_batch
-from tests.broker.replication.rig import ANode, Rig
+from tests.broker.replication.rig import ANode, Rig, base_offset
 from tests.looped import looped
 
 MINUTE_MS = int(IN_FLIGHT_SECONDS_MAX * 1000)
@@ -22,23 +24,14 @@ def send(
     """One record, which has its sequence for a value; the future gives its offset."""
     batch = encode_batch([Record(None, b"%d" % sequence, (), 1)], producer_id=producer,
                          producer_epoch=epoch, base_sequence=sequence)
-    appended = node.partition.append(memoryview(batch), node.rig.clock.now_ms(), ACKS_ALL)
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def done(error: Exception | None) -> None:
-        if error is None:
-            future.set_result(appended.base_offset)
-        else:
-            future.set_exception(error)
-
-    node.partition.when_kept(appended, len(batch), done, acks=ACKS_ALL, timeout_ms=3000)
-    return future
+    return base_offset(node.partition.append(
+        memoryview(batch), node.rig.clock.now_ms(), ACKS_ALL, 3000))
 
 
 def code_of(node: ANode, sequence: int, *, producer: int = 7, epoch: int = 0) -> Code:
     with pytest.raises(QuipuError) as refused:
         send(node, sequence, producer=producer, epoch=epoch)
-    return refused.value.code
+    return error_codes.code_of(refused.value)
 
 
 async def a_chain(rig: Rig, count: int) -> list[ANode]:
@@ -60,13 +53,15 @@ async def window_again(rig: Rig, head: ANode, count: int) -> list[int]:
 async def test_a_batch_behind_one_refused_while_the_chain_changed_is_sent_again(
     tmp_path: Path,
 ) -> None:
-    """K2, V15: the head pauses at every change; what comes right after the pause is no gap."""
+    """K2, V15: broker.partitions.P5; the head pauses at every change; what comes right after the
+    pause is no gap.
+    """
     rig = Rig(tmp_path)
     a, b, _ = await a_chain(rig, 3)
     rig.net.cut(2, 3)
     first = send(a, 0)
     rig.configure(serving=[1, 2], offline=[3])
-    assert not a.partition.is_leading
+    assert not a.partition.is_leader
     assert code_of(a, 1) == Code.NOT_LEADER_OR_FOLLOWER  # in the pause
     await rig.leads(a)
     assert code_of(a, 2) == Code.NOT_LEADER_OR_FOLLOWER  # and not OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -96,7 +91,7 @@ async def test_the_first_batch_of_a_producer_may_be_the_one_that_was_refused(
 async def test_a_batch_behind_one_for_which_nodes_were_missing_is_sent_again(
     tmp_path: Path,
 ) -> None:
-    """K2: the first one waits and is told that its fate is open, the second one is refused."""
+    """K2: the first one waits and its outcome is unknown, the second one is refused."""
     rig = Rig(tmp_path, min_insync=0)
     a, *_ = await a_chain(rig, 3)
     rig.net.cut(2, 3)
@@ -150,7 +145,7 @@ async def test_a_batch_behind_one_refused_without_a_lease_is_sent_again(tmp_path
 
 @looped
 async def test_a_batch_behind_one_that_timed_out_follows_it(tmp_path: Path) -> None:
-    """K2: the first is in the log, whatever its producer was told; its retry is answered when it
+    """K2: the first is in the log, whatever response its producer got; its retry succeeds when it
     is committed, and not before.
     """
     rig = Rig(tmp_path)
@@ -204,7 +199,7 @@ async def test_a_new_head_knows_what_the_old_one_had_sent_on(tmp_path: Path) -> 
     a.crash()
     lost.cancel()
     rig.net.heal()
-    rig.configure(serving=[2, 3], offline=[1], tell=[2, 3])
+    rig.configure(serving=[2, 3], offline=[1], to=[2, 3])
     await rig.leads(b)
     assert code_of(b, 3) == Code.NOT_LEADER_OR_FOLLOWER
     futures = [send(b, sequence) for sequence in range(3)]
@@ -215,7 +210,7 @@ async def test_a_new_head_knows_what_the_old_one_had_sent_on(tmp_path: Path) -> 
 
 @looped
 async def test_a_gap_that_nobody_caused_is_the_producers_own(tmp_path: Path) -> None:
-    """K2: Kafka's answers, once nothing refused can be on its way any more: to one who has begun
+    """K2: Kafka's errors, once nothing refused can still arrive: to a producer that has begun
     again in order at once, to others after a minute.
     """
     rig = Rig(tmp_path)
@@ -247,13 +242,13 @@ async def test_a_node_alone_refuses_a_gap_at_once(tmp_path: Path) -> None:
 @looped
 async def test_who_waits_is_not_told_yes_for_what_another_wrote(tmp_path: Path) -> None:
     """V12, V14: the head comes back as head and takes over another log; the record at the offset
-    that somebody waits for is not his.
+    that another waits for is not its own.
     """
     rig = Rig(tmp_path)
     a, b = await a_chain(rig, 2)
     rig.net.cut(1, 2)
     mine = a.append(b"mine")
-    rig.configure(serving=[2], offline=[1], tell=[2])
+    rig.configure(serving=[2], offline=[1], to=[2])
     await rig.leads(b)
     assert await b.produce(b"another's") == 0
     rig.net.heal()

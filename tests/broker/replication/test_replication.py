@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quipu.broker.partition import NotLeader
+from quipu.broker.partitions.partition_errors import NotLeader
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.runtime.rng import SeededRng
 from quipu.storage.config import LogConfig
@@ -30,7 +30,7 @@ async def test_a_write_travels_down_the_chain(tmp_path: Path) -> None:
     """V2, V3, V9: taken at the head, acknowledged when the tail has it, read anywhere."""
     rig = Rig(tmp_path)
     a, b, c = await chain_of(rig, 3)
-    assert (a.partition.is_leading, b.partition.is_leading) == (True, False)
+    assert (a.partition.is_leader, b.partition.is_leader) == (True, False)
     assert [await a.produce(b"one"), await a.produce(b"two", b"three")] == [0, 1]
     await rig.settled()
     for node in (a, b, c):
@@ -40,7 +40,7 @@ async def test_a_write_travels_down_the_chain(tmp_path: Path) -> None:
 
 @looped
 async def test_only_the_head_takes_writes(tmp_path: Path) -> None:
-    """V3: other nodes refuse, and say that they do not lead."""
+    """V3: broker.partitions.P3; other nodes refuse, and say that they do not lead."""
     rig = Rig(tmp_path)
     _, b, c = await chain_of(rig, 3)
     for node in (b, c):
@@ -51,8 +51,8 @@ async def test_only_the_head_takes_writes(tmp_path: Path) -> None:
 
 @looped
 async def test_what_is_not_committed_is_not_read(tmp_path: Path) -> None:
-    """V3, V12: with the tail cut off, acks=1 is answered and acks=all waits; only dirty readers
-    see the record.
+    """V3, V12: broker.partitions.P2; with the tail cut off, acks=1 completes and acks=all waits;
+    only dirty readers see the record.
     """
     rig = Rig(tmp_path)
     a, b, c = await chain_of(rig, 3)
@@ -71,24 +71,24 @@ async def test_what_is_not_committed_is_not_read(tmp_path: Path) -> None:
 
 @looped
 async def test_many_writes_are_in_flight_at_once(tmp_path: Path) -> None:
-    """V9: the head goes on before its successor acknowledges; every answer comes, in order."""
+    """V9: the head goes on before its successor acknowledges; every response comes, in order."""
     rig = Rig(tmp_path)
     a, _, c = await chain_of(rig, 3)
     rig.net.delay_turns = 20
-    answered: list[int] = []
+    acknowledged: list[int] = []
     futures = [a.append(b"%d" % number) for number in range(500)]
     for future in futures:
-        future.add_done_callback(lambda done: answered.append(done.result()))
+        future.add_done_callback(lambda done: acknowledged.append(done.result()))
     assert c.partition.log.end_offset == 0
     await asyncio.wait_for(asyncio.gather(*futures), 5)
-    assert answered == list(range(500))
+    assert acknowledged == list(range(500))
     await rig.settled()
     rig.check_identical()
 
 
 @looped
 async def test_writes_of_one_turn_are_sent_and_acknowledged_together(tmp_path: Path) -> None:
-    """V9: acknowledgements are cumulative: a hundred batches do not cost a hundred frames."""
+    """V9: broker.replication.D1; acks are cumulative: a hundred batches need fewer frames."""
     rig = Rig(tmp_path)
     a, b, c = await chain_of(rig, 3)
     for node in (a, b, c):
@@ -100,7 +100,7 @@ async def test_writes_of_one_turn_are_sent_and_acknowledged_together(tmp_path: P
 
 @looped
 async def test_a_slow_link_bounds_what_is_on_its_way(tmp_path: Path) -> None:
-    """V9: at most a window, and not more than the link takes; all of it arrives."""
+    """V9: broker.replication.D5; at most a window, and no more than the link takes."""
     rig = Rig(tmp_path, window_size=4096)
     a, b, _ = await chain_of(rig, 3)
     rig.net.delay_turns = 5
@@ -128,7 +128,7 @@ async def test_segments_and_checkpoints_are_copied(tmp_path: Path, config: LogCo
         await asyncio.sleep(0.001)
         await rig.pass_time()
     if config is DURABLE:
-        assert all(node.partition.log.flushed_offset == 100 for node in nodes)
+        assert all(node.partition.log.flusher.flushed_offset == 100 for node in nodes)
     await rig.settled()
     rig.check_identical()
     assert (len(nodes[0].files()) > 3) == (config is SMALL)
@@ -239,7 +239,7 @@ async def test_a_divergent_tail_is_cut_and_kept_aside(tmp_path: Path) -> None:
     rig.net.cut(1, 2)
     rig.net.cut(1, 3)
     lost = a.append(b"lost")
-    rig.configure(serving=[2, 3], offline=[1], tell=[2, 3])
+    rig.configure(serving=[2, 3], offline=[1], to=[2, 3])
     await rig.leads(b)
     await b.produce(b"instead")
     rig.net.heal()
@@ -258,10 +258,10 @@ async def test_a_divergent_tail_is_cut_and_kept_aside(tmp_path: Path) -> None:
 
 @looped
 async def test_a_deposed_head_hears_of_it_from_its_successor(tmp_path: Path) -> None:
-    """V15: messages of an older epoch are refused; whoever sent them stops by itself."""
+    """V15: messages of an older epoch are refused; their sender stops by itself."""
     rig = Rig(tmp_path)
     a, b, _ = await chain_of(rig, 3)
-    rig.configure(serving=[2, 3], offline=[1], tell=[2, 3])
+    rig.configure(serving=[2, 3], offline=[1], to=[2, 3])
     await rig.leads(b)
     lost = a.append(b"lost")
     await rig.turns(20)
@@ -276,7 +276,7 @@ async def test_a_deposed_head_hears_of_it_from_its_successor(tmp_path: Path) -> 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
 @looped
 async def test_all_nodes_go_down_and_come_back(tmp_path: Path, order: tuple[int, ...]) -> None:
-    """V14: the longest log wins, whoever has it; nothing acknowledged is lost."""
+    """V14: the longest log wins, on whichever node; nothing acknowledged is lost."""
     rig = Rig(tmp_path, config=SMALL)
     nodes = await chain_of(rig, 3)
     for number in range(20):
@@ -369,7 +369,7 @@ async def test_without_a_lease_nothing_is_written(tmp_path: Path) -> None:
     rig.clock.advance_ms(1000)
     with pytest.raises(NotLeader):
         a.append(b"y")
-    assert not a.partition.is_current
+    assert not a.partition.has_lease
     assert a.values() == [b"x"]
     a.leased.lease_until = rig.clock.monotonic() + 1
     assert await a.produce(b"y") == 1
@@ -392,7 +392,7 @@ async def test_a_wait_for_other_nodes_ends(tmp_path: Path) -> None:
 
 @looped
 async def test_lost_messages_are_sent_again(tmp_path: Path) -> None:
-    """V10, V11: one frame in three is lost, the last one too; all arrives, in order."""
+    """V10, V11: broker.replication.D2; one frame in three is lost; all arrives, in order."""
     rig = Rig(tmp_path)
     a, *_ = await chain_of(rig, 3)
     rng = SeededRng(3)
@@ -422,7 +422,7 @@ async def test_a_damaged_message_harms_nothing(tmp_path: Path) -> None:
 
 @looped
 async def test_a_quiet_chain_costs_nothing(tmp_path: Path) -> None:
-    """V9: once everybody has everything and knows it, no more is said."""
+    """V9: broker.replication.D3; once every member has everything, no more is sent."""
     rig = Rig(tmp_path)
     nodes = await chain_of(rig, 3)
     await nodes[0].produce(b"x")
@@ -435,7 +435,7 @@ async def test_a_quiet_chain_costs_nothing(tmp_path: Path) -> None:
 
 @looped
 async def test_leading_is_told(tmp_path: Path) -> None:
-    """V15: who keeps state with a partition hears when leading begins and ends."""
+    """V15: broker.replication.R3; listeners are notified when leading begins and ends."""
     rig = Rig(tmp_path)
     a, b, _ = await chain_of(rig, 3)
     assert (a.leads, b.leads) == ([("began", 1)], [])

@@ -1,25 +1,28 @@
-"""What clients are told by the nodes of a chain: who takes writes, where to read, who leads."""
+"""Responses of the nodes of a chain to clients: where to write, where to read, who leads."""
 
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from quipu.broker.context import Context
-from quipu.broker.fetch_sessions import FetchClient, FetchSessions
-from quipu.broker.fetching import REFER_SECONDS
 from quipu.broker.handlers import k02_list_offsets, k21_delete_records, k23_offset_for_leader_epoch
 from quipu.broker.handlers.k00_produce import produce
 from quipu.broker.handlers.k01_fetch import fetch
-from quipu.broker.partition import Partition
-from quipu.broker.partition_parts import Waiter
-from quipu.broker.stats import Stats
+from quipu.broker.observing.stats import Stats
+from quipu.broker.partitions.replicated_partition import ReplicatedPartition
+from quipu.broker.serving.context import Context
+from quipu.broker.serving.fetch_sessions import FetchClient, FetchSessions
+from quipu.broker.serving.fetching import REFER_SECONDS
+from quipu.controller.members import BrokerState
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId
+from quipu.model.listeners import DEFAULT
+from quipu.model.partition_log import FetchWaiter
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import ManualClock
 from quipu.runtime.rng import SeededRng
@@ -56,15 +59,15 @@ class OnePartition:
 
     def __init__(self, node: ANode) -> None:
         self._node = node
-        self.waiting: dict[Waiter, None] = {}
+        self.waiting: dict[FetchWaiter, None] = {}
 
-    def find(self, topic: str, partition: int) -> Partition | None:
+    def find(self, topic: str, partition: int) -> ReplicatedPartition | None:
         return self._node.partition if (topic, partition) == ("t", 0) else None
 
-    def find_for_wire(self, topic: str | bytes, partition: int) -> Partition | None:
+    def find_for_wire(self, topic: str | bytes, partition: int) -> ReplicatedPartition | None:
         return self.find("t" if topic in ("t", TOPIC_ID.bytes) else "", partition)
 
-    def finish_soon(self, waiter: Waiter) -> None:
+    def finish_soon(self, waiter: FetchWaiter) -> None:
         asyncio.get_running_loop().call_soon(waiter.finish)
 
 
@@ -73,6 +76,7 @@ class Answer:
 
     def __init__(self, fetch_client: FetchClient) -> None:
         self.fetch_client = fetch_client
+        self.listener = DEFAULT
         self.frame: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def send(self, buffers: Sequence[Any]) -> None:
@@ -93,8 +97,9 @@ class Client:
         elsewhere = SimpleNamespace(leader=NodeId(9), leader_epoch=4)
         topic = SimpleNamespace(partitions=(partition, elsewhere))
         brokers = {
-            NodeId(number): SimpleNamespace(
-                host=f"n{number}", port=9000 + number, rack="r", fenced=number == 8)
+            NodeId(number): BrokerState(
+                node_id=NodeId(number), host=f"n{number}", port=9000 + number, rack="r",
+                fenced=number == 8)
             for number in range(1, 10)
         }
         state = SimpleNamespace(
@@ -103,7 +108,7 @@ class Client:
         stats = Stats()
         self.broker: Any = SimpleNamespace(
             settings=BrokerSettings(), clock=rig.clock, stats=stats, node_id=node.node_id,
-            partitions=OnePartition(node),
+            partitions=OnePartition(node), diskless=None,
             cluster=SimpleNamespace(state=state, is_settled=lambda _: True),
             fetch_sessions=FetchSessions(
                 rig.clock, SeededRng(1), stats, slots=10, partitions_max=1000))
@@ -114,20 +119,20 @@ class Client:
         handle = produce if request.KEY == 0 else fetch
         handle(self.broker, reply, memoryview(bytearray(frame[4:])))
 
-        async def answer() -> Any:
+        async def response() -> Any:
             got = await asyncio.wait_for(reply.frame, 5)
             return decode_response(memoryview(got)[4:], request.KEY, version)[1]
 
-        return asyncio.create_task(answer())
+        return asyncio.create_task(response())
 
     async def produce(self, *values: bytes, acks: int = -1, version: int = 10) -> Any:
         batch = batch_of(*values, timestamp=1)
-        answer = await self.send(produce_request("t", batch, acks=acks), version)
-        return answer.responses[0].partition_responses[0], answer
+        response = await self.send(produce_request("t", batch, acks=acks), version)
+        return response.responses[0].partition_responses[0], response
 
     async def fetch(self, offset: int, *, version: int = 16, **fields: Any) -> Any:
-        answer = await self.send(fetch_request(offset, version, **fields), version)
-        return answer.responses[0].partitions[0], answer
+        response = await self.send(fetch_request(offset, version, **fields), version)
+        return response.responses[0].partitions[0], response
 
     async def ask(self, handler: ModuleType, request: Request, version: int) -> Any:
         context = Context(version, 7, "test", "::1")
@@ -159,16 +164,16 @@ async def test_a_write_to_the_wrong_node_is_told_who_leads(tmp_path: Path, versi
     """V3, K12: from v10 on with the leader, its epoch and how to reach it."""
     rig = Rig(tmp_path)
     _, b, _ = await a_chain(rig)
-    part, answer = await Client(rig, b).produce(b"x", version=version)
+    part, response = await Client(rig, b).produce(b"x", version=version)
     assert part.error_code == Code.NOT_LEADER_OR_FOLLOWER
     leader = (part.current_leader.leader_id, part.current_leader.leader_epoch)
     if version >= 10:
         assert leader == (1, rig.epoch)
-        (endpoint,) = answer.node_endpoints
+        (endpoint,) = response.node_endpoints
         assert (endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack) == (
             1, "n1", 9001, "r")
     else:
-        assert (leader, answer.node_endpoints) == ((-1, -1), [])
+        assert (leader, response.node_endpoints) == ((-1, -1), [])
     assert b.partition.log.end_offset == 0
 
 
@@ -181,17 +186,17 @@ async def test_a_partition_of_another_chain_is_told_apart_from_one_that_is_not(
     a, *_ = await a_chain(rig)
     batch = batch_of(b"x", timestamp=1)
     request = produce_request("t", None, batch, batch)
-    answer = await Client(rig, a).send(request, 11)
-    parts = answer.responses[0].partition_responses
+    response = await Client(rig, a).send(request, 11)
+    parts = response.responses[0].partition_responses
     assert [part.error_code for part in parts[1:]] == [
         Code.NOT_LEADER_OR_FOLLOWER, Code.UNKNOWN_TOPIC_OR_PARTITION]
     assert parts[1].current_leader.leader_id == 9
-    assert [endpoint.node_id for endpoint in answer.node_endpoints] == [9]
+    assert [endpoint.node_id for endpoint in response.node_endpoints] == [9]
 
 
 @looped
 async def test_acks_all_is_answered_when_the_tail_has_it(tmp_path: Path) -> None:
-    """V12: acks=1 at once; acks=all when committed; acks=0 not at all."""
+    """V12: broker.partitions.A1; acks=1 at once; acks=all when committed; acks=0 not at all."""
     rig = Rig(tmp_path)
     a, *_ = await a_chain(rig)
     client = Client(rig, a)
@@ -240,12 +245,13 @@ async def test_the_head_sends_consumers_to_the_tail(tmp_path: Path) -> None:
 
 @looped
 async def test_nobody_is_sent_to_a_tail_that_is_down(tmp_path: Path) -> None:
-    """V3: until the chain is shortened the head reads for everybody."""
+    """V3: until the chain is shortened the head serves all consumers."""
     rig = Rig(tmp_path)
     a, *_ = await a_chain(rig)
     client = Client(rig, a)
     await client.produce(b"x")
-    client.broker.cluster.state.brokers[NodeId(3)].fenced = True
+    brokers = client.broker.cluster.state.brokers
+    brokers[NodeId(3)] = replace(brokers[NodeId(3)], fenced=True)
     part, _ = await client.fetch(0)
     assert part.preferred_read_replica == -1
     assert len(part.records) > 0
@@ -279,10 +285,10 @@ async def test_a_session_is_told_of_the_tail(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     a, *_ = await a_chain(rig)
     head = Client(rig, a)
-    part, answer = await head.fetch(0, session_epoch=0)
+    part, response = await head.fetch(0, session_epoch=0)
     assert part.preferred_read_replica == 3
     head.fetch_client.referrals.clear()
-    request = fetch_request(0, 16, session_id=answer.session_id, session_epoch=1)
+    request = fetch_request(0, 16, session_id=response.session_id, session_epoch=1)
     again = await head.send(request, 16)
     assert again.responses[0].partitions[0].preferred_read_replica == 3
 
@@ -297,10 +303,10 @@ async def test_members_that_do_not_serve_give_nothing(tmp_path: Path) -> None:
     rig.configure(serving=[1, 2, 3], syncing=[4], new_epoch=False)
     await rig.settled(a, d)
     client = Client(rig, d)
-    part, answer = await client.fetch(0)
+    part, response = await client.fetch(0)
     assert part.error_code == Code.NOT_LEADER_OR_FOLLOWER
     assert part.current_leader.leader_id == 1
-    assert [endpoint.host for endpoint in answer.node_endpoints] == ["n1"]
+    assert [endpoint.host for endpoint in response.node_endpoints] == ["n1"]
     for version in (4, 12, 16):
         part, _ = await client.fetch(0, version=version, dirty=True)
         assert part.error_code == 0
@@ -329,7 +335,9 @@ async def test_dirty_readers_see_what_is_not_committed(tmp_path: Path) -> None:
 
 @looped
 async def test_a_fetch_that_waits_hears_of_the_commit(tmp_path: Path) -> None:
-    """V3: at the tail, when it has the record; at the head, when it hears that the tail has."""
+    """V3: broker.partitions.F1; at the tail, when it has the record; at the
+    head, when it hears that the tail has.
+    """
     rig = Rig(tmp_path)
     a, _, c = await a_chain(rig)
     waits = [asyncio.ensure_future(Client(rig, node).fetch(0, version=10, max_wait=60_000))
@@ -356,7 +364,9 @@ async def test_a_fetch_that_waits_hears_that_the_node_serves_no_longer(tmp_path:
 
 @looped
 async def test_without_a_lease_history_is_read_and_its_end_is_not(tmp_path: Path) -> None:
-    """V5, V15: committed records may be read; that there is nothing newer is not said."""
+    """V5, V15: broker.partitions.P7; committed records may be read; that there is nothing newer is
+    not said.
+    """
     rig = Rig(tmp_path)
     a, *_ = await a_chain(rig)
     await a.produce(b"x")
@@ -393,7 +403,7 @@ async def test_out_of_range_is_said_only_by_who_is_sure(
 
 @looped
 async def test_what_is_not_known_to_be_committed_is_not_out_of_range(tmp_path: Path) -> None:
-    """V5, K2: whoever was given it by another node waits until this one knows, too."""
+    """V5, K2: a consumer that has read it on another node waits until this one knows, too."""
     rig = Rig(tmp_path)
     a, *_ = await a_chain(rig)
     rig.net.cut(1, 2)
@@ -413,10 +423,10 @@ async def test_offsets_are_listed_by_the_leader(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     a, b, _ = await a_chain(rig)
     await a.produce(b"x")
-    answer = await Client(rig, a).ask(k02_list_offsets, LATEST, 7)
-    assert answer.topics[0].partitions[0].offset == 1
-    answer = await Client(rig, b).ask(k02_list_offsets, LATEST, 7)
-    assert answer.topics[0].partitions[0].error_code == Code.NOT_LEADER_OR_FOLLOWER
+    response = await Client(rig, a).ask(k02_list_offsets, LATEST, 7)
+    assert response.topics[0].partitions[0].offset == 1
+    response = await Client(rig, b).ask(k02_list_offsets, LATEST, 7)
+    assert response.topics[0].partitions[0].error_code == Code.NOT_LEADER_OR_FOLLOWER
 
 
 @looped
@@ -428,12 +438,12 @@ async def test_deleted_records_are_deleted_on_every_node(tmp_path: Path) -> None
         await nodes[0].produce(b"%d" % number)
     request = DeleteRecordsRequest(timeout=1000, topics=[DeleteRecordsTopic(
         name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])])
-    answer = await Client(rig, nodes[0]).ask(k21_delete_records, request, 2)
-    assert answer.topics[0].partitions[0].low_watermark == 2
+    response = await Client(rig, nodes[0]).ask(k21_delete_records, request, 2)
+    assert response.topics[0].partitions[0].low_watermark == 2
     await rig.settled()
     assert [node.partition.log.log_start_offset for node in nodes] == [2, 2, 2]
-    answer = await Client(rig, nodes[1]).ask(k21_delete_records, request, 2)
-    assert answer.topics[0].partitions[0].error_code == Code.NOT_LEADER_OR_FOLLOWER
+    response = await Client(rig, nodes[1]).ask(k21_delete_records, request, 2)
+    assert response.topics[0].partitions[0].error_code == Code.NOT_LEADER_OR_FOLLOWER
     rig.check_identical()
 
 
@@ -451,6 +461,6 @@ async def test_ends_of_epochs_are_told_by_all_who_serve(tmp_path: Path) -> None:
     request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(
         topic="t", partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=1)])])
     for node in (a, b):
-        answer = await Client(rig, node).ask(k23_offset_for_leader_epoch, request, 4)
-        found = answer.topics[0].partitions[0]
+        response = await Client(rig, node).ask(k23_offset_for_leader_epoch, request, 4)
+        found = response.topics[0].partitions[0]
         assert (found.error_code, found.leader_epoch, found.end_offset) == (0, 1, 1)

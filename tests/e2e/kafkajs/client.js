@@ -94,6 +94,24 @@ const describe = (partition, message) => ({
 const groupConsumer = (kafka, { group, sessionTimeout, heartbeatInterval }) =>
   kafka.consumer({ groupId: group, sessionTimeout, heartbeatInterval, maxWaitTimeInMs: 100 })
 
+// `start` is called once the consumer runs; messages that are not `wanted` may come before that
+const read = (kafka, topic, count, options, wanted, start) =>
+  withClient(groupConsumer(kafka, options), async consumer => {
+    await consumer.subscribe({ topic, fromBeginning: true })
+    const found = []
+    await new Promise((resolve, reject) => {
+      const eachMessage = async each => {
+        if (wanted(each)) found.push(describe(each.partition, each.message))
+        if (found.length >= count) resolve()
+      }
+      consumer.on(consumer.events.CRASH, ({ payload }) => {
+        if (!payload.restart) reject(payload.error) // else it was told to try again, and does
+      })
+      consumer.run({ eachMessage }).then(() => start(consumer)).catch(reject)
+    })
+    return found.slice(0, count)
+  })
+
 const commands = {
   createTopic: (kafka, { topic, partitions, configs }) =>
     withClient(kafka.admin(), admin =>
@@ -118,21 +136,12 @@ const commands = {
     }),
 
   consume: (kafka, { topic, count, ...options }) =>
-    withClient(groupConsumer(kafka, options), async consumer => {
-      await consumer.subscribe({ topic, fromBeginning: true })
-      const found = []
-      await new Promise((resolve, reject) => {
-        const eachMessage = async ({ partition, message }) => {
-          found.push(describe(partition, message))
-          if (found.length >= count) resolve()
-        }
-        consumer.on(consumer.events.CRASH, ({ payload }) => {
-          if (!payload.restart) reject(payload.error) // else it was told to try again, and does
-        })
-        consumer.run({ eachMessage }).catch(reject)
-      })
-      return found.slice(0, count)
-    }),
+    read(kafka, topic, count, options, () => true, () => {}),
+
+  readFrom: (kafka, { topic, count, offset, ...options }) =>
+    read(kafka, topic, count, options, ({ partition, message }) =>
+      partition === 0 && Number(message.offset) >= Number(offset),
+    consumer => consumer.seek({ topic, partition: 0, offset })),
 
   offsetForTime: (kafka, { topic, timestamp }) =>
     withClient(kafka.admin(), async admin => {

@@ -8,20 +8,20 @@ import pyarrow as pa
 
 from quipu.pipeline.envelopes.contract import Messages, Opened
 from quipu.pipeline.envelopes.dead_letters import EVERYTHING
-from quipu.pipeline.envelopes.make import make_envelope
-from quipu.pipeline.formats.make import make_format
+from quipu.pipeline.envelopes.factory import make_envelope
+from quipu.pipeline.formats.factory import make_format
 from quipu.pipeline.formats.specs import FormatSpec, Text
 from quipu.pipeline.plan.include import ITEM_COLUMNS
 from quipu.pipeline.plan.policies import ERROR
 from quipu.pipeline.source import (
     EnvelopeKind,
     ErrorPolicy,
-    Item,
-    ItemKind,
     KeyShape,
-    Place,
-    Source,
+    MetadataItem,
+    MetadataKind,
+    PlannedSource,
     Start,
+    TopicLocation,
 )
 from quipu.pipeline.types import Column
 
@@ -29,20 +29,21 @@ Pair = tuple[bytes | None, bytes | None]
 Headers = list[tuple[str, bytes | None]]
 
 
-def item(kind: ItemKind, name: str = "", header: str = "", type_: Any = None) -> Item:
+def item(kind: MetadataKind, name: str = "", header: str = "", type_: Any = None) -> MetadataItem:
     """A metadata column."""
     column = ITEM_COLUMNS[kind]
-    return Item(kind, column._replace(name=name or column.name, type=type_ or column.type), header)
+    named = column._replace(name=name or column.name, type=type_ or column.type)
+    return MetadataItem(kind, named, header)
 
 
-def source_of(envelope: EnvelopeKind, **changes: Any) -> Source:
+def source_of(envelope: EnvelopeKind, **changes: Any) -> PlannedSource:
     """KEY FORMAT TEXT VALUE FORMAT TEXT, the key shown, unless told otherwise."""
     given: dict[str, Any] = {"key": Text("key"), "value": Text(), "key_shape": KeyShape.FLAT,
                              **changes}
     value = make_format(given["value"])
-    source = Source(
-        name="s", place=Place("localhost:9092", ("t",)), start=Start(), envelope=envelope,
-        **{"value_columns": value.columns, **given})
+    source = PlannedSource(
+        name="s", location=TopicLocation("localhost:9092", ("t",)), start=Start(),
+        envelope=envelope, **{"value_columns": value.columns, **given})
     if source.key is not None and source.key_shape is KeyShape.FLAT and not source.key_columns:
         source = replace(source, key_columns=make_format(source.key).columns)
     if source.errors is ErrorPolicy.INLINE:
@@ -51,7 +52,7 @@ def source_of(envelope: EnvelopeKind, **changes: Any) -> Source:
 
 
 def messages_of(
-    source: Source, pairs: Sequence[Pair], *, first: int = 0, partition: int = 0,
+    source: PlannedSource, pairs: Sequence[Pair], *, first: int = 0, partition: int = 0,
     times_ms: Sequence[int | None] = (), headers: Sequence[Headers] = (),
 ) -> Messages:
     """Records of a partition, decoded as the source says; other columns are read on demand."""
@@ -79,7 +80,7 @@ def _decoded_key(spec: FormatSpec | None, data: pa.Array) -> Any:
     return None if spec is None else make_format(spec).decode(data)
 
 
-def opened(source: Source, pairs: Sequence[Pair], **how: Any) -> Opened:
+def opened(source: PlannedSource, pairs: Sequence[Pair], **how: Any) -> Opened:
     """What the source's envelope finds in messages."""
     found = make_envelope(source).open(messages_of(source, pairs, **how))
     found.batch.validate(full=True)

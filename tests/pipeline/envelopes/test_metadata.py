@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, ItemKind
+from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, MetadataKind
 from tests.pipeline.envelopes.message_maker import Headers, item, opened, rows_of, source_of
 
 NONE = EnvelopeKind.NONE
@@ -13,8 +13,8 @@ PAIRS = [(b"a", b"1"), (b"b", b"2")]
 
 def test_metadata_of_a_record() -> None:
     """I1, I2, I6: in the order written, after the data."""
-    kinds = (ItemKind.OFFSET, ItemKind.TIMESTAMP, ItemKind.PARTITION, ItemKind.TOPIC,
-             ItemKind.TIMESTAMP_TYPE)
+    kinds = (MetadataKind.OFFSET, MetadataKind.TIMESTAMP, MetadataKind.PARTITION,
+             MetadataKind.TOPIC, MetadataKind.TIMESTAMP_TYPE)
     found = opened(source_of(NONE, items=tuple(item(kind) for kind in kinds)), PAIRS,
                    first=5, partition=3, times_ms=[1500, None])
 
@@ -28,8 +28,8 @@ def test_metadata_of_a_record() -> None:
 def test_headers() -> None:
     """I16: all of them in order, or one by name and type; a missing one is NULL."""
     headers: list[Headers] = [[("n", b"1"), ("n", b"2"), ("x", b"\xff")], []]
-    items = (item(ItemKind.HEADERS), item(ItemKind.HEADER, "n", "n", pa.int64()),
-             item(ItemKind.HEADER, "x", "x", pa.binary()))
+    items = (item(MetadataKind.HEADERS), item(MetadataKind.HEADER, "n", "n", pa.int64()),
+             item(MetadataKind.HEADER, "x", "x", pa.binary()))
     found = opened(source_of(NONE, items=items), PAIRS, headers=headers)
 
     assert [row[2:] for row in rows_of(found.batch)] == [
@@ -40,7 +40,7 @@ def test_headers() -> None:
 
 def test_a_header_of_the_wrong_type_is_an_error_of_its_record() -> None:
     """I15, I16: the others go on."""
-    items = (item(ItemKind.HEADER, "n", "n", pa.int64()),)
+    items = (item(MetadataKind.HEADER, "n", "n", pa.int64()),)
     headers: list[Headers] = [[("n", b"many")], [("n", b"2")]]
     found = opened(source_of(NONE, items=items), PAIRS, headers=headers)
     assert rows_of(found.batch) == [("b", "2", 2)]
@@ -53,7 +53,7 @@ def test_a_header_of_the_wrong_type_is_an_error_of_its_record() -> None:
 
 def test_a_bad_header_does_not_save_a_row_from_its_delete() -> None:
     """I7, I15: a message without value has no row whose header could be wrong."""
-    items = (item(ItemKind.HEADER, "n", "n", pa.int64()),)
+    items = (item(MetadataKind.HEADER, "n", "n", pa.int64()),)
     found = opened(source_of(EnvelopeKind.UPSERT, items=items), [(b"a", None)],
                    headers=[[("n", b"many")]])
 

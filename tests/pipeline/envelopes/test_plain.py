@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 
 from quipu.pipeline.envelopes.contract import OutstandingErrors, refuse
-from quipu.pipeline.envelopes.make import make_envelope
+from quipu.pipeline.envelopes.factory import make_envelope
 from quipu.pipeline.formats.specs import Bytes, Regex, Text
-from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, ItemKind, KeyShape
+from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, KeyShape, MetadataKind
 from quipu.pipeline.types import Column
 from tests.pipeline.envelopes.message_maker import (
     Headers,
@@ -106,7 +106,8 @@ def test_columns_that_nobody_asked_for_are_not_read() -> None:
     messages = messages_of(bare, [(b"k", b"v")])._replace(reread=never)
     assert rows_of(make_envelope(bare).open(messages).batch) == [(b"v",)]
 
-    items = (item(ItemKind.OFFSET), item(ItemKind.TOPIC), item(ItemKind.HEADER, "h", "x"))
+    items = (item(MetadataKind.OFFSET), item(MetadataKind.TOPIC),
+             item(MetadataKind.HEADER, "h", "x"))
     asked = source_of(NONE, key=None, key_shape=KeyShape.HIDDEN, items=items)
     assert make_envelope(asked).wanted.schema.names == ["value", "offset", "headers"]
 

@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quipu.pipeline.formats import bounds, json_values, protobuf, protobuf_size
+from quipu.pipeline.formats import bounds
 from quipu.pipeline.formats.bounds import VALUES_MAX, blocks, width
-from quipu.pipeline.formats.make import make_format
-from quipu.pipeline.formats.protobuf_text import descriptors_of
+from quipu.pipeline.formats.factory import make_format
+from quipu.pipeline.formats.json import values as json_values
+from quipu.pipeline.formats.protobuf import format as protobuf
+from quipu.pipeline.formats.protobuf import size as protobuf_size
+from quipu.pipeline.formats.protobuf.proto_file import descriptors_of
 from quipu.pipeline.formats.specs import Avro, Json, Protobuf
 from quipu.pipeline.types import Column
 from tests.pipeline.formats.decoding import decoded
@@ -55,7 +58,7 @@ def test_a_message_of_empty_records_is_an_error_of_its_own(shape: str) -> None:
     script = f"""
 import resource, pyarrow as pa
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-from quipu.pipeline.formats.make import make_format
+from quipu.pipeline.formats.factory import make_format
 from tests.pipeline.formats import test_bounds as given
 fmt = make_format(given.V if {kind!r} == "protobuf" else given.ROWS)
 bomb = {piece} * given.MANY
@@ -75,9 +78,9 @@ def test_avro_messages_that_are_too_much_together_are_decoded_apart() -> None:
     script = """
 import resource, pyarrow as pa
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-from quipu.pipeline.formats.make import make_format
+from quipu.pipeline.formats.factory import make_format
 from tests.pipeline.formats import test_bounds as given
-from tests.pipeline.formats.avro_maker import encoded
+from tests.pipeline.formats.avro.avro_maker import encoded
 def message(number, count):
     return encoded("int", number) + encoded("long", count) + bytes(count) + b"\\0"
 fmt = make_format(given.OPTIONAL)

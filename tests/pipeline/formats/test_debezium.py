@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from quipu.pipeline.formats.avro_schema import AvroSchemaError
+from quipu.pipeline.formats.avro.schema import AvroSchemaError
 from quipu.pipeline.formats.contract import Decoded
 from quipu.pipeline.formats.debezium import (
     NO_EVENT,
@@ -15,10 +15,10 @@ from quipu.pipeline.formats.debezium import (
     decoded_columns,
     row_columns_of,
 )
-from quipu.pipeline.formats.make import make_format
+from quipu.pipeline.formats.factory import make_format
 from quipu.pipeline.formats.specs import Avro, Debezium, Json
 from quipu.pipeline.types import Column
-from tests.pipeline.formats.avro_maker import encoded
+from tests.pipeline.formats.avro.avro_maker import encoded
 
 ROW = (Column("id", pa.int64(), nullable=False), Column("name", pa.string()))
 VALUE = {"type": "record", "name": "Value", "fields": [

@@ -6,19 +6,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from quipu.pipeline.formats.avro_schema import AvroSchemaError
-from quipu.pipeline.formats.make import make_format
+from quipu.pipeline.formats.avro.schema import AvroSchemaError
+from quipu.pipeline.formats.factory import make_format
 from quipu.pipeline.formats.materialize import (
     INCOMPLETE,
     NO_CHANGE,
     NO_PROGRESS,
-    Changes,
+    MaterializeChanges,
     changes_of,
     row_columns_of,
 )
 from quipu.pipeline.formats.specs import Avro, Json, Materialize
 from quipu.pipeline.types import Column
-from tests.pipeline.formats.avro_maker import encoded
+from tests.pipeline.formats.avro.avro_maker import encoded
 
 ROW = (Column("id", pa.int64(), nullable=False), Column("price", pa.int64()))
 UPDATES = {"type": "array", "items": {
@@ -41,7 +41,7 @@ SAID = {"lower": [0], "upper": [6], "counts": [{"time": 4, "count": 2}, {"time":
 MESSAGES = [FIRST, SAID, [], SECOND]
 
 
-def taken_apart(spec: Materialize, messages: list[bytes | None]) -> tuple[Changes, Any]:
+def taken_apart(spec: Materialize, messages: list[bytes | None]) -> tuple[MaterializeChanges, Any]:
     form = make_format(spec)
     decoded = form.decode(pa.array(messages, pa.binary()))
     for column, array in zip(form.columns, decoded.columns, strict=True):
@@ -50,7 +50,7 @@ def taken_apart(spec: Materialize, messages: list[bytes | None]) -> tuple[Change
     return changes_of(decoded), decoded
 
 
-def check(changes: Changes) -> None:
+def check(changes: MaterializeChanges) -> None:
     """The four messages above, whatever follows them."""
     assert changes.update_message.to_pylist()[:3] == [0, 0, 3]
     assert changes.row.to_pylist()[:3] == [each["data"] for each in (*FIRST, *SECOND)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quipu.pipeline.formats.make import make_format
+from quipu.pipeline.formats.factory import make_format
 from quipu.pipeline.formats.regex import InvalidPattern, RegexFormat
 from quipu.pipeline.formats.specs import Regex
 from tests.pipeline.formats.decoding import decoded

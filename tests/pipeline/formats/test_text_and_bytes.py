@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from quipu.pipeline.formats.make import make_format
+from quipu.pipeline.formats.factory import make_format
 from quipu.pipeline.formats.specs import Bytes, Text
 from tests.pipeline.formats.decoding import decoded
 

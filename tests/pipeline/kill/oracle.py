@@ -1,13 +1,12 @@
 """What the views must hold, computed from the topics by a plain consumer and dictionaries."""
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 
-READ_SECONDS_MAX = 60.0
+from tests.harness.progress import Patience
 
 Row = tuple[Any, ...]
 Places = Mapping[str, Mapping[str, int]]  # of one source: topic, partition, the next offset
@@ -35,9 +34,9 @@ def read(bootstrap: str, *topics: str) -> list[Message]:
             left += consumer.get_watermark_offsets(place, timeout=30)[1]
     consumer.assign(places)
     found: list[Message] = []
-    deadline = time.monotonic() + READ_SECONDS_MAX
+    patience = Patience(lambda: f"{len(found)} of {left}")
     while len(found) < left:
-        assert time.monotonic() < deadline, f"{len(found)} of {left}"
+        patience.check(len(found))
         for message in consumer.consume(1000, timeout=1.0):
             assert message.error() is None, message.error()
             key, value = message.key(), message.value()

@@ -17,7 +17,7 @@ PEOPLE_MAX = 150
 PAUSE_SECONDS = 0.02
 BURST = 2  # messages after each pause
 IN_FLIGHT_MAX = 2_000  # so that a node that is down does not fill the memory
-FLUSH_SECONDS_MAX = 60.0
+FLUSH_SECONDS_MAX = 600.0  # returns as soon as all is stored
 
 
 class Traffic:

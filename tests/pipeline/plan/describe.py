@@ -2,12 +2,12 @@
 
 from quipu.pipeline.formats.specs import Avro, Debezium, FormatSpec, Json, Materialize, Protobuf
 from quipu.pipeline.plan.sources import plan_source
-from quipu.pipeline.source import KeyShape, Source
+from quipu.pipeline.source import KeyShape, PlannedSource
 from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.parser import parse, parse_one
 from quipu.pipeline.sql.statements import CreateConnection, CreateSource
 from quipu.pipeline.types import Column, sql_name
-from tests.pipeline.plan.fake_world import FakeWorld
+from tests.pipeline.plan.fake_facts import FakeFacts
 
 CONNECTIONS = {
     connection.name.text: connection
@@ -19,10 +19,10 @@ CONNECTIONS = {
     if isinstance(connection, CreateConnection)}
 
 
-def planned(text: str, world: FakeWorld | None = None) -> Source:
+def planned(text: str, facts: FakeFacts | None = None) -> PlannedSource:
     statement = parse_one(text)
     assert isinstance(statement, CreateSource)
-    return plan_source(statement, text, world or FakeWorld(), CONNECTIONS)
+    return plan_source(statement, text, facts or FakeFacts(), CONNECTIONS)
 
 
 def plan_text(text: str) -> str:
@@ -33,7 +33,7 @@ def plan_text(text: str) -> str:
         return str(error)
 
 
-def describe(source: Source) -> str:
+def describe(source: PlannedSource) -> str:
     lines = [_place(source)]
     for topic, offsets in sorted(source.start.offsets.items()):
         lines.append(f"start {topic}: {', '.join(f'{p}={o}' for p, o in offsets.items())}")
@@ -51,11 +51,12 @@ def describe(source: Source) -> str:
     return "\n".join([*lines, *(f"  {_column(column)}" for column in source.columns)])
 
 
-def _place(source: Source) -> str:
-    place = source.place
-    topics = f"pattern {place.pattern}" if place.pattern is not None else ", ".join(place.topics)
-    options = "".join(f" {name}={value}" for name, value in place.options.items())
-    return f"{place.bootstrap} {topics}{options}"
+def _place(source: PlannedSource) -> str:
+    location = source.location
+    topics = (", ".join(location.topics) if location.pattern is None
+              else f"pattern {location.pattern}")
+    options = "".join(f" {name}={value}" for name, value in location.options.items())
+    return f"{location.bootstrap} {topics}{options}"
 
 
 def _spec(spec: FormatSpec) -> str:

@@ -9,7 +9,7 @@ from quipu.client.errors import DataLost
 from quipu.client.ranges import Range
 from quipu.client.settings import ClientSettings, client_settings
 from quipu.pipeline.reading.loop import read_ranges
-from quipu.pipeline.records.columns import CorruptRecords, Wanted
+from quipu.pipeline.records.columns import CorruptRecords, WantedColumns
 from quipu.wire.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, Record, encode_batch
 from tests.client.fake_kafka import FakeKafka
 
@@ -52,7 +52,7 @@ def test_committed_or_not(isolation: str, expected: list[tuple[int, bytes]]) -> 
         fake.serve_log("t", LOG, end=8, aborted=[(5, 1)])
         settings = settings_for(fake, isolation_level=isolation)
         reads = list(read_ranges(
-            settings, [Range("t", 0, 0, 8)], Wanted(key=False, timestamp=False)))
+            settings, [Range("t", 0, 0, 8)], WantedColumns(key=False, timestamp=False)))
         table = pa.Table.from_batches([read.batch for read in reads])
         assert table.column_names == ["value", "offset"]
         assert [(row["offset"], row["value"]) for row in table.to_pylist()] == expected
@@ -68,11 +68,11 @@ def test_damage_and_loss_are_told() -> None:
         damaged[-1] ^= 1
         fake.serve_log("t", [bytes(damaged)], end=1)
         with pytest.raises(CorruptRecords, match="the batch at offset 0 is corrupt"):
-            list(read_ranges(settings_for(fake), [Range("t", 0, 0, 1)], Wanted()))
+            list(read_ranges(settings_for(fake), [Range("t", 0, 0, 1)], WantedColumns()))
         fake.serve_log("t", LOG[7:], start=7, end=8)
         with pytest.raises(DataLost):
-            list(read_ranges(settings_for(fake), [Range("t", 0, 0, 8)], Wanted()))
+            list(read_ranges(settings_for(fake), [Range("t", 0, 0, 8)], WantedColumns()))
         lost: list[DataLost] = []
         (read,) = read_ranges(
-            settings_for(fake), [Range("t", 0, 0, 8)], Wanted(), on_loss=lost.append)
+            settings_for(fake), [Range("t", 0, 0, 8)], WantedColumns(), on_loss=lost.append)
         assert (read.batch.num_rows, read.next_offset, len(lost)) == (1, 8, 1)

@@ -18,13 +18,13 @@ from quipu.pipeline.reading.options import (
     Edge,
     Limits,
     ReadOptions,
-    Selection,
+    TopicSelection,
     batch_options,
     columns_option,
     stream_options,
 )
-from quipu.pipeline.reading.place import place_options
-from quipu.pipeline.source import Place, Start
+from quipu.pipeline.reading.planned_options import planned_options
+from quipu.pipeline.source import Start, TopicLocation
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 AT = {"kafka.bootstrap.servers": "h:1"}
@@ -41,7 +41,7 @@ def stream(**options: str) -> ReadOptions:
 def test_defaults_are_sparks() -> None:
     """I12: a batch reads all there is, a stream what comes."""
     read = batch()
-    assert (read.start, read.end, read.selection) == (EARLIEST, LATEST, Selection(("t",)))
+    assert (read.start, read.end, read.selection) == (EARLIEST, LATEST, TopicSelection(("t",)))
     assert read.columns == COLUMNS[:-1]
     assert (read.fail_on_loss, read.client.read_committed) == (True, False)
     assert (read.client.bootstrap_servers, read.limits) == ("h:1", Limits())
@@ -52,7 +52,7 @@ def test_defaults_are_sparks() -> None:
 def test_names_are_not_case_sensitive() -> None:
     given = {"KAFKA.Bootstrap.Servers": "h:1", "SUBSCRIBEPATTERN": "a.*", "INCLUDEHEADERS": "True"}
     read = batch_options(given)
-    assert (read.selection, read.columns) == (Selection(pattern="a.*"), COLUMNS)
+    assert (read.selection, read.columns) == (TopicSelection(pattern="a.*"), COLUMNS)
 
 
 def test_topics() -> None:
@@ -106,8 +106,8 @@ def test_limits_and_columns() -> None:
     ({"startingOffsets": '{"t": {"0": true}}'}, "t-0: True must be a number"),
     ({"startingOffsets": '{"t": {"x": 1}}'}, "t: 'x' is no number of a partition"),
     ({"startingOffsets": '{"t": {"100000": 1}}'}, "t: '100000' is no number of a partition"),
-    ({"startingOffsets": "latest"}, "cannot be the latest of a batch read"),
-    ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot be the latest of a batch read"),
+    ({"startingOffsets": "latest"}, "of a batch read cannot be the latest"),
+    ({"startingOffsets": '{"t": {"0": -1}}'}, "of a batch read cannot be the latest"),
     ({"endingOffsets": "earliest"}, "endingOffsets cannot be the earliest"),
     ({"endingOffsets": '{"t": {"0": -2}}'}, "endingOffsets cannot be the earliest"),
     ({"startingTimestamp": "-5"}, "startingTimestamp=-5: must be a number from 0"),
@@ -157,10 +157,10 @@ def test_any_text_is_taken_or_refused(text: str) -> None:
 
 
 def test_options_of_a_planned_source() -> None:
-    place = Place("h:1", ("t",), options={"client.id": "me"})
-    read = place_options(place, Start({"t": {1: 5}}, {"t": UUID(int=7)}))
-    assert read.selection == Selection(("t",))
+    location = TopicLocation("h:1", ("t",), options={"client.id": "me"})
+    read = planned_options(location, Start({"t": {1: 5}}, {"t": UUID(int=7)}))
+    assert read.selection == TopicSelection(("t",))
     assert read.start == Bound(Edge.EARLIEST, {T1: 5}, {"t": UUID(int=7)})
     assert (read.client.client_id, read.client.read_committed) == ("me", True)
-    pattern = place_options(Place("h:1", pattern="a.*"), Start(), read_committed=False)
+    pattern = planned_options(TopicLocation("h:1", pattern="a.*"), Start(), read_committed=False)
     assert (pattern.selection.pattern, pattern.client.read_committed) == ("a.*", False)

@@ -15,7 +15,7 @@ from quipu.pipeline.reading.options import (
     BadOption,
     Bound,
     Edge,
-    Selection,
+    TopicSelection,
     batch_options,
     stream_options,
 )
@@ -151,6 +151,7 @@ def test_assigned_partitions_alone() -> None:
 
 
 def test_a_stream_goes_on() -> None:
+    """pipeline.P1."""
     log = FakeLog(a=[(0, 5), (0, 0)])
     run = Run(log, startingOffsets="latest")
     start = run.initial()
@@ -186,7 +187,7 @@ def test_no_less_than_the_least_for_a_while() -> None:
 
 
 def test_available_now_ends() -> None:
-    """What is written after the beginning is not read, in however many batches."""
+    """pipeline.P3: what is written after the beginning is not read, in however many batches."""
     log = FakeLog(a=[(0, 6)])
     run = Run(log, maxOffsetsPerTrigger="4", minOffsetsPerTrigger="3")
     run.stream.prepare()
@@ -199,7 +200,9 @@ def test_available_now_ends() -> None:
 
 
 def test_partitions_that_appear_are_read_from_the_earliest() -> None:
-    """They enter with nothing to read, so that what a batch reads stays the same for ever."""
+    """pipeline.P1, pipeline.P2: they enter with nothing to read, so that what a batch reads
+    stays the same for ever.
+    """
     log = FakeLog(a=[(0, 5)])
     run = Run(log, subscribePattern="a|b")
     log.parts[A1] = (0, 3)
@@ -241,8 +244,8 @@ BOUNDS = [
 def test_a_topic_that_was_created_anew_is_never_read_from_the_old_positions(
     bounds: list[tuple[int, int]], *, is_running: bool
 ) -> None:
-    """I13, I15: while a stream runs, or while it is down: an error that says what to do, or the
-    new topic from its first record.
+    """I13, I15: pipeline.P5: while a stream runs, or while it is down: an error that says what to
+    do, or the new topic from its first record.
     """
     log = FakeLog(a=[(0, 50), (0, 40)])
     strict, lax = Run(log), Run(log, onTopicRecreated="earliest")
@@ -294,7 +297,7 @@ def test_a_broker_that_tells_no_ids() -> None:
     assert reached == ({A0: 50}, {})
     log.make("a", (0, 3))
     log.ids["a"] = UUID(int=0)
-    with pytest.raises(DataLost, match="created anew, or its log was cut"):
+    with pytest.raises(DataLost, match="created anew, or its log truncated"):
         run.stream.latest(reached, Pace.ALL)
     assert Run(log, failOnDataLoss="false").steps(reached) == [{A0: 0}, {A0: 3}]
     # One that tells none for a while does not make us forget.
@@ -303,7 +306,7 @@ def test_a_broker_that_tells_no_ids() -> None:
 
 
 def test_a_topic_that_has_fewer_partitions_is_not_passed_over() -> None:
-    """I15: Kafka never takes partitions away; whatever does is told."""
+    """I15: pipeline.P4: Kafka never takes partitions away; whatever does is told."""
     log = FakeLog(a=[(0, 50), (0, 40)])
     reached = Run(log).stream.latest(Reached({A0: 50, A1: 40}, {}), Pace.ALL)
     del log.parts[A1]
@@ -315,9 +318,9 @@ def test_a_topic_that_has_fewer_partitions_is_not_passed_over() -> None:
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
-@pytest.mark.parametrize("selection", [Selection(("a", "b")), Selection(pattern="a|b")])
+@pytest.mark.parametrize("selection", [TopicSelection(("a", "b")), TopicSelection(pattern="a|b")])
 def test_offsets_to_begin_with_are_not_used_in_a_topic_that_was_created_anew(
-    selection: Selection, bounds: list[tuple[int, int]]
+    selection: TopicSelection, bounds: list[tuple[int, int]]
 ) -> None:
     """I14, I15: START OFFSET and START TIMESTAMP, resolved before the topic was created anew.
 

@@ -19,8 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quipu.pipeline.records import _columns_pure, columns
-from quipu.pipeline.records.batches import BATCH_SIZE_MAX, Span
-from quipu.pipeline.records.columns import Aborted, CorruptRecords, Part, Wanted, read_columns
+from quipu.pipeline.records.batches import BATCH_SIZE_MAX, OffsetSpan
+from quipu.pipeline.records.columns import (
+    Aborted,
+    ColumnsPart,
+    CorruptRecords,
+    WantedColumns,
+    read_columns,
+    read_runs,
+)
 from quipu.pipeline.records.transactions import Transactions
 from quipu.wire.compression import Compression
 from quipu.wire.record_batch import (
@@ -33,7 +40,7 @@ from quipu.wire.record_batch import (
     write_varint,
 )
 
-ALL = Wanted(timestamp_type=True, headers=True)
+ALL = WantedColumns(timestamp_type=True, headers=True)
 EVERYTHING = 1 << 62
 ABORT, COMMIT = pack(">hh", 0, 0), pack(">hh", 0, 1)
 
@@ -58,7 +65,7 @@ def run_of(some: Sequence[tuple[list[Record], Compression, int]], offset: int = 
 
 
 def read(
-    data: bytes, first: int = 0, end: int = EVERYTHING, wanted: Wanted = ALL, **options: Any
+    data: bytes, first: int = 0, end: int = EVERYTHING, wanted: WantedColumns = ALL, **options: Any
 ) -> tuple[pa.Table, int]:
     """All rows, and where to fetch next; both readers must agree about them."""
     found = []
@@ -73,7 +80,7 @@ def read(
     return found[0]
 
 
-def whole(parts: list[Part], first: int, wanted: Wanted) -> tuple[pa.Table, int]:
+def whole(parts: list[ColumnsPart], first: int, wanted: WantedColumns) -> tuple[pa.Table, int]:
     for part in parts:
         part.batch.validate(full=True)
     table = pa.Table.from_batches([part.batch for part in parts], wanted.schema)
@@ -120,6 +127,47 @@ def test_a_stock_client_reads_the_same(
         assert next_offset >= min(ends[-1], first + width)
 
 
+@given(some=batches, first=st.integers(0, 12), width=st.integers(0, 20))
+@settings(max_examples=60, deadline=None)
+def test_batches_in_several_buffers_are_read_as_if_they_were_joined(
+    some: list[tuple[list[Record], Compression, int]], first: int, width: int
+) -> None:
+    """I2, I17: every column, every codec, any range; and checksums once are enough."""
+    made = run_of(some)
+    runs = [memoryview(each) for each in made]
+    span = {"first": first, "end": first + width, "wanted": ALL}
+    expected = whole(list(read_columns(b"".join(made), **span)), first, ALL)
+    for is_checked in (False, True):
+        found = whole(list(read_runs(runs, **span, is_checked=is_checked)), first, ALL)
+        assert rows_of(found[0]) == rows_of(expected[0])
+        assert found[1] == expected[1]
+
+
+def test_a_damaged_batch_among_several_buffers_is_named() -> None:
+    """I15: what comes before it is read; one that was checked before is not checked again."""
+    made = [bytearray(batch(offset)) for offset in range(3)]
+    made[1][-1] ^= 1  # in a record: only the checksum tells
+    runs = [memoryview(each) for each in made]
+    parts = read_runs(runs, first=0, end=EVERYTHING, wanted=ALL)
+    assert next(parts).next_offset == 1
+    with pytest.raises(CorruptRecords, match="offset 1"):
+        next(parts)
+    made[1][-1] ^= 1
+    made[1][17] ^= 1  # the checksum itself
+    (part,) = read_runs(runs, first=0, end=EVERYTHING, wanted=ALL, is_checked=True)
+    assert part.next_offset == 3
+
+
+def test_aborted_transactions_are_hidden_in_several_buffers() -> None:
+    """I16: markers and transactions, as in one buffer."""
+    made = [batch(0, producer=7, flags=TRANSACTIONAL_BIT), marker(1, 7, ABORT), batch(2)]
+    runs = [memoryview(each) for each in made]
+    for aborted, offsets in (([Aborted(7, 0)], [2]), ([], [0, 2]), (None, [0, 2])):
+        parts = read_runs(runs, first=0, end=EVERYTHING, wanted=ALL, aborted=aborted)
+        table, end = whole(list(parts), 0, ALL)
+        assert (table["offset"].to_pylist(), end) == (offsets, 3)
+
+
 def batch_end(batch: bytes) -> int:
     return int.from_bytes(batch[:8]) + int.from_bytes(batch[23:27]) + 1
 
@@ -128,12 +176,12 @@ def test_only_what_is_wanted_is_made() -> None:
     """I4: no column that nobody asked for."""
     data = bytes(encode_batch([Record(b"k", b"v", (("h", b"1"),), 5)], base_offset=3))
 
-    table, next_offset = read(data, wanted=Wanted(False, True, False, False))
+    table, next_offset = read(data, wanted=WantedColumns(False, True, False, False))
     assert table.to_pylist() == [{"value": b"v"}]
     assert next_offset == 4
-    table, _ = read(data, wanted=Wanted(False, False, True, False))
+    table, _ = read(data, wanted=WantedColumns(False, False, True, False))
     assert table.to_pylist() == [{"offset": 3}]
-    table, _ = read(data, wanted=Wanted(False, False, False, False, headers=True))
+    table, _ = read(data, wanted=WantedColumns(False, False, False, False, headers=True))
     assert table.to_pylist() == [{"headers": [{"key": "h", "value": b"1"}]}]
 
 
@@ -239,7 +287,7 @@ def corrupt(data: bytes, **options: Any) -> CorruptRecords:
     found = []
     for gather in (columns.gather, _columns_pure.gather):
         with pytest.raises(CorruptRecords) as caught:
-            gather(memoryview(data), 0, Span(0, EVERYTHING), ALL, Transactions([]))
+            gather(memoryview(data), 0, OffsetSpan(0, EVERYTHING), ALL, Transactions([]))
         found.append(caught.value)
     assert str(found[0]) == str(found[1])
     return found[0]
@@ -327,7 +375,8 @@ def test_random_damage_never_gets_through() -> None:
         found = []
         for gather in (columns.gather, _columns_pure.gather):
             try:
-                chunk = gather(memoryview(data), 0, Span(0, EVERYTHING), ALL, Transactions([]))
+                span = OffsetSpan(0, EVERYTHING)
+                chunk = gather(memoryview(data), 0, span, ALL, Transactions([]))
             except CorruptRecords as error:
                 found.append(str(error))
             else:

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 
-from quipu.pipeline.formats.avro import MISSES_MAX, AvroFormat
+from quipu.pipeline.formats.avro.format import MISSES_MAX, AvroFormat
 from quipu.pipeline.formats.specs import Avro, Registry
-from quipu.pipeline.registry import listening
+from quipu.pipeline.registry import http_server
 from quipu.pipeline.registry import store as limits
 from quipu.pipeline.registry.client import (
     MISSING_KEPT,
@@ -26,11 +26,19 @@ from quipu.pipeline.registry.client import (
     RegistryRefused,
     RegistryUnavailable,
     SchemaNotFound,
+    SchemaReference,
     SchemaUnusable,
 )
-from quipu.pipeline.registry.client import Reference as ClientReference
 from quipu.pipeline.registry.server import BODY_SIZE_MAX, RegistryServer
-from quipu.pipeline.registry.store import DEPTH_MAX, Reference, Refused, Schema, Store, is_deep
+from quipu.pipeline.registry.store import (
+    DEPTH_MAX,
+    Denied,
+    Store,
+    StoredReference,
+    StoredSchema,
+    is_deep,
+)
+from tests.harness.progress import slowdown
 from tests.pipeline.registry.test_registry import V1, ask, client_of
 
 Serve = Callable[[socket.socket, threading.Event], None]
@@ -110,13 +118,13 @@ def test_a_slow_registry_costs_its_timeout_and_no_more(serve: Serve) -> None:
         client = RegistryClient(Registry(url, {"timeout.ms": "500"}),
                                 clock=lambda: now[0] + time.monotonic())
         begun = time.monotonic()
-        with pytest.raises(RegistryUnavailable, match="no answer within"):
+        with pytest.raises(RegistryUnavailable, match="no response within"):
             client.by_id(1)
         taken = time.monotonic() - begun
         assert 0.4 < taken < 5
         begun = time.monotonic()
         for schema_id in range(1000):
-            with pytest.raises(RegistryUnavailable, match="no answer within"):
+            with pytest.raises(RegistryUnavailable, match="no response within"):
                 client.by_id(schema_id)
         assert time.monotonic() - begun < 1
         now[0] += SILENCE_KEPT + 1
@@ -215,7 +223,7 @@ def test_references_that_come_slowly_have_one_time_in_all() -> None:
         now = [0.0]
         client = RegistryClient(Registry(url, {"timeout.ms": "1000"}),
                                 clock=lambda: now[0] + time.monotonic())
-        first = [ClientReference("n1", "s1", 1)]
+        first = [SchemaReference("n1", "s1", 1)]
         begun = time.monotonic()
         with pytest.raises(RegistryUnavailable):
             client.texts_of(first)
@@ -282,8 +290,8 @@ class Bystander:
         self._thread.join()
         assert self.failures == []
         assert len(self.seconds) >= 5
-        assert statistics.median(self.seconds) < 1
-        assert max(self.seconds) < 10
+        assert statistics.median(self.seconds) < slowdown()
+        assert max(self.seconds) < 10 * slowdown()
 
 
 def test_idle_and_slow_connections_keep_nobody_out() -> None:
@@ -294,7 +302,7 @@ def test_idle_and_slow_connections_keep_nobody_out() -> None:
         with Bystander(server) as bystander:
             peers = [stack.enter_context(socket.create_connection(
                 (address.hostname, address.port), timeout=10))
-                for _ in range(3 * listening.CONNECTIONS_MAX)]
+                for _ in range(3 * http_server.CONNECTIONS_MAX)]
             for _ in range(5):
                 for peer in peers:
                     with contextlib.suppress(OSError):
@@ -303,13 +311,13 @@ def test_idle_and_slow_connections_keep_nobody_out() -> None:
             wanted = len(bystander.seconds) + 20
             while len(bystander.seconds) < wanted:
                 time.sleep(0.01)
-        assert threading.active_count() - threads < 2 * listening.CONNECTIONS_MAX
+        assert threading.active_count() - threads < 2 * http_server.CONNECTIONS_MAX
         closed = 0
         for peer in peers:
             peer.settimeout(0.01)
             with contextlib.suppress(TimeoutError):
                 closed += not _ends(peer)
-        assert closed >= 2 * listening.CONNECTIONS_MAX - 10
+        assert closed >= 2 * http_server.CONNECTIONS_MAX - 10
 
 
 def _ends(peer: socket.socket) -> bytes:
@@ -321,7 +329,7 @@ def _ends(peer: socket.socket) -> bytes:
 
 def test_a_request_has_a_time_to_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """K8: who sends a byte now and then is hung up on; who asks again and again is not."""
-    defaults = listening.Listening.__init__.__kwdefaults__ or {}
+    defaults = http_server.BoundedHttpServer.__init__.__kwdefaults__ or {}
     monkeypatch.setitem(defaults, "request_seconds", 0.6)
     with RegistryServer() as server:
         address = urlsplit(server.url)
@@ -423,13 +431,13 @@ def test_reference_bombs_are_followed_once() -> None:
 def test_a_chain_of_references_has_an_end() -> None:
     """K8: as many as may be, and not one more."""
     store = Store()
-    store.register("s0", Schema('"int"', "PROTOBUF"))
+    store.register("s0", StoredSchema('"int"', "PROTOBUF"))
     for level in range(1, REFERENCES_MAX + 1):
-        before = Reference("x", f"s{level - 1}", 1)
-        store.register(f"s{level}", Schema('"int"', "PROTOBUF", (before,)))
-    with pytest.raises(Refused, match="references"):
-        store.register("y", Schema('"int"', "PROTOBUF", (
-            Reference("x", f"s{REFERENCES_MAX}", 1),)))
+        before = StoredReference("x", f"s{level - 1}", 1)
+        store.register(f"s{level}", StoredSchema('"int"', "PROTOBUF", (before,)))
+    with pytest.raises(Denied, match="references"):
+        store.register("y", StoredSchema('"int"', "PROTOBUF", (
+            StoredReference("x", f"s{REFERENCES_MAX}", 1),)))
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,21 +447,21 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TEXTS_SIZE_MAX", 100)
     store = Store()
     for _ in range(5):
-        store.register("s", Schema('"int"'))
+        store.register("s", StoredSchema('"int"'))
         store.delete("s")
-    with pytest.raises(Refused, match="versions"):
-        store.register("s", Schema('"int"'))
+    with pytest.raises(Denied, match="versions"):
+        store.register("s", StoredSchema('"int"'))
     for subject in ("t", "u"):
-        store.register(subject, Schema('"int"'))
-    with pytest.raises(Refused, match="no room for more"):
-        store.register("v", Schema('"int"'))
-    with pytest.raises(Refused, match="characters in all"):
-        store.register("t", Schema(json.dumps({"type": "int", "doc": "x" * 100})))
-    with pytest.raises(Refused, match="at most"):
-        store.register("n" * 5000, Schema('"int"'))
+        store.register(subject, StoredSchema('"int"'))
+    with pytest.raises(Denied, match="no room for more"):
+        store.register("v", StoredSchema('"int"'))
+    with pytest.raises(Denied, match="characters in all"):
+        store.register("t", StoredSchema(json.dumps({"type": "int", "doc": "x" * 100})))
+    with pytest.raises(Denied, match="at most"):
+        store.register("n" * 5000, StoredSchema('"int"'))
     for subject in ("t", "u", "w"):
         store.set_level(subject, "NONE")
-    with pytest.raises(Refused, match="no room for more"):
+    with pytest.raises(Denied, match="no room for more"):
         store.set_level("x", "NONE")
 
 

@@ -15,18 +15,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from quipu.pipeline.formats.avro import whole_schema
-from quipu.pipeline.formats.avro_schema import columns_of, parse
+from quipu.pipeline.formats.avro.format import whole_schema
+from quipu.pipeline.formats.avro.schema import columns_of, parse
 from quipu.pipeline.formats.specs import Registry
 from quipu.pipeline.registry.client import (
     BODY_SIZE_MAX,
     KEPT_MAX,
     MISSING_KEPT,
-    Reference,
     RegistryClient,
     RegistryRefused,
     RegistryUnavailable,
     SchemaNotFound,
+    SchemaReference,
     SchemaUnusable,
     client_for,
 )
@@ -50,7 +50,7 @@ def client_of(server: RegistryServer, **options: str) -> RegistryClient:
 
 
 def ask(server: RegistryServer, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
     data = None if body is None else json.dumps(body)
     connection.request(method, path, data)
     response = connection.getresponse()
@@ -60,7 +60,7 @@ def ask(server: RegistryServer, method: str, path: str, body: Any = None) -> tup
 
 
 def test_schemas_are_found_by_id_and_by_version(server: RegistryServer) -> None:
-    """I10: what is registered is there under its id, its number, and as the latest."""
+    """I10: pipeline.R2: what is registered is there under its id, its number, and as the latest."""
     client = client_of(server)
     first = client.register("t/opic-value", json.dumps(V1))
     second = client.register("t/opic-value", json.dumps(V2))
@@ -132,7 +132,7 @@ def test_only_transitive_levels_look_at_all_versions(server: RegistryServer) -> 
 
 
 def test_deletes_are_soft(server: RegistryServer) -> None:
-    """A deleted version is not listed; its schema is still found by id."""
+    """pipeline.R1, pipeline.R3: a deleted version is not listed; its schema is found by id."""
     client = client_of(server)
     client.register("s", json.dumps(V1))
     client.register("s", json.dumps(V2))
@@ -157,11 +157,11 @@ def test_references_are_followed_and_written_out(server: RegistryServer) -> None
     client.register("line", json.dumps(
         {"type": "record", "name": "Line", "namespace": "x", "fields": [
             {"name": "price", "type": "Money"}, {"name": "tax", "type": "Money"}]}),
-        references=[Reference("x.Money", "money", 1)])
+        references=[SchemaReference("x.Money", "money", 1)])
     order = json.dumps({"type": "record", "name": "Order", "fields": [
         {"name": "lines", "type": {"type": "array", "items": "x.Line"}},
         {"name": "total", "type": "x.Money"}]})
-    references = [Reference("x.Line", "line", 1)]
+    references = [SchemaReference("x.Line", "line", 1)]
     schema_id = client.register("order", order, references=references)
 
     text = whole_schema(client, client.by_id(schema_id))
@@ -263,7 +263,7 @@ def test_answers_are_bounded() -> None:
         thread = threading.Thread(target=http_server.handle_request)
         thread.start()
         client = RegistryClient(Registry(f"http://127.0.0.1:{http_server.server_port}"))
-        with pytest.raises(SchemaUnusable, match="an answer of more than"):
+        with pytest.raises(SchemaUnusable, match="a response of more than"):
             client.by_id(1)
         thread.join()
 

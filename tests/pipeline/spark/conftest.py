@@ -1,4 +1,4 @@
-"""One Spark and one node for all tests of this folder: both take long to start.
+"""One Spark for all tests of this folder: it takes long to start.
 
     def test_it(work): ...                       a pipeline that all tests share, see `workbench`
     def test_it(spark, broker, tmp_path): ...    what it is made of, for a pipeline of one's own
@@ -17,13 +17,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import quipu.pipeline
-from quipu.cli import sql_engine
 from quipu.cli.main import main
+from quipu.cli.sql import spark_engine
 from quipu.pipeline.registry.server import RegistryServer
-from quipu.pipeline.spark.session import session
-from tests.harness.node import RunningNode
+from quipu.pipeline.spark.session.sessions import session
 from tests.pipeline.spark.broker import Broker
-from tests.pipeline.spark.cases import Outcome, Teller
+from tests.pipeline.spark.cases.cases import Outcome, Teller
 from tests.pipeline.spark.workbench import Workbench
 
 HERE = Path(__file__).parent
@@ -36,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(240))  # the first one waits for the start
+                item.add_marker(pytest.mark.timeout(900))  # for what hangs: waits are by progress
 
 
 @pytest.fixture(scope="session")
@@ -63,20 +62,6 @@ def spark(spark_folder: Path) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    """One node in a process of its own; messages may be from 1970, and are kept."""
-    directory = tmp_path_factory.mktemp("node") / "data"
-    with RunningNode(directory, settings={"log.retention.ms": "-1"}) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def broker(node: RunningNode) -> Broker:
-    """The node's topics."""
-    return Broker(node.bootstrap)
-
-
-@pytest.fixture(scope="session")
 def workbench(
     spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Workbench]:
@@ -100,7 +85,7 @@ def quipu_sql(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., int]:
     """`quipu sql` in this process and on this Spark, given words; its exit code."""
-    monkeypatch.setattr(sql_engine, "SparkEngine", partial(sql_engine.SparkEngine, spark=spark))
+    monkeypatch.setattr(spark_engine, "SparkEngine", partial(spark_engine.SparkEngine, spark=spark))
     return lambda *words: main(
         ["sql", "--state", str(tmp_path / "state"), "--bootstrap", broker.bootstrap, *words])
 

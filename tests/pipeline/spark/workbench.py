@@ -3,22 +3,29 @@
     name = work.source("FORMAT TEXT INCLUDE OFFSET", "a:1", "b:2")     # topic, messages, source
     work.send(name, "c:3")
     work.rows(f"SELECT * FROM {name}")                                  # sorted tuples
-    work.do(f"CREATE MATERIALIZED VIEW v AS SELECT * FROM {name}")      # an Answer
+    work.do(f"CREATE MATERIALIZED VIEW v AS SELECT * FROM {name}")      # a CommandResult
 """
 
 import itertools
 
 from pyspark.sql import DataFrame
 
-from quipu.pipeline.spark.answers import Answer
-from quipu.pipeline.spark.pipeline import Pipeline
+from quipu.pipeline.command_result import CommandResult
+from quipu.pipeline.spark.statements.pipeline import Pipeline
+from tests.harness.progress import wait_for
 from tests.pipeline.spark.broker import Broker
 
 _numbers = itertools.count(1)
 
 
+def catch_up(pipeline: Pipeline) -> None:
+    """Wait until views and sinks have what topics hold, for as long as they make progress."""
+    wait_for(lambda: pipeline.catch_up(2.0), progress=lambda: [
+        (each.version, each.messages) for each in pipeline.progress()])
+
+
 class Workbench:
-    """See above; names are fresh, so that many tests can share one."""
+    """A pipeline and a broker; names are fresh, so that many tests can share one."""
 
     def __init__(self, pipeline: Pipeline, broker: Broker) -> None:
         self.pipeline = pipeline
@@ -60,10 +67,10 @@ class Workbench:
         for entry in reversed(new):
             self.do(f'DROP {entry.kind.value} IF EXISTS "{entry.name}" CASCADE')
 
-    def do(self, statement: str) -> Answer:
+    def do(self, statement: str) -> CommandResult:
         """Carry out a statement that is no query."""
         found = self.pipeline.execute(statement)
-        assert isinstance(found, Answer)
+        assert isinstance(found, CommandResult)
         return found
 
     def frame(self, query: str) -> DataFrame:

@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from quipu.pipeline.source import EnvelopeKind, ItemKind
+from quipu.pipeline.source import EnvelopeKind, MetadataKind
 from quipu.pipeline.sql import statements as s
-from quipu.pipeline.sql.secrecy import Secret, is_secret, option_name
+from quipu.pipeline.sql.secrets import Secret, is_secret, option_name
 
 characters = st.characters(codec="utf-8", exclude_characters="\0")
 texts = st.text(characters, max_size=8)
@@ -49,31 +49,32 @@ registries = st.one_of(
     st.builds(s.RegistryReference, connection=names, options=option_lists, key=strategies,
               value=strategies))
 formats = st.one_of(
-    st.just(s.TextFormat()), st.just(s.BytesFormat()), st.just(s.JsonFormat()),
-    st.builds(s.CsvFormat, st.one_of(st.integers(1, 100), name_lists),
+    st.just(s.TextClause()), st.just(s.BytesClause()), st.just(s.JsonClause()),
+    st.builds(s.CsvClause, st.one_of(st.integers(1, 100), name_lists),
               st.text(characters, min_size=1, max_size=1)),
-    st.builds(s.RegexFormat, texts),
-    st.builds(s.AvroFormat, registry=registries),
-    st.builds(s.AvroFormat, schema=texts, options=option_lists),
-    st.builds(s.AvroFormat, file=texts),
-    st.builds(s.ProtobufFormat, registry=registries),
-    st.builds(s.ProtobufFormat, message=texts, schema=texts),
-    st.builds(s.ProtobufFormat, message=texts, file=texts))
+    st.builds(s.RegexClause, texts),
+    st.builds(s.AvroClause, registry=registries),
+    st.builds(s.AvroClause, schema=texts, options=option_lists),
+    st.builds(s.AvroClause, file=texts),
+    st.builds(s.ProtobufClause, registry=registries),
+    st.builds(s.ProtobufClause, message=texts, schema=texts),
+    st.builds(s.ProtobufClause, message=texts, file=texts))
 
 places = st.one_of(*(
-    st.builds(s.KafkaPlace, **where, **what)
+    st.builds(s.KafkaClause, **where, **what)
     for where in ({"broker": texts}, {"connection": names})
     for what in ({"topics": st.lists(texts, min_size=1, max_size=2).map(tuple)},
                  {"pattern": texts})))
 includes = st.one_of(
-    st.builds(s.Include, st.sampled_from([None, *(kind for kind in ItemKind
-                                                  if kind is not ItemKind.HEADER)]),
+    st.builds(s.Include, st.sampled_from([None, *(kind for kind in MetadataKind
+                                                  if kind is not MetadataKind.HEADER)]),
               st.none() | names),
-    st.builds(s.Include, st.just(ItemKind.HEADER), names, texts, st.none() | types))
-plain_envelopes = st.builds(s.Envelope, st.sampled_from(
+    st.builds(s.Include, st.just(MetadataKind.HEADER), names, texts, st.none() | types))
+plain_envelopes = st.builds(s.EnvelopeClause, st.sampled_from(
     [EnvelopeKind.NONE, EnvelopeKind.DEBEZIUM, EnvelopeKind.MATERIALIZE]))
 upserts = st.builds(
-    lambda kind, order, inline, name: s.Envelope(kind, order, inline, name if inline else None),
+    lambda kind, order, inline, name: s.EnvelopeClause(
+        kind, order, inline, name if inline else None),
     st.sampled_from([EnvelopeKind.UPSERT, EnvelopeKind.DEBEZIUM_UPSERT]),
     st.one_of(st.just(()), name_lists), st.booleans(), st.none() | names)
 columns = st.one_of(
@@ -91,11 +92,11 @@ def sources(draw: st.DrawFn) -> s.CreateSource:
         draw(st.booleans()), draw(st.booleans()))
 
 
-one_topic = st.builds(s.KafkaPlace, broker=texts, topics=texts.map(lambda topic: (topic,)))
+one_topic = st.builds(s.KafkaClause, broker=texts, topics=texts.map(lambda topic: (topic,)))
 sinks = st.one_of(
     st.builds(s.CreateSink, names, names, st.sampled_from([s.SinkKind.PARQUET, s.SinkKind.DELTA]),
               path=texts, options=option_lists, if_not_exists=st.booleans()),
-    st.builds(s.CreateSink, names, names, st.just(s.SinkKind.KAFKA), place=one_topic,
+    st.builds(s.CreateSink, names, names, st.just(s.SinkKind.KAFKA), kafka=one_topic,
               key=st.one_of(st.just(()), name_lists), options=option_lists),
     st.builds(s.CreateSink, names, names, st.sampled_from(
         [s.SinkKind.CONSOLE, s.SinkKind.MEMORY]), options=option_lists))

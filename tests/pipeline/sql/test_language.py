@@ -9,9 +9,9 @@ from quipu.pipeline.sql.errors import SqlError
 from quipu.pipeline.sql.lexer import split
 from quipu.pipeline.sql.parser import TEXT_SIZE_MAX, parse, parse_one, pieces
 from quipu.pipeline.sql.printer import canonical
-from quipu.pipeline.sql.secrecy import Secret, is_secret, mask_text
+from quipu.pipeline.sql.secrets import Secret, is_secret, mask_text
 from quipu.pipeline.sql.statements import CreateConnection, CreateView, ObjectKind
-from quipu.pipeline.sql.text import Span
+from quipu.pipeline.sql.text import TextSpan
 
 NAMES = {ObjectKind.SOURCE: ["orders", "Odd"], ObjectKind.VIEW: ["totals"],
          ObjectKind.CONNECTION: ["kafka1"], ObjectKind.SINK: ["out"]}
@@ -84,7 +84,7 @@ def test_an_error_knows_its_place() -> None:
 
     error = caught.value
     assert (error.line, error.column, error.length) == (2, 8, 4)
-    assert error.span == Span(21, 32)
+    assert error.span == TextSpan(21, 32)
     assert error.message.startswith("Expected CONNECTION")
     assert str(error).split("\n")[1:3] == ["      DROP 'two", "           ^^^^"]
 

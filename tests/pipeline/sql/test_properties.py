@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from quipu.pipeline.sql.completion import complete
 from quipu.pipeline.sql.errors import SqlError
-from quipu.pipeline.sql.lexer import Kind, split
+from quipu.pipeline.sql.lexer import TokenKind, split
 from quipu.pipeline.sql.parser import parse, parse_one
 from quipu.pipeline.sql.printer import canonical
-from quipu.pipeline.sql.secrecy import mask_text, secret_spans
+from quipu.pipeline.sql.secrets import mask_text, secret_spans
 from quipu.pipeline.sql.statements import Statement
 from tests.pipeline.sql.strategies import statements
 
@@ -67,7 +67,7 @@ def test_tokens_cover_the_text_in_order(text: str) -> None:
         for token in piece.tokens[:-1]:
             assert position <= token.span.start < token.span.end
             position = token.span.end
-        assert piece.tokens[-1].kind is Kind.END
+        assert piece.tokens[-1].kind is TokenKind.END
 
 
 @given(text=scraps)

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from quipu.pipeline.envelopes.events import event_shape
-from quipu.pipeline.envelopes.make import make_envelope
+from quipu.pipeline.envelopes.factory import make_envelope
 from quipu.pipeline.envelopes.parcels import Packer
-from quipu.pipeline.source import Source
+from quipu.pipeline.source import PlannedSource
 from quipu.pipeline.tables import commits, reading
-from quipu.pipeline.tables.at_once import fold_at_once
+from quipu.pipeline.tables.in_memory import fold_in_memory
 from quipu.pipeline.tables.store import merge_bucket
 from tests.pipeline.envelopes.message_maker import Pair, messages_of, rows_of
 
@@ -19,7 +19,7 @@ from tests.pipeline.envelopes.message_maker import Pair, messages_of, rows_of
 class SourceTable:
     """What a reader of a keyed source sees, batch by batch."""
 
-    def __init__(self, directory: Path, source: Source, *, buckets: int = 3) -> None:
+    def __init__(self, directory: Path, source: PlannedSource, *, buckets: int = 3) -> None:
         self.source = source
         self.directory = directory
         shape = event_shape(source)
@@ -61,7 +61,7 @@ class SourceTable:
     def snapshot(self) -> list[tuple[Any, ...]]:
         """All rows, sorted, of all batches as one, with no table."""
         return sorted((row for parcels in self._parcels.values()
-                       for batch in fold_at_once(self.shape, parcels).rows()
+                       for batch in fold_in_memory(self.shape, parcels).rows()
                        for row in rows_of(batch)), key=repr)
 
     def errors(self) -> list[str]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from quipu.pipeline.formats.specs import Debezium, Json, Materialize
-from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, ItemKind, KeyShape, Source
+from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, KeyShape, MetadataKind, PlannedSource
 from quipu.pipeline.tables import reading
 from quipu.pipeline.types import Column
 from tests.pipeline.envelopes.message_maker import Pair, item, source_of
@@ -30,7 +30,7 @@ def change(before: Any, after: Any, op: str = "u", key: Any = None) -> Pair:
             json.dumps(event).encode())
 
 
-def debezium(envelope: EnvelopeKind, **changes: Any) -> Source:
+def debezium(envelope: EnvelopeKind, **changes: Any) -> PlannedSource:
     return source_of(envelope, **{
         "value": Debezium(Json(), ROW), "value_columns": ROW, "key": KEY, "key_shape": HIDDEN,
         **changes})
@@ -39,7 +39,8 @@ def debezium(envelope: EnvelopeKind, **changes: Any) -> Source:
 @pytest.mark.parametrize("envelope", [EnvelopeKind.DEBEZIUM_UPSERT, EnvelopeKind.DEBEZIUM])
 def test_changes_of_rows_with_a_key(envelope: EnvelopeKind, tmp_path: Path) -> None:
     """I7, I8: the row after the change, with the metadata it was inserted with, by key."""
-    items = (item(ItemKind.OFFSET), item(ItemKind.DEBEZIUM_OP), item(ItemKind.DEBEZIUM_TABLE))
+    items = (item(MetadataKind.OFFSET), item(MetadataKind.DEBEZIUM_OP),
+             item(MetadataKind.DEBEZIUM_TABLE))
     table = SourceTable(tmp_path, debezium(envelope, items=items))
     table.feed(change(None, (1, "a"), "r", 1), change(None, (2, "b"), "c", 2),
                change(None, (3, "c"), "c", 3))
@@ -82,7 +83,7 @@ def test_changes_of_rows_without_a_key_are_counted(tmp_path: Path) -> None:
 def test_columns_of_the_row_can_be_its_key(tmp_path: Path) -> None:
     """I8: with PRIMARY KEY metadata works without a key of messages; a new key moves the row."""
     table = SourceTable(tmp_path, debezium(
-        EnvelopeKind.DEBEZIUM, key=None, identity=("id",), items=(item(ItemKind.OFFSET),)))
+        EnvelopeKind.DEBEZIUM, key=None, identity=("id",), items=(item(MetadataKind.OFFSET),)))
     table.feed(change(None, (1, "a"), "c"), change(None, (2, "b"), "c"))
     table.feed(change((1, "a"), (1, "A")), change((2, "b"), (3, "b")), change((3, "b"), (4, "b")))
     assert table.rows() == [(1, "A", 2), (4, "b", 4)]
@@ -131,7 +132,7 @@ def progress(lower: int, upper: int | None, **counts: int) -> Pair:
                              "counts": told}).encode()
 
 
-def materialize(**changes: Any) -> Source:
+def materialize(**changes: Any) -> PlannedSource:
     return source_of(EnvelopeKind.MATERIALIZE, **{
         "value": Materialize(Json(), ROW), "value_columns": ROW, "key": None,
         "key_shape": HIDDEN, **changes})
@@ -176,7 +177,7 @@ def test_a_row_that_counts_very_often_is_read_a_batch_at_a_time(tmp_path: Path) 
 def test_updates_with_metadata_by_the_columns_of_the_key(tmp_path: Path) -> None:
     """I8: a row keeps the metadata of the message that inserted it."""
     table = SourceTable(tmp_path, materialize(
-        identity=("id",), items=(item(ItemKind.OFFSET),)))
+        identity=("id",), items=(item(MetadataKind.OFFSET),)))
     table.feed(updates((1, "a", 1, 1), (2, "b", 1, 1)), progress(0, 2, t1=2))
     assert table.rows() == [(1, "a", 0), (2, "b", 0)]
     table.feed(updates((1, "A", 3, 1), (1, "a", 3, -1)), updates((2, "b", 3, -1)),

@@ -31,7 +31,7 @@ def test_sections_are_read_back(tmp_path: Path) -> None:
 
 
 def test_the_same_content_has_the_same_name(tmp_path: Path) -> None:
-    """So that a merge that is tried again does not leave two files."""
+    """pipeline.T1: so that a merge that is tried again does not leave two files."""
     assert written(tmp_path) == written(tmp_path)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quipu.pipeline.envelopes.events import Action
-from quipu.pipeline.tables import _sorted_pure, by_fingerprint
+from quipu.pipeline.tables import _sorted_pure, fingerprint_search
 from quipu.pipeline.tables.merging import (
     Entries,
     find,
@@ -42,7 +42,7 @@ RUN = st.dictionaries(PAIR, st.tuples(
     st.integers(0, 99), st.sampled_from([Action.ROW, Action.DELETE, Action.ERROR])))
 
 
-@pytest.mark.parametrize("twin", [by_fingerprint, _sorted_pure], ids=["served", "numpy"])
+@pytest.mark.parametrize("twin", [fingerprint_search, _sorted_pure], ids=["served", "numpy"])
 @given(st.lists(PAIR, max_size=30), st.lists(PAIR, unique=True, max_size=20))
 def test_sorting_and_finding(twin: Any, pairs: list[Pair], run: list[Pair]) -> None:
     first, second = halves(pairs)
@@ -64,7 +64,7 @@ def test_both_twins_agree_on_many_numbers(count: int, seed: int) -> None:
     first = rng.integers(0, 2**64, count, np.uint64) << np.uint64(seed % 60)
     second = rng.integers(0, 3, count, np.uint64)
 
-    order = by_fingerprint.sort_pairs(first, second)
+    order = fingerprint_search.sort_pairs(first, second)
     assert (order == _sorted_pure.sort_pairs(first, second)).all()
 
 
@@ -85,6 +85,7 @@ def test_of_several_events_one_wins(events: list[tuple[Pair, int, int]]) -> None
 
 @given(st.lists(RUN, min_size=1, max_size=4), st.booleans(), st.booleans())
 def test_the_newest_run_holds(runs: Any, bottom: bool, keep_deletes: bool) -> None:
+    """pipeline.T2."""
     holds: dict[Pair, tuple[int, Action]] = {}
     for run in reversed(runs):
         holds |= run

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quipu.pipeline.envelopes.events import Action, EventShape, Slot
-from quipu.pipeline.tables import levels, reading, sections, store
+from quipu.pipeline.tables import compaction, reading, sections, store
 from tests.pipeline.tables.table_maker import (
     COUNTS,
     LATEST,
@@ -27,8 +27,9 @@ from tests.pipeline.tables.table_maker import (
 )
 
 SMALL = [
-    (levels, "RUN_SIZE_MIN", 2), (levels, "FANOUT", 3), (levels, "FILES_MAX", 3),
-    (levels, "FILES_MERGED", 2), (levels, "DEAD_ROWS_MIN", 1), (levels, "RELOCATED_MIN", 3),
+    (compaction, "RUN_SIZE_MIN", 2), (compaction, "FANOUT", 3), (compaction, "FILES_MAX", 3),
+    (compaction, "FILES_MERGED", 2), (compaction, "DEAD_ROWS_MIN", 1),
+    (compaction, "RELOCATED_MIN", 3),
     (sections, "DATA_ROWS_MAX", 3), (reading, "BATCH_ROWS_MAX", 3),
     (store, "_NUMBERS_COUNTED_MAX", 4),
 ]
@@ -82,7 +83,9 @@ MANY = settings(max_examples=30, deadline=None)
 @MANY
 @given(batches([Action.ROW, Action.ROW, Action.DELETE]), st.integers(1, 9))
 def test_a_table_of_latest_rows_is_a_dict(those: list[list[list[Event]]], keep: int) -> None:
-    """I7: the latest message of a key counts, a delete takes the row away."""
+    """I7: pipeline.T3, pipeline.T4: the latest message of a key counts, a delete takes the row
+    away.
+    """
     check(LATEST, those, keep=keep)
 
 

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quipu.pipeline.tables.timing import Progress, by_time, first_of_each
+from quipu.pipeline.tables.timing import TimeProgress, by_time, first_of_each
 
 
-def told(*spans: tuple[int, int | None, dict[int, int]]) -> list[bytes]:
+def messages(*spans: tuple[int, int | None, dict[int, int]]) -> list[bytes]:
     return [json.dumps({"lower": lower, "upper": upper, "counts": list(counts.items())}).encode()
             for lower, upper, counts in spans]
 
@@ -19,7 +19,7 @@ def times(*given_times: int) -> np.ndarray:  # type: ignore[type-arg] # of int64
 
 
 def test_a_time_is_closed_when_it_is_covered_and_complete() -> None:
-    progress = Progress().told(told((0, 5, {3: 2, 4: 1})))
+    progress = TimeProgress().with_messages(messages((0, 5, {3: 2, 4: 1})))
     assert progress.advanced(times()).closed == 3
     assert progress.advanced(times(3)).closed == 3
     assert progress.advanced(times(3, 3)).closed == 4
@@ -28,20 +28,21 @@ def test_a_time_is_closed_when_it_is_covered_and_complete() -> None:
 
 
 def test_spans_may_come_in_any_order_and_twice() -> None:
-    progress = Progress().told(told((5, 9, {}))).advanced(times())
+    progress = TimeProgress().with_messages(messages((5, 9, {}))).advanced(times())
     assert progress.closed == 0
-    progress = progress.told(told((2, 5, {}), (0, 2, {}), (0, 2, {}))).advanced(times())
+    more = messages((2, 5, {}), (0, 2, {}), (0, 2, {}))
+    progress = progress.with_messages(more).advanced(times())
     assert (progress.closed, progress.spans) == (9, ())
-    assert progress.told(told((0, 2, {}))).advanced(times()).spans == ()
+    assert progress.with_messages(messages((0, 2, {}))).advanced(times()).spans == ()
 
 
 def test_the_end_of_time_closes_everything() -> None:
-    progress = Progress().told(told((0, None, {7: 1}))).advanced(times(7))
+    progress = TimeProgress().with_messages(messages((0, None, {7: 1}))).advanced(times(7))
     assert progress.closed > 10**18
 
 
 def test_lost_messages_make_numbers_meaningless() -> None:
-    progress = Progress().told([*told((0, 5, {3: 2})), b'{"lost": 1}'])
+    progress = TimeProgress().with_messages([*messages((0, 5, {3: 2})), b'{"lost": 1}'])
     assert progress.advanced(times(3)).closed == 5
 
 
@@ -50,9 +51,9 @@ def test_lost_messages_make_numbers_meaningless() -> None:
 def test_progress_survives_its_text(
     spans: list[tuple[int, int, dict[int, int]]], waiting: list[int],
 ) -> None:
-    progress = Progress().told(told(*spans)).advanced(times(*waiting))
-    assert Progress.from_json(progress.to_json()) == progress
-    assert Progress.from_json("") == Progress()
+    progress = TimeProgress().with_messages(messages(*spans)).advanced(times(*waiting))
+    assert TimeProgress.from_json(progress.to_json()) == progress
+    assert TimeProgress.from_json("") == TimeProgress()
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(-1, 1),

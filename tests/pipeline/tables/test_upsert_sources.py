@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from quipu.pipeline.formats.specs import Bytes, Json, Regex, Text
-from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, ItemKind
+from quipu.pipeline.source import EnvelopeKind, ErrorPolicy, MetadataKind
 from quipu.pipeline.types import Column
 from tests.pipeline.envelopes.message_maker import Pair, item, opened, source_of
 from tests.pipeline.tables.source_table import SourceTable
@@ -47,8 +47,8 @@ def test_the_latest_message_of_a_key_counts(
 
 def test_metadata_is_the_latest_records(tmp_path: Path) -> None:
     """I7: partition, offset and headers of the message that the row is from, nothing older."""
-    items = (item(ItemKind.OFFSET), item(ItemKind.PARTITION), item(ItemKind.TOPIC),
-             item(ItemKind.HEADER, "h", "h"))
+    items = (item(MetadataKind.OFFSET), item(MetadataKind.PARTITION), item(MetadataKind.TOPIC),
+             item(MetadataKind.HEADER, "h", "h"))
     table = SourceTable(tmp_path, source_of(UPSERT, items=items))
     table.feed((b"a", b"1"), (b"b", b"1"), headers=[[("h", b"x")], []])
     table.feed((b"a", b"1"), partition=4, headers=[[]])
@@ -122,7 +122,7 @@ def test_a_key_that_cannot_be_decoded_is_an_error_of_its_bytes(tmp_path: Path) -
 def test_inline_errors_are_rows_of_their_key(tmp_path: Path) -> None:
     """I15: the metadata is that of the failing record; a key that is bad has no row."""
     table = SourceTable(tmp_path, source_of(
-        UPSERT, errors=ErrorPolicy.INLINE, items=(item(ItemKind.OFFSET),)))
+        UPSERT, errors=ErrorPolicy.INLINE, items=(item(MetadataKind.OFFSET),)))
     table.feed((b"a", b"1"), (b"b", b"2"))
     table.feed((b"a", b"\xff"), (None, b"3"), (b"\xfe", b"4"))
     (key, error, value, offset), b = table.rows()
@@ -146,7 +146,7 @@ def test_a_value_in_which_nothing_is_found_deletes(tmp_path: Path) -> None:
 def test_event_time_decides_if_it_is_asked_to(tmp_path: Path) -> None:
     """I16: the greatest timestamp, whenever it comes; the offset breaks ties."""
     table = SourceTable(tmp_path, source_of(
-        UPSERT, order_by=ItemKind.TIMESTAMP, items=(item(ItemKind.TIMESTAMP),)))
+        UPSERT, order_by=MetadataKind.TIMESTAMP, items=(item(MetadataKind.TIMESTAMP),)))
 
     def at(time_ms: int) -> datetime:
         return datetime.fromtimestamp(time_ms / 1000, UTC)
@@ -183,7 +183,7 @@ def test_a_key_of_one_column_that_is_null_is_a_key(tmp_path: Path) -> None:
 
 def test_events_need_only_key_value_and_offset() -> None:
     """I4: no cost for what is not included."""
-    from quipu.pipeline.envelopes.make import make_envelope
+    from quipu.pipeline.envelopes.factory import make_envelope
 
     assert make_envelope(source_of(UPSERT)).wanted.schema.names == ["key", "value", "offset"]
     assert opened(source_of(UPSERT), []).batch.num_rows == 0

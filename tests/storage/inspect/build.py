@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from quipu.model.batch_types import CHECKPOINT, DATA
 from quipu.model.ids import LogOffset
-from quipu.storage.checkpoint import Checkpoint, LogState, encode_checkpoint
+from quipu.storage.derived.checkpoint import Checkpoint, DerivedState, encode_checkpoint
 from quipu.wire.record_batch import Record, encode_batch
 from quipu.wire.stored_batch import pack_prefix
 
@@ -31,7 +31,7 @@ class LogBuilder:
     def roll(self) -> None:
         """Start a segment, with its checkpoint."""
         self.segments[self.log_offset] = []
-        checkpoint = Checkpoint(self.name, TOPIC_ID, LogOffset(0), LogState())
+        checkpoint = Checkpoint(self.name, TOPIC_ID, LogOffset(0), DerivedState())
         self.append(encode_checkpoint(checkpoint, START_MS), batch_type=CHECKPOINT)
 
     def append(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quipu.runtime.disk import RealDisk
+from quipu.runtime.disks.disk import RealDisk
 from quipu.storage.inspect.diff import Comparison, compare
 from quipu.storage.inspect.files import find_logs
 from quipu.wire.record_batch import Record

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from quipu.model.batch_types import CHECKPOINT, DATA, LOG_START
-from quipu.model.ids import NO_TIMESTAMP, Offset
-from quipu.runtime.disk import RealDisk
-from quipu.storage.checkpoint import encode_log_start
-from quipu.storage.index import HEADER_SIZE, Entry, Index, Summary
-from quipu.storage.inspect.continuity import Kind
+from quipu.model.batch_types import CHECKPOINT, DATA, LOG_START, TIERED
+from quipu.model.ids import NO_TIMESTAMP, Epoch, Offset
+from quipu.runtime.disks.disk import RealDisk
+from quipu.storage.derived.checkpoint import Tiered, encode_log_start, encode_tiered
+from quipu.storage.inspect.continuity import FindingKind
 from quipu.storage.inspect.examine import (
     Examination,
+    ExaminedBatch,
     LogSummary,
     Seen,
-    SeenBatch,
     SeenDamage,
     Selection,
 )
 from quipu.storage.inspect.files import NoLog, find_logs
 from quipu.storage.inspect.render import STORAGE_DECODERS, records
+from quipu.storage.segments.index import HEADER_SIZE, Index, IndexEntry, Summary
 from quipu.wire.compression import Compression
 from quipu.wire.record_batch import Record
 from tests.storage.inspect.build import (
@@ -43,20 +43,20 @@ def examine(path: Path, **options: object) -> tuple[list[Seen], LogSummary]:
     return list(examination), examination.summary
 
 
-def kinds(seen: list[Seen]) -> list[Kind]:
+def kinds(seen: list[Seen]) -> list[FindingKind]:
     return [finding.kind for each in seen for finding in each.findings
-            if finding.kind is not Kind.NO_INDEX]
+            if finding.kind is not FindingKind.NO_INDEX]
 
 
 def write_index(path: Path, change: Callable[[Summary], Summary] = lambda s: s) -> Path:
     """A right index for a segment whose second batch starts at its 200th byte or later."""
     (log,) = find_logs(RealDisk(), str(path))
-    batches = [seen for seen in Examination(RealDisk(), log) if isinstance(seen, SeenBatch)]
+    batches = [seen for seen in Examination(RealDisk(), log) if isinstance(seen, ExaminedBatch)]
     first, last = batches[0].batch.header, batches[-1].batch.header
     index, newest = Index(), NO_TIMESTAMP
     for seen in batches:
         header = seen.batch.header
-        index.add(Entry(header.base_offset - first.base_offset,
+        index.add(IndexEntry(header.base_offset - first.base_offset,
                         header.log_offset - first.log_offset, seen.batch.position, newest))
         if header.batch_type == DATA:
             newest = max(newest, header.max_timestamp)
@@ -85,7 +85,7 @@ def test_a_sound_log_has_no_findings(tmp_path: Path) -> None:
 
 
 def test_a_file_a_log_and_a_data_directory_are_found(tmp_path: Path) -> None:
-    """T9: any of the three can be named; anything else is told."""
+    """T9: any of the three can be named; anything else is an error."""
     path = three_segments().write(tmp_path / "data")
     LogBuilder("orders-1").write(tmp_path / "data")
     (tmp_path / "data" / "notes").mkdir()
@@ -111,8 +111,8 @@ def test_damage_is_reported_and_passed_over(tmp_path: Path) -> None:
 
     seen, summary = examine(path)
 
-    assert kinds(seen) == [Kind.DAMAGE, Kind.LOST]
-    lost = next(f for s in seen for f in s.findings if f.kind is Kind.LOST)
+    assert kinds(seen) == [FindingKind.DAMAGE, FindingKind.LOST]
+    lost = next(f for s in seen for f in s.findings if f.kind is FindingKind.LOST)
     assert lost.detail == "log offsets 12 to 13, offsets 6 to 7"
     assert summary.fault_count == 2
     assert summary.end_offset == 18  # went on to the end
@@ -127,19 +127,20 @@ def test_a_bad_body_is_reported_and_passed_over(tmp_path: Path) -> None:
 
     seen, summary = examine(path)
 
-    assert kinds(seen) == [Kind.BODY]
+    assert kinds(seen) == [FindingKind.BODY]
     assert summary.batches == 12
     assert examine(path, verify=False)[1].fault_count == 0
 
 
 def test_a_missing_segment_is_a_gap(tmp_path: Path) -> None:
     """T9: the range that is gone is named, in both offsets."""
+    # Shows storage.inspect.L1.
     path = three_segments().write(tmp_path)
     (path / SECOND).unlink()
 
     seen, _ = examine(path)
 
-    assert kinds(seen) == [Kind.GAP]
+    assert kinds(seen) == [FindingKind.GAP]
     assert seen[-4].findings[-1].detail == "log offsets 9 to 17, offsets 6 to 11"
 
 
@@ -150,7 +151,7 @@ def test_a_repeated_segment_is_an_overlap(tmp_path: Path) -> None:
 
     seen, _ = examine(path)
 
-    assert kinds(seen) == [Kind.OVERLAP, Kind.NAME]
+    assert kinds(seen) == [FindingKind.OVERLAP, FindingKind.NAME]
 
 
 def rewritten(builder: LogBuilder, number: int, position: int, value: bytes) -> None:
@@ -162,17 +163,18 @@ def rewritten(builder: LogBuilder, number: int, position: int, value: bytes) -> 
 
 
 @pytest.mark.parametrize(("position", "value", "want"), [
-    (28, struct.pack(">i", 0), [Kind.EPOCH]),
-    (8, struct.pack(">q", 99), [Kind.GAP, Kind.OVERLAP]),
-    (16, struct.pack(">q", 99), [Kind.GAP, Kind.OVERLAP]),
-    (16, struct.pack(">q", 1), [Kind.OVERLAP, Kind.GAP]),
-    (4, b"\x00", [Kind.UNSET, Kind.GAP]),
-    (4, b"\x63", [Kind.UNKNOWN, Kind.GAP]),
+    (28, struct.pack(">i", 0), [FindingKind.EPOCH]),
+    (8, struct.pack(">q", 99), [FindingKind.GAP, FindingKind.OVERLAP]),
+    (16, struct.pack(">q", 99), [FindingKind.GAP, FindingKind.OVERLAP]),
+    (16, struct.pack(">q", 1), [FindingKind.OVERLAP, FindingKind.GAP]),
+    (4, b"\x00", [FindingKind.UNSET, FindingKind.GAP]),
+    (4, b"\x63", [FindingKind.UNKNOWN, FindingKind.GAP]),
 ])
 def test_what_does_not_follow_is_flagged(
-    tmp_path: Path, position: int, value: bytes, want: list[Kind]
+    tmp_path: Path, position: int, value: bytes, want: list[FindingKind]
 ) -> None:
     """T2, T9: epochs that fall, offsets that jump, a type that is unset, with sound checksums."""
+    # Shows storage.inspect.L2, storage.inspect.L3, storage.inspect.L4.
     builder = LogBuilder()
     for _ in range(4):
         builder.data()
@@ -181,7 +183,7 @@ def test_what_does_not_follow_is_flagged(
     seen, summary = examine(builder.write(tmp_path))
 
     assert kinds(seen) == want
-    assert summary.fault_count == sum(kind is not Kind.UNKNOWN for kind in want)
+    assert summary.fault_count == sum(kind is not FindingKind.UNKNOWN for kind in want)
     assert summary.batches == 5
 
 
@@ -194,7 +196,7 @@ def test_an_unknown_type_is_reported_and_is_no_fault(tmp_path: Path) -> None:
 
     seen, summary = examine(builder.write(tmp_path))
 
-    assert kinds(seen) == [Kind.UNKNOWN]
+    assert kinds(seen) == [FindingKind.UNKNOWN]
     assert summary.fault_count == 0
     assert summary.types["unknown(99)"].batches == 1
     assert (summary.end_offset, summary.end_log_offset) == (4, 8)
@@ -202,11 +204,12 @@ def test_an_unknown_type_is_reported_and_is_no_fault(tmp_path: Path) -> None:
 
 def test_a_segment_without_checkpoint_is_flagged(tmp_path: Path) -> None:
     """T9: every segment begins with one."""
+    # Shows storage.inspect.L5.
     builder = LogBuilder()
     builder.data()
     builder.segments = {3: builder.segments[0][1:]}
 
-    assert kinds(examine(builder.write(tmp_path))[0]) == [Kind.NO_CHECKPOINT]
+    assert kinds(examine(builder.write(tmp_path))[0]) == [FindingKind.NO_CHECKPOINT]
 
 
 def test_offset_ranges_open_only_the_files_that_matter(tmp_path: Path) -> None:
@@ -217,7 +220,7 @@ def test_offset_ranges_open_only_the_files_that_matter(tmp_path: Path) -> None:
     seen, summary = examine(path, selection=Selection(offset_start=8, offset_end=11))
 
     data = [each.batch.header.base_offset for each in seen
-            if isinstance(each, SeenBatch) and each.batch.header.batch_type == DATA]
+            if isinstance(each, ExaminedBatch) and each.batch.header.batch_type == DATA]
     assert data == [8, 10]
     assert (summary.segments, summary.fault_count) == (1, 0)
 
@@ -230,7 +233,8 @@ def test_time_ranges_and_types_select(tmp_path: Path) -> None:
 
     seen, _ = examine(path, selection=selection)
 
-    assert [each.batch.header.base_offset for each in seen if isinstance(each, SeenBatch)] == [6, 8]
+    assert [each.batch.header.base_offset for each in seen
+            if isinstance(each, ExaminedBatch)] == [6, 8]
 
 
 def test_what_is_wrong_is_given_outside_the_selection_too(tmp_path: Path) -> None:
@@ -241,7 +245,7 @@ def test_what_is_wrong_is_given_outside_the_selection_too(tmp_path: Path) -> Non
 
     seen, _ = examine(path, selection=Selection(types=frozenset({CHECKPOINT})))
 
-    assert [each.batch.header.batch_type for each in seen if isinstance(each, SeenBatch)] == [
+    assert [each.batch.header.batch_type for each in seen if isinstance(each, ExaminedBatch)] == [
         CHECKPOINT, CHECKPOINT, DATA, CHECKPOINT]
 
 
@@ -254,7 +258,7 @@ def test_records_are_decoded_and_decompressed(tmp_path: Path, codec: Compression
 
     seen, _ = examine(builder.write(tmp_path))
 
-    assert isinstance(seen[1], SeenBatch)
+    assert isinstance(seen[1], ExaminedBatch)
     assert list(records(seen[1], STORAGE_DECODERS)) == [
         {"kind": "record", "log_offset": 3, "offset": 0, "timestamp": START_MS, "key": "k",
          "value_hex": "ff00", "headers": [{"name": "h", "value": None}]},
@@ -265,20 +269,23 @@ def test_records_are_decoded_and_decompressed(tmp_path: Path, codec: Compression
     assert len(list(records(seen[1], STORAGE_DECODERS, selection))) == 1
 
 
-def test_internal_batches_are_told_in_their_own_words(tmp_path: Path) -> None:
-    """T9: checkpoints and log starts; a type without a decoder is shown as it is."""
+def test_internal_batches_are_shown_decoded(tmp_path: Path) -> None:
+    """T9, R13: checkpoints, log starts, tiered offsets; without a decoder as it is."""
     builder = LogBuilder()
     builder.append(encode_log_start(Offset(417), START_MS), batch_type=LOG_START)
     builder.append([Record(b"k", b"v", (), START_MS)], batch_type=99)
+    builder.append(encode_tiered(Tiered(Offset(500), Epoch(3)), START_MS), batch_type=TIERED)
 
     seen, _ = examine(builder.write(tmp_path))
-    told = [list(records(each, STORAGE_DECODERS)) for each in seen if isinstance(each, SeenBatch)]
+    decoded = [list(records(each, STORAGE_DECODERS)) for each in seen
+            if isinstance(each, ExaminedBatch)]
 
-    assert told[0][0]["log"] == "orders-0"
-    assert told[0][0]["topic_id"] == str(TOPIC_ID)
-    assert told[1] == [{"kind": "record", "log_start_offset": 417}]
-    assert told[2] == [{"kind": "record", "log_offset": 4, "timestamp": START_MS, "key": "k",
+    assert decoded[0][0]["log"] == "orders-0"
+    assert decoded[0][0]["topic_id"] == str(TOPIC_ID)
+    assert decoded[1] == [{"kind": "record", "log_start_offset": 417}]
+    assert decoded[2] == [{"kind": "record", "log_offset": 4, "timestamp": START_MS, "key": "k",
                         "value": "v"}]
+    assert decoded[3] == [{"kind": "record", "tiered_offset": 500, "leader_epoch": 3}]
 
 
 def test_records_that_cannot_be_decoded_say_why(tmp_path: Path) -> None:
@@ -290,7 +297,7 @@ def test_records_that_cannot_be_decoded_say_why(tmp_path: Path) -> None:
 
     seen, _ = examine(path)
 
-    assert isinstance(seen[1], SeenBatch)
+    assert isinstance(seen[1], ExaminedBatch)
     assert "error" in list(records(seen[1], STORAGE_DECODERS))[-1]
 
 
@@ -323,7 +330,7 @@ def test_a_truncated_index_is_found(tmp_path: Path, size: int) -> None:
     index = write_index(path / SECOND)
     index.write_bytes(index.read_bytes()[:size])
 
-    assert kinds(examine(path)[0]) == [Kind.INDEX]
+    assert kinds(examine(path)[0]) == [FindingKind.INDEX]
 
 
 def test_every_flipped_bit_of_an_index_is_found(tmp_path: Path) -> None:
@@ -336,7 +343,7 @@ def test_every_flipped_bit_of_an_index_is_found(tmp_path: Path) -> None:
     for position in range(len(whole)):
         index.write_bytes(whole)
         flip(index, position)
-        assert kinds(examine(path)[0]) == [Kind.INDEX], position
+        assert kinds(examine(path)[0]) == [FindingKind.INDEX], position
 
 
 @pytest.mark.parametrize("field", ["base_offset", "end_offset", "log_end", "max_timestamp",
@@ -346,7 +353,7 @@ def test_an_index_of_another_segment_is_found(tmp_path: Path, field: str) -> Non
     path = three_segments().write(tmp_path)
     write_index(path / SECOND, lambda right: right._replace(**{field: getattr(right, field) + 1}))
 
-    assert kinds(examine(path)[0]) == [Kind.INDEX]
+    assert kinds(examine(path)[0]) == [FindingKind.INDEX]
 
 
 def test_an_index_whose_entries_name_other_batches_is_found(tmp_path: Path) -> None:
@@ -362,7 +369,7 @@ def test_an_index_whose_entries_name_other_batches_is_found(tmp_path: Path) -> N
     assert wrong != right
     (path / SECOND).with_suffix(".index").write_bytes(wrong)
 
-    assert kinds(examine(path)[0]) == [Kind.INDEX]
+    assert kinds(examine(path)[0]) == [FindingKind.INDEX]
 
 
 def test_an_index_of_a_segment_that_grew_is_remarked(tmp_path: Path) -> None:
@@ -386,7 +393,7 @@ def test_files_put_aside_are_remarked(tmp_path: Path) -> None:
 
     seen, summary = examine(path)
 
-    assert kinds(seen) == [Kind.ASIDE]
+    assert kinds(seen) == [FindingKind.ASIDE]
     assert summary.fault_count == 0
 
 
@@ -397,5 +404,5 @@ def test_an_empty_segment_in_the_middle_is_damage(tmp_path: Path) -> None:
 
     seen, _ = examine(path)
 
-    assert Kind.DAMAGE in kinds(seen)
+    assert FindingKind.DAMAGE in kinds(seen)
     assert not any(isinstance(each, SeenDamage) for each in seen)

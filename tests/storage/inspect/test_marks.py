@@ -9,10 +9,10 @@ from quipu.cli.main import main
 from quipu.model.errors import CorruptLog
 from quipu.model.ids import Epoch
 from quipu.runtime.clock import ManualClock
-from quipu.runtime.disk import RealDisk
+from quipu.runtime.disks.disk import RealDisk
 from quipu.storage.config import LogConfig
-from quipu.storage.data_directory import DataDirectory
-from quipu.storage.directory_names import directory_name
+from quipu.storage.directory.data_directory import DataDirectory
+from quipu.storage.directory.directory_names import directory_name
 from quipu.storage.inspect.examine import Examination
 from quipu.storage.inspect.files import find_logs
 from quipu.storage.inspect.marks import flushed_marks
@@ -47,7 +47,7 @@ def written(path: Path, *, clean: bool) -> list[Path]:
     """A log of several segments; gives their files.  All of it is durable, and remembered."""
     directory, log = open_directory(path)
     append(log, BATCHES)
-    log.flush_now()
+    log.flusher.flush_now()
     directory.remember()
     if clean:
         directory.close()
@@ -191,14 +191,14 @@ def test_a_damaged_memory_of_the_node_needs_no_repair(
 ) -> None:
     """T10: the node begins it anew; a repair of a log works without it."""
     files = written(tmp_path, clean=True)
-    (memory,) = (tmp_path / "__node-0").glob("*.log")
-    data = bytearray(memory.read_bytes())
+    (recovery,) = (tmp_path / "__node-0").glob("*.log")
+    data = bytearray(recovery.read_bytes())
     data[8] ^= 1
-    memory.write_bytes(data)
+    recovery.write_bytes(data)
     damage(files[1])
 
     assert main(["log", "repair", str(tmp_path), "--yes"]) == 1
-    assert "begins its memory anew" in capsys.readouterr().err
+    assert "starts its node log again" in capsys.readouterr().err
 
     end = end_of(tmp_path)
     directory, log = open_directory(tmp_path)

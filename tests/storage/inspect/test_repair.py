@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from quipu.runtime.disk import RealDisk
-from quipu.storage.inspect.continuity import Kind
+from quipu.runtime.disks.disk import RealDisk
+from quipu.storage.inspect.continuity import FindingKind
 from quipu.storage.inspect.examine import Examination
 from quipu.storage.inspect.files import find_logs
 from quipu.storage.inspect.repair import CannotRepair, RepairPlan, carry_out, hold, plan_repair
@@ -57,7 +57,8 @@ def test_planning_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_log_is_cut_at_its_last_good_batch(tmp_path: Path) -> None:
-    """T10: the loss is told; cut bytes and later segments are kept, every byte of them."""
+    """T10: the loss is reported; cut bytes and later segments are kept, every byte of them."""
+    # Shows storage.inspect.P1.
     builder = three_segments()
     path = builder.write(tmp_path)
     cut = len(builder.segments[9][0]) + len(builder.segments[9][1])
@@ -69,7 +70,7 @@ def test_a_log_is_cut_at_its_last_good_batch(tmp_path: Path) -> None:
     done = repaired(path)
 
     assert (done.segment.path, done.position) == (str(path / SECOND), cut)
-    assert done.why.kind is Kind.BODY
+    assert done.why.kind is FindingKind.BODY
     assert (done.end_offset, done.log_end) == (8, 14)
     assert (done.loss.batches, done.loss.records, done.loss.damaged_bytes) == (6, 13, 0)
     assert (done.loss.offset_end, done.loss.log_offset_end) == (18, 27)
@@ -155,7 +156,7 @@ def test_type_0_is_cut(tmp_path: Path) -> None:
     make_header_sound(data, start)
     (path / FIRST).write_bytes(data)
 
-    assert repaired(path).why.kind is Kind.UNSET
+    assert repaired(path).why.kind is FindingKind.UNSET
 
 
 def test_an_unknown_type_is_kept(tmp_path: Path) -> None:
@@ -169,6 +170,7 @@ def test_an_unknown_type_is_kept(tmp_path: Path) -> None:
 
 def test_what_a_later_version_wrote_is_not_cut(tmp_path: Path) -> None:
     """T11: a sound header with another layout is refused, not cut."""
+    # Shows storage.inspect.P2.
     builder = LogBuilder()
     start = len(builder.bytes())
     builder.data()
@@ -242,4 +244,4 @@ def test_a_wild_count_is_cut(tmp_path: Path) -> None:
     make_header_sound(data, start)
     (path / FIRST).write_bytes(data)
 
-    assert repaired(path).why.kind is Kind.COUNT
+    assert repaired(path).why.kind is FindingKind.COUNT

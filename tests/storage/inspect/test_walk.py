@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quipu.storage.inspect.walk import Batch, Damage, find_header, walk
+from quipu.storage.inspect.walk import WalkedBatch, WalkedDamage, find_header, walk
 from quipu.wire.record_batch import Record
 from quipu.wire.stored_batch import Fault
 from tests.storage.inspect.build import LogBuilder, make_header_sound
@@ -21,7 +21,7 @@ def log_of(count: int = 4) -> tuple[bytes, list[int]]:
     return builder.bytes(), [sum(sizes[:index]) for index in range(len(sizes) + 1)]
 
 
-def covers(items: list[Batch | Damage], size: int) -> bool:
+def covers(items: list[WalkedBatch | WalkedDamage], size: int) -> bool:
     position = 0
     for item in items:
         if item.position != position or item.end <= position:
@@ -37,17 +37,17 @@ def test_a_sound_file_is_all_batches() -> None:
     items = list(walk(memoryview(data)))
 
     assert [item.position for item in items] == starts[:-1]
-    assert all(isinstance(item, Batch) and item.fault is None for item in items)
+    assert all(isinstance(item, WalkedBatch) and item.fault is None for item in items)
 
 
 def test_a_file_cut_at_every_byte_of_its_last_batch() -> None:
-    """T9, T12: the torn tail is told as too short; what comes before is untouched."""
+    """T9, T12: the torn tail is reported as too short; what comes before is untouched."""
     data, starts = log_of()
     for size in range(starts[-2] + 1, starts[-1]):
         *sound, torn = walk(memoryview(data)[:size])
 
         assert [item.position for item in sound] == starts[:-2]
-        assert torn == Damage(starts[-2], size, Fault.TOO_SHORT)
+        assert torn == WalkedDamage(starts[-2], size, Fault.TOO_SHORT)
 
 
 def test_every_flipped_bit_of_a_header_is_passed_over() -> None:
@@ -60,8 +60,8 @@ def test_every_flipped_bit_of_a_header_is_passed_over() -> None:
         items = list(walk(memoryview(damaged)))
 
         assert [item.position for item in items] == starts[:-1]
-        assert items[2] == Damage(starts[2], starts[3], Fault.HEADER_CRC)
-        assert all(isinstance(item, Batch) and item.fault is None
+        assert items[2] == WalkedDamage(starts[2], starts[3], Fault.HEADER_CRC)
+        assert all(isinstance(item, WalkedBatch) and item.fault is None
                    for item in items[:2] + items[3:])
 
 
@@ -92,7 +92,8 @@ def test_zeroed_blocks_are_passed_over(start: int, size: int) -> None:
     untouched = [at for at, after in pairwise(starts)
                  if after <= position or at >= position + size]
     assert covers(items, len(data))
-    sound = [item.position for item in items if isinstance(item, Batch) and item.fault is None]
+    sound = [item.position for item in items
+             if isinstance(item, WalkedBatch) and item.fault is None]
     assert sound == untouched or damaged == data
 
 
@@ -105,7 +106,8 @@ def test_junk_before_between_and_after() -> None:
     items = list(walk(memoryview(mixed)))
 
     assert covers(items, len(mixed))
-    assert [isinstance(item, Damage) for item in items] == [True, False, False, True, False, True]
+    assert [isinstance(item, WalkedDamage) for item in items] == [
+        True, False, False, True, False, True]
 
 
 def test_a_batch_of_type_0_is_given_with_its_fault() -> None:
@@ -136,7 +138,7 @@ def test_batches_inside_a_value_are_not_taken_for_the_logs_own() -> None:
 
     items = list(walk(memoryview(damaged)))
 
-    assert Damage(start, end, Fault.HEADER_CRC) in items
+    assert WalkedDamage(start, end, Fault.HEADER_CRC) in items
 
 
 def test_a_length_that_points_past_the_end_is_searched_from_its_header() -> None:
@@ -148,7 +150,7 @@ def test_a_length_that_points_past_the_end_is_searched_from_its_header() -> None
 
     items = list(walk(memoryview(damaged)))
 
-    assert items[1] == Damage(starts[1], starts[2], Fault.TOO_SHORT)
+    assert items[1] == WalkedDamage(starts[1], starts[2], Fault.TOO_SHORT)
     assert [item.position for item in items] == starts[:-1]
 
 
@@ -159,6 +161,7 @@ def test_whatever_happened_a_walk_covers_the_file(
     edits: list[tuple[int, bytes]], cut: int
 ) -> None:
     """T9: no bytes are left out, none are given twice, nothing is raised."""
+    # Shows storage.inspect.W1.
     data, _ = log_of()
     damaged = bytearray(data)
     for position, value in edits:
@@ -170,6 +173,7 @@ def test_whatever_happened_a_walk_covers_the_file(
 
 def test_a_search_passes_a_large_hole_quickly() -> None:
     """T9: 64 MiB of zeros are searched by a regular expression, not byte by byte."""
+    # Shows storage.inspect.W2.
     builder = LogBuilder()
     hole = bytes(64 << 20)
     data = memoryview(hole + builder.bytes())

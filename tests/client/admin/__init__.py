@@ -1,0 +1,1 @@
+"""Tests of the client's requests about a cluster itself."""
