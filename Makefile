@@ -5,10 +5,10 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 SEED ?= 0
 MINUTES ?= 10
-JOBS ?= 3
+JOBS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e spark check bench sim soak docs
+.PHONY: help setup demo test again e2e spark check interop pythons bench sim soak docs
 
 help:   ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,8 +19,11 @@ setup:  ## install what the others need into .venv (kcat by apt-get, where root 
 demo: setup  ## a node, its log, and a shop's changes as tables and a view on Spark
 	@$(RUN) tools/demo.py
 
-test: setup  ## all tests but the long ones of make spark, make sim and make soak; real clients
+test: setup  ## all tests but those of make spark, interop, sim and soak; real clients
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup
+
+again: setup  ## the tests that failed, alone: those that pass were short of time, and are named
+	@$(RUN) tools/again.py
 
 e2e: setup  ## only the stories with real clients
 	@$(RUN) -m pytest tests/e2e
@@ -30,6 +33,12 @@ spark: setup  ## long stories of sources and views: groups and joins, the shell,
 
 check: setup  ## lint, types, floors, and generated pages that are up to date; changes nothing
 	@$(RUN) tools/check.py
+
+interop: setup  ## servers and tools of other makers, from registries; what is missing is said aloud
+	@$(RUN) tools/interop.py
+
+pythons: setup  ## the rooms' own tests on every other Python from 3.11 to 3.14 that is found
+	@$(RUN) tools/pythons.py
 
 bench: setup  ## speed, as ratios to this machine's own limits
 	@$(RUN) tools/bench.py

@@ -1,10 +1,10 @@
-"""Write docs/reference/apis.md: which of Kafka's APIs are served, in which versions.
+"""Write docs/reference/apis.md: which of Kafka's APIs are supported, in which versions.
 
     python -m tools.api_table            writes the page
     python -m tools.api_table --check    exit code 1 if the page is not what would be written
 
-The list is the one that ApiVersions answers with; what is said of an API comes from the docstring
-of its handler.  APIs of Kafka that are missing are named too, so that nobody has to guess.
+The list is that of ApiVersions responses; the description of an API comes from the docstring of its
+handler.  Kafka's APIs that are not supported are listed, too.
 """
 
 import ast

@@ -2,8 +2,8 @@
 
     tools/bench.py [--bootstrap HOST:PORT] [--json FILE] [P1 P2 ...]
 
-Starts a temporary node unless told of a broker; P12 and P14 are measured by `quipu bench sql`, in a
-process of its own.  Exits with 0 whatever the ratios are: speed is reported, not asserted.
+Starts a temporary node unless --bootstrap is given; P12 to P14 are measured by `quipu bench sql`,
+in a process of its own.  Exits with 0 whatever the ratios are: speed is reported, not asserted.
 """
 
 import argparse
@@ -14,23 +14,24 @@ import time
 from pathlib import Path
 from typing import Any
 
-from quipu.cli.bench import limits, table
-from quipu.cli.bench.control import BenchError
-from quipu.cli.bench.machine import machine
-from quipu.cli.bench.report import as_dict, machine_line, show_ratios, table_row
-from quipu.cli.bench.sql_report import COLUMNS as SQL_COLUMNS
-from quipu.cli.bench.table import LINES, Line
-from quipu.cli.bench.target import target
+from quipu.bench import limits, table
+from quipu.bench.errors import BenchError
+from quipu.bench.lines import Line
+from quipu.bench.machine import machine
+from quipu.bench.report import as_dict, machine_line, show_ratios, table_row
+from quipu.bench.sql.report import COLUMNS as SQL_COLUMNS
+from quipu.bench.table import LINES
+from quipu.bench.target import target
 from quipu.cli.output import plain_table
 
 RATIO_COLUMNS = ["#", "ratio", "value", "aim", "met"]
-SQL = {"P12": "raw", "P14": "upsert"}  # parts of `quipu bench sql`
+SQL = {"P12": "raw", "P13": "direct", "P14": "upsert"}  # parts of `quipu bench sql`
 COLUMNS = ["what", "MB/s", "messages/s", "requests/s", "p50 us", "p99 us", "CPU s/GB",
            "CPU s/1000 req"]
 
 
 def main() -> int:
-    """Measure what was asked for, line by line."""
+    """Measure the given lines of the table, or all."""
     arguments = _arguments()
     started = time.monotonic()
     try:
@@ -70,6 +71,9 @@ def _measure(bootstrap: str | None, pid: int | None, numbers: list[str]) -> list
         for number in numbers:
             for measure in LINES[number]:
                 line = measure(broker, directory)
+                if line is None:
+                    print(f"{number:4} left out: a package that it needs is not installed")
+                    continue
                 lines.append(line)
                 told = ", ".join(f"{each.value:.2f}" for each in line.ratios if each.value)
                 print(f"{number:4} {line.name}: {told}", flush=True)

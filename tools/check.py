@@ -1,7 +1,7 @@
-"""`make check`: every rule that a tool can keep, without changing a file.
+"""`make check`: runs every automatic check, without changing a file.
 
-Each check runs even if an earlier one failed; a check that passes says one line, one that fails
-shows what it found.  The exit code is the number of checks that failed.
+Each check runs even if an earlier one failed; a check that passes prints one line, one that fails
+prints what it found.  The exit code is the number of checks that failed.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ BIN = Path(sys.executable).parent
 
 
 class Check(NamedTuple):
-    """A rule and the command that keeps it."""
+    """A check: its name and its command."""
 
     rule: str
     command: tuple[str, ...]
@@ -26,13 +26,14 @@ CHECKS = (
     Check("types (mypy, strict)", (f"{BIN}/mypy",)),
     Check("floors (import-linter)", (f"{BIN}/lint-imports", "--no-cache")),
     Check("sizes, names and words (tidy)",
-          (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_tidy.py")),
+          (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_tidy.py",
+           "tests/test_rooms.py")),
     Check("generated pages are up to date", (sys.executable, "tools/docs.py", "--check")),
 )
 
 
 def passes(check: Check) -> bool:
-    """Run one check and tell how it went."""
+    """Run one check and print its result."""
     started = time.monotonic()
     done = subprocess.run(check.command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

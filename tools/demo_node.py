@@ -6,7 +6,7 @@ import time
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.harness.node import RunningNode
-from tools.demo_telling import (
+from tools.demo_output import (
     COMMAND_SECONDS_MAX,
     check,
     console,
@@ -26,11 +26,13 @@ FIRST_READ_COUNT = 12_000
 CUSTOMER_COUNT = 50
 
 
-def tell_story(node: RunningNode) -> None:
+def run_demo(node: RunningNode) -> None:
     """The steps, in order."""
     step("Start a node", "One process, one directory, nothing else to install.")
     node.start()
-    shown = f"quipu start --dir {node.directory.name} --listen 127.0.0.1:0"
+    shown = (f"quipu start --dir {node.directory.name} --listen 127.0.0.1:0 "
+             "--set remote.log.storage.system.enable=true "
+             "--set diskless.storage.system.enable=true")
     typed(shown)
     console.print(f"quipu ready {node.bootstrap}")
     say(f"It served after {node.start_seconds * 1000:.0f} ms.")
@@ -65,9 +67,9 @@ def tell_story(node: RunningNode) -> None:
     show_metrics(node)
 
 
-def tell_end(node: RunningNode) -> None:
+def end_demo(node: RunningNode) -> None:
     """The last step."""
-    step("Stop", "SIGTERM: answers leave, logs are flushed, the directory is left in order.")
+    step("Stop", "SIGTERM: responses leave, logs are flushed, the directory is left in order.")
     node_stop(node)
     say("Exit code 0.")
 
@@ -122,9 +124,9 @@ def consume(node: RunningNode, count: int, progress: dict[int, int]) -> set[int]
 
 
 def lag(node: RunningNode) -> int:
-    """What the group has not read yet, as the command tells it."""
-    answer = quipu(node, "group", "describe", GROUP, "--json", shown=False)
-    value = json.loads(answer)["lag"]
+    """What the group has not read yet, as the command shows it."""
+    printed = quipu(node, "group", "describe", GROUP, "--json", shown=False)
+    value = json.loads(printed)["lag"]
     assert isinstance(value, int)
     return value
 

@@ -1,7 +1,6 @@
 """The views' part of the demo: change events of a small shop, two sources, a view, its changes.
 
-Statements are carried out as `quipu sql` does, by the same code, in one session: starting Spark is
-what takes long.
+Statements run through the code of `quipu sql`, in one session, because starting Spark takes long.
 """
 
 import contextlib
@@ -13,14 +12,14 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from quipu.cli.sql_answers import Answer, Changes, Rows, Told
-from quipu.cli.sql_attending import Attendant
-from quipu.cli.sql_engine import SparkEngine
-from quipu.cli.sql_output import Block, Writer
-from quipu.cli.sql_progress import wait_until_current
+from quipu.cli.sql.engine import ResultRows, RowChanges, StatementDone, StatementResult
+from quipu.cli.sql.output import Block, Writer
+from quipu.cli.sql.progress import wait_until_current
+from quipu.cli.sql.runner import EngineRunner
+from quipu.cli.sql.spark_engine import SparkEngine
 from quipu.pipeline.sql.parser import pieces
 from tests.harness.node import RunningNode
-from tools.demo_telling import COMMAND_SECONDS_MAX, check, quipu, say, show, step, typed
+from tools.demo_output import COMMAND_SECONDS_MAX, check, quipu, say, show, step, typed
 
 CUSTOMERS = "shop.customers"
 ORDERS = "shop.orders"
@@ -51,7 +50,7 @@ CREATE MATERIALIZED VIEW spending AS
 Row = tuple[object, ...]
 
 
-def tell_story(node: RunningNode, state: Path) -> None:
+def run_demo(node: RunningNode, state: Path) -> None:
     """The steps, in order."""
     shop = Shop(node)
     step("Change events of a shop", "Customers by key, and orders as Debezium tells of them.")
@@ -63,45 +62,45 @@ def tell_story(node: RunningNode, state: Path) -> None:
     step("SQL on Spark", "The only step that takes its time: Spark starts.")
     begun = time.monotonic()
     engine = SparkEngine(state, bootstrap=node.bootstrap, master="local[2]", settings=QUICK)
-    with contextlib.closing(engine), Attendant(engine) as attendant:
+    with contextlib.closing(engine), EngineRunner(engine) as runner:
         typed(f"quipu sql --state {state.name}")
         check(engine.pipeline.spark.range(2).count() == 2, "Spark cannot count to two")
         say(f"Spark is there after {time.monotonic() - begun:.1f} s.")
-        tell_of_views(shop, attendant)
-    tell_of_state(state)
+        show_views(shop, runner)
+    show_state(state)
 
 
-def tell_of_views(shop: "Shop", attendant: Attendant) -> None:
-    """Sources, a view of both, and what becomes of changes."""
-    run(attendant, SOURCES)
-    names = [row[0] for row in run(attendant, "SHOW COLUMNS FROM customers;")]
+def show_views(shop: "Shop", runner: EngineRunner) -> None:
+    """Create the sources and a view of both, and show how changes appear in it."""
+    run(runner, SOURCES)
+    names = [row[0] for row in run(runner, "SHOW COLUMNS FROM customers;")]
     check(names == ["customer", "name", "city", "told_at", "offset"], f"columns are {names}")
     say("Metadata comes after the data, and only where somebody asks for it.")
 
     step("A view that is kept up to date", "A join of both topics; a streaming query maintains it.")
-    run(attendant, VIEW)
-    check(wait_until_current(attendant, SEEN_SECONDS_MAX), "the view did not catch up")
-    found = run(attendant, "SELECT * FROM spending ORDER BY name;")
+    run(runner, VIEW)
+    check(wait_until_current(runner, SEEN_SECONDS_MAX), "the view did not catch up")
+    found = run(runner, "SELECT * FROM spending ORDER BY name;")
     check(found == shop.spending(), f"the view holds {found}, not {shop.spending()}")
 
     step("Follow its changes", "SUBSCRIBE: the rows there are, and then whatever changes.")
-    follow(shop, attendant)
+    follow(shop, runner)
 
     step("How far it is", "Rows, rates and lag of everything that is kept up to date.")
-    check(wait_until_current(attendant, SEEN_SECONDS_MAX), "the view did not catch up")
-    lags = [each.lag for each in attendant.engine.progress()]
-    run(attendant, "SHOW PROGRESS;")
+    check(wait_until_current(runner, SEEN_SECONDS_MAX), "the view did not catch up")
+    lags = [each.lag for each in runner.engine.progress()]
+    run(runner, "SHOW PROGRESS;")
     check(bool(lags) and not any(lags), f"the lag is {lags}")
     say("Nothing is waiting.")
 
 
-def follow(shop: "Shop", attendant: Attendant) -> None:
-    """Change the shop while somebody looks."""
-    answer = ask(attendant, "SUBSCRIBE TO spending;")
-    assert isinstance(answer, Changes)
-    writer = Writer(answer.headings, as_json=False)
+def follow(shop: "Shop", runner: EngineRunner) -> None:
+    """Change the shop while the view is subscribed to."""
+    result = ask(runner, "SUBSCRIBE TO spending;")
+    assert isinstance(result, RowChanges)
+    writer = Writer(result.headings, as_json=False)
     seen: Counter[Row] = Counter()
-    blocks = attendant.follow(answer.blocks, [])
+    blocks = runner.follow(result.blocks, [])
     until(blocks, writer, seen, shop.spending())
     for about, change in shop.changes():
         say(about)
@@ -191,33 +190,33 @@ def open_shop(shop: Shop) -> None:
         shop.order(number, customer, amount)
 
 
-def run(attendant: Attendant, script: str) -> list[Row]:
-    """Carry out statements, show them and what they answer; returns the last one's rows."""
+def run(runner: EngineRunner, script: str) -> list[Row]:
+    """Run statements, print them and their results; return the rows of the last one."""
     rows: list[Row] = []
     for piece in pieces(script):
         text = script[piece.span.start:piece.span.end]
         lines = text.splitlines()
         typed("\n  -> ".join(lines) + ";", prompt="sql>")
-        answer = ask(attendant, f"{text};")
-        match answer:
-            case Told(told):
+        result = ask(runner, f"{text};")
+        match result:
+            case StatementDone(told):
                 say(told)
-            case Rows(headings, blocks):
+            case ResultRows(headings, blocks):
                 rows = [tuple(row) for block in blocks for row in block]
                 Writer(headings, as_json=False).write(rows)
-            case Changes():
+            case RowChanges():
                 raise AssertionError("changes have no end")
     return rows
 
 
-def ask(attendant: Attendant, text: str) -> Answer:
+def ask(runner: EngineRunner, text: str) -> StatementResult:
     (piece,) = pieces(text)
-    engine = attendant.engine
-    return attendant.wait_for(lambda: engine.run(text, piece), engine.activity)
+    engine = runner.engine
+    return runner.wait_for(lambda: engine.run(text, piece), engine.activity)
 
 
-def tell_of_state(state: Path) -> None:
-    """What is on the disk when all is over."""
+def show_state(state: Path) -> None:
+    """Print what is on the disk at the end."""
     step("Where it is kept", "Catalog, state and checkpoints: plain files; the next run goes on.")
     found = sorted(path for path in state.rglob("*") if path.is_file())
     sizes: Counter[str] = Counter()

@@ -1,7 +1,7 @@
-"""`make docs`: write the generated pages anew; with --check, say which ones are out of date.
+"""`make docs`: regenerates the generated pages; with --check, reports which are out of date.
 
-A generated page is committed, so that it can be read without running anything; `make check` keeps
-it true.  A generator is a tool that writes one page, and with --check compares instead.
+Generated pages are committed, so that they can be read without running anything; `make check` fails
+if one is out of date.  A generator is a tool that writes one page, and with --check compares it.
 """
 
 import subprocess

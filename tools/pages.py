@@ -1,4 +1,4 @@
-"""Generated pages: write one, or with --check on the command line compare it with what there is."""
+"""Generated pages: write one, or with --check on the command line compare it with the file."""
 
 import sys
 from pathlib import Path

@@ -1,11 +1,11 @@
-"""`make setup`: what a bare machine with Python, git and make needs to run everything else.
+"""`make setup`: installs what the other targets need on a machine with Python, git and make.
 
     .venv                            Python packages, as pinned with hashes in requirements.lock
     tests/e2e/kafkajs/node_modules   KafkaJS, as pinned in its package-lock.json
     kcat                             a Debian package; installed only where root may
 
-Runs on the standard library alone.  A stamp in .venv tells what was installed; while the inputs are
-the same, a second run does nothing.  A lock file lets two runs in one clone wait for each other.
+Uses the standard library only.  A stamp in .venv records what was installed; while the inputs are
+the same, a second run does nothing.  A lock file makes a second run in one clone wait.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ INPUTS = ("requirements.lock", "pyproject.toml", "setup.py", "tools/setup.py",
 
 
 class SetupFailed(Exception):
-    """A step that could not be done; the message says what to do about it."""
+    """A step failed; the message says what to do."""
 
 
 def main() -> int:
-    """Bring everything up to date; say what was done."""
+    """Install or update everything; print what was done."""
     if sys.version_info < PYTHON_MIN:
         return use_newer_python()
     try:
@@ -69,23 +69,23 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def fingerprint() -> str:
-    """What decides the result of an installation."""
+    """A digest of everything that an installation depends on."""
     total = hashlib.sha256(f"{sys.version} {REPOSITORY}".encode())
     helpers = sorted(
         path for path in (REPOSITORY / "src").glob("quipu/**/_*") if path.suffix in (".pyx", ".h"))
     for path in [REPOSITORY / name for name in INPUTS] + helpers:
-        total.update(path.read_bytes())
+        total.update(str(path.relative_to(REPOSITORY)).encode() + path.read_bytes())
     return total.hexdigest()
 
 
 def up_to_date() -> bool:
-    """Did a run with the same inputs finish?"""
+    """Whether a run with the same inputs has finished."""
     present = VENV_PYTHON.exists() and (KAFKAJS / "node_modules").exists()
     return present and STAMP.exists() and STAMP.read_text().strip() == fingerprint()
 
 
 def install() -> None:
-    """Make .venv and fill it; the stamp is written last."""
+    """Create .venv and install into it; the stamp is written last."""
     STAMP.unlink(missing_ok=True)
     if not VENV_PYTHON.exists():
         step("a virtual environment in .venv", [sys.executable, "-m", "venv", str(VENV)],
@@ -107,7 +107,7 @@ def npm_command(*arguments: str) -> list[str]:
 
 
 def step(what: str, command: list[str], hint: str, *, directory: Path = REPOSITORY) -> None:
-    """Run one command; its output is shown only by itself when it has something to say."""
+    """Run one command; print its output only if it fails."""
     print(f"setup: {what}", flush=True)
     done = subprocess.run(command, cwd=directory, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:

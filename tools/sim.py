@@ -1,12 +1,13 @@
 """`make sim SEED=n`: every simulated world, from one seed.
 
-    raft, chain, node   worlds of src/quipu/sim: real cores and real nodes, in virtual time, under
+    raft, chain, tiered-chain, node, tiered-node, diskless
+                        worlds of src/quipu/sim: real cores and real nodes, in virtual time, under
                         faults; checked after every step, then healed and made to converge
-    storage             the machines of tests/storage: a log on a simulated disk that loses power,
-                        against a list that knows how much of it is safe
+    storage             the state machines of tests/storage: a log on a simulated disk that loses
+                        power, compared with a list of what must survive
 
 The same seed and commit give the same run.  `--trace` prints every event of a world as it happens;
-without it, the last ones are printed if something goes wrong.
+without it, the last ones are printed after a failure.
 """
 
 import argparse
@@ -21,7 +22,7 @@ STORAGE = "storage"
 
 
 def main() -> int:
-    """Run the worlds; on failure say how to run them again."""
+    """Run the worlds; on failure print how to reproduce it."""
     from quipu.sim.runs import WORLDS  # noqa: PLC0415 a message about arguments needs no node
 
     parser = argparse.ArgumentParser(description="Simulated worlds, from one seed.")
@@ -45,7 +46,7 @@ def world(name: str, seed: int, *, trace: bool) -> int:
 
     began = time.monotonic()
     try:
-        outcome = simulate(name, seed, tell=print if trace else None)
+        outcome = simulate(name, seed, echo=print if trace else None)
     except Broken as broken:
         print(broken.report(commit()))
         return 1

@@ -1,15 +1,18 @@
-"""`make soak MINUTES=n`: what the tests do, for longer and with fresh chance each time.
+"""`make soak MINUTES=n`: runs random tests for longer, with new seeds each time.
 
-    a sixth of the time   simulated worlds, by seeds that nobody has seen yet
-    a sixth               clusters of three and five processes: killed, paused, cut off, with full,
-                          failing and restored disks
-    a sixth               kill -9 of a single node under load, by a new seed each round
-    a sixth               kill -9 of Spark drivers that keep views and sinks, ten times a round
-    a sixth               hostile frames, with fresh examples; then well-formed requests with
-                          hostile values for every API and version, thousands a second
-    a sixth               coverage-guided fuzzing of every parser, in equal shares
+    a seventh of the time  simulated worlds, with new seeds
+    a seventh              clusters of three and five processes: killed, paused, cut off, with full,
+                           failing and restored disks
+    a seventh              diskless topics: nodes killed and paused, PostgreSQL ended, an S3 server
+                           that refuses, is slow, and does not say what it has done
+    a seventh              kill -9 of a single node under load, by a new seed each round; the same
+                           with a tier, and of chains with a tier
+    a seventh              kill -9 of Spark drivers that keep views and sinks, ten times a round
+    a seventh              hostile frames, with fresh examples; then well-formed requests with
+                           hostile values for every API and version, thousands a second
+    a seventh              coverage-guided fuzzing of every parser, in equal shares
 
-The first failure ends the run with the command that repeats it.
+The first failure ends the run with the command that reproduces it.
 """
 
 import argparse
@@ -24,6 +27,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 KILL_ROUNDS = 40
+TIER_KILLS = 5  # of a node or a head with a tier
 PIPELINE_KILLS = 10
 HOSTILE_EXAMPLES = 2_000
 HOSTILE_REQUESTS = 2_000_000  # of one node, at most
@@ -34,7 +38,7 @@ CLUSTER_SECONDS_MIN = 30
 
 
 def run(command: list[str], environment: dict[str, str], *, directory: Path = REPOSITORY) -> None:
-    """Run one command; say how to repeat it if it fails."""
+    """Run one command; print how to reproduce it if it fails."""
     words = " ".join([*(f"{key}={value}" for key, value in environment.items()), *command])
     print(f"soak: {words}", flush=True)
     path = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'src'}"
@@ -46,17 +50,20 @@ def run(command: list[str], environment: dict[str, str], *, directory: Path = RE
 
 def simulate(deadline: float, chance: random.Random) -> None:
     """Run worlds of fresh seeds until the time is over; at least once."""
-    worlds = [word for name in ("raft", "chain", "node") for word in ("--world", name)]
+    names = ("raft", "chain", "tiered-chain", "node", "tiered-node", "diskless")
+    worlds = [word for name in names for word in ("--world", name)]
     while True:
         seed = chance.randrange(1 << 30)
         run([sys.executable, "tools/sim.py", *worlds, "--seed", str(seed),
              "--count", str(SIM_SEEDS)], {})
+        run([sys.executable, "-m", "pytest", "-q", "tests/broker/tiering/test_world.py", "-k",
+             "nothing_is_lost"], {"TIER_SEEDS": f"{seed}:{seed + SIM_SEEDS}"})
         if time.monotonic() > deadline:
             return
 
 
 def cluster(deadline: float, chance: random.Random) -> None:
-    """Do terrible things to clusters until the time is over; at least once."""
+    """Run clusters under faults until the time is over; at least once."""
     for round_number in itertools.count():
         seed = chance.randrange(1 << 30)
         left = max(deadline - time.monotonic(), CLUSTER_SECONDS_MIN)
@@ -66,12 +73,26 @@ def cluster(deadline: float, chance: random.Random) -> None:
             return
 
 
+def diskless(deadline: float, chance: random.Random) -> None:
+    """Let everything fail that diskless topics need until the time is over; at least once."""
+    while True:
+        left = max(deadline - time.monotonic(), CLUSTER_SECONDS_MIN)
+        run([sys.executable, "-m", "tests.soak.diskless_faults", "--seed",
+             str(chance.randrange(1 << 30)), "--seconds",
+             str(int(min(left, CLUSTER_SECONDS)))], {})
+        if time.monotonic() > deadline:
+            return
+
+
 def kill(deadline: float, chance: random.Random) -> None:
     """Kill nodes under load until the time is over; at least once."""
     command = [sys.executable, "-m", "pytest", "-q", "-s", "tests/kill/test_kill.py"]
+    tiered = [sys.executable, "-m", "pytest", "-q", "-s", "-m", "slow or not slow", "-o",
+              "timeout=900", "tests/kill/test_kill_tiered.py", "tests/cluster/test_tiering.py"]
     while True:
         seed = chance.randrange(1 << 30)
         run(command, {"KILL_SEED": str(seed), "KILL_ROUNDS": str(KILL_ROUNDS)})
+        run(tiered, {"KILL_SEED": str(seed), "TIER_KILLS": str(TIER_KILLS)})
         if time.monotonic() > deadline:
             return
 
@@ -87,7 +108,7 @@ def pipeline(deadline: float, chance: random.Random) -> None:
 
 
 def hostile(deadline: float, chance: random.Random) -> None:
-    """Throw fresh frames at a node, and then requests until the time is over; at least once."""
+    """Send hostile frames, then hostile requests, until the time is over; at least once."""
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-o", "timeout=1800", "tests/hostile"]
     run(command, {"HYPOTHESIS_PROFILE": "soak", "HOSTILE_EXAMPLES": str(HOSTILE_EXAMPLES)})
     while True:
@@ -100,7 +121,7 @@ def hostile(deadline: float, chance: random.Random) -> None:
 
 
 def fuzz(seconds: float) -> None:
-    """Give every target its share."""
+    """Fuzz every target for its share of the time."""
     sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "src")]
     from tests.fuzz.targets import TARGETS  # noqa: PLC0415 needs the path above
 
@@ -113,19 +134,20 @@ def fuzz(seconds: float) -> None:
 
 
 def main() -> int:
-    """Spend the minutes."""
+    """Run all parts for the given minutes."""
     parser = argparse.ArgumentParser(description="Tests for longer, with fresh chance.")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None,
                         help="chance of the simulated worlds, the kills and the hostile requests")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
-    share = arguments.minutes * 60 / 6
+    share = arguments.minutes * 60 / 7
     print(f"soak: {arguments.minutes:g} minutes, seed {seed}", flush=True)
     chance = random.Random(seed)
     simulate(time.monotonic() + share, chance)
     fuzz(share)
     cluster(time.monotonic() + share, chance)
+    diskless(time.monotonic() + share, chance)
     kill(time.monotonic() + share, chance)
     pipeline(time.monotonic() + share, chance)
     hostile(time.monotonic() + share, chance)

@@ -1,4 +1,4 @@
-"""How the demo tells: steps, what was typed, what was printed, and checks that end it."""
+"""What the demo prints: steps, what is typed, what commands print; and checks that end it."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ console = Console(highlight=False)
 
 
 class BrokenPromise(Exception):
-    """Something that the demo claims did not hold."""
+    """A claim of the demo is not true."""
 
 
 def quipu(
@@ -44,13 +44,13 @@ def quipu(
 
 
 def http(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 our own node
-        text: str = answer.read().decode()
+    with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 our own node
+        text: str = response.read().decode()
         return text
 
 
 def typed(text: str, prompt: str = "$") -> None:
-    """What somebody types."""
+    """Print a command as a user would type it."""
     console.print(Text(f"{prompt} {text}", style="bold cyan"), soft_wrap=True)
 
 
