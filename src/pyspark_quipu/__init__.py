@@ -1,5 +1,5 @@
-"""Spark looks for packages named pyspark_* with a DefaultSource: `format("quipu")` just works."""
+"""Makes Spark find `format("quipu")`: it searches packages named pyspark_* for a DefaultSource."""
 
-from quipu.pipeline.spark.datasource import QuipuDataSource as DefaultSource
+from quipu.pipeline.spark.data_source.source import QuipuDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]
