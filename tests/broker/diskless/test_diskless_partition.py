@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from quipu.broker.diskless.appends import EARLY_SIZE_MAX
+from quipu.broker.diskless.appends import EARLY_SIZE_MAX, KNOWN_SECONDS_MAX
 from quipu.broker.diskless.partition import DisklessPartition
 from quipu.broker.diskless.refreshes import Refreshes
 from quipu.broker.diskless.services import DisklessServices
@@ -66,8 +66,6 @@ async def test_batches_wait_in_order_until_the_log_is_known() -> None:
     partition = partition_of(plane)
     outcomes = [append(partition, b"%d" % number, number) for number in range(5)]
     assert isinstance(partition.read(Offset(0), 100, min_one=True), ReadResult)
-    with pytest.raises(RequestError):
-        await partition.refresh()
     await plane.create_logs(TOPIC_ID, "t", 1)
     assert outcomes == [[]] * 5
     partition.became_known()
@@ -75,6 +73,30 @@ async def test_batches_wait_in_order_until_the_log_is_known() -> None:
     await partition.flush()
     assert [outcome[0].base_offset for outcome in outcomes] == list(range(5))
     assert partition.services.early_size == 0
+
+
+@timeless
+async def test_a_request_for_offsets_waits_until_the_log_is_known() -> None:
+    """K1: clients that ask once, as librdkafka does for watermarks, get offsets from a node that
+    has just started; if the control plane cannot be asked, they get an error that others retry.
+    """
+    plane = MemoryControlPlane()
+    partition = partition_of(plane)
+    first, second = (asyncio.create_task(partition.refresh()) for _ in range(2))
+    await asyncio.sleep(KNOWN_SECONDS_MAX / 2)
+    assert (first.done(), second.done()) == (False, False)
+    error = ControlPlaneUnavailable("down for a test")
+    partition.fail_early(error)
+    assert await asyncio.gather(first, second, return_exceptions=True) == [error, error]
+
+    with pytest.raises(RequestError):
+        await partition.refresh()
+    third = asyncio.create_task(partition.refresh())
+    await asyncio.sleep(KNOWN_SECONDS_MAX / 2)
+    await plane.create_logs(TOPIC_ID, "t", 1)
+    partition.became_known()
+    await third
+    assert partition.high_watermark == 0
 
 
 @timeless

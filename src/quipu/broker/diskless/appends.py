@@ -2,7 +2,7 @@
 
 A topic is in the cluster's metadata a moment before the control plane knows its logs.  Batches that
 come in between are kept, in order, and given to the writer once the log is known; if the control
-plane cannot be asked, they fail with an error that clients retry.
+plane cannot be asked, they fail with an error that clients retry.  Requests for offsets wait, too.
 
 Invariants
     broker.diskless.A1  at most EARLY_SIZE_MAX bytes are kept for logs that are not known yet, of
@@ -13,10 +13,12 @@ Invariants
                         again so late that the control plane has forgotten them
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from quipu.broker.diskless.deadlines import Deadlines, Waiting
+from quipu.broker.partitions.partition_errors import OffsetNotAvailable
 from quipu.diskless.control_plane.interface import BatchOutcome
 from quipu.diskless.values import LogKey
 from quipu.diskless.writing.writer import DisklessWriter
@@ -26,6 +28,7 @@ from quipu.model.partition_log import AppendDone, AppendResult
 from quipu.wire.record_batch import BatchHeader
 
 EARLY_SIZE_MAX: Final = 16 << 20
+KNOWN_SECONDS_MAX: Final = 5.0  # that a request for offsets waits for the control plane
 
 _REASONS: Final = {
     Code.OUT_OF_ORDER_SEQUENCE_NUMBER: "its sequence numbers do not follow those of the producer's "
@@ -128,11 +131,12 @@ class EarlyAppend(NamedTuple):
 class EarlyAppends:
     """The batches of one partition that wait until its log is known."""
 
-    __slots__ = ("_log", "_waiting")
+    __slots__ = ("_known", "_log", "_waiting")
 
     def __init__(self, log: LogKey) -> None:
         self._log = log
         self._waiting: list[EarlyAppend] = []
+        self._known: asyncio.Future[None] | None = None  # made for the first who waits for it
 
     def add(
         self, batch: memoryview, header: BatchHeader, pending: DisklessAppend, total: int
@@ -145,10 +149,33 @@ class EarlyAppends:
         self._waiting.append(EarlyAppend(bytes(batch), header, pending))
         return len(batch)
 
-    def take(self) -> list[EarlyAppend]:
-        """All batches that were kept."""
+    def take(self, error: QuipuError | None = None) -> list[EarlyAppend]:
+        """All batches that were kept; who waits in `known` returns, or gets `error`."""
         waiting, self._waiting = self._waiting, []
+        known, self._known = self._known, None
+        if known is None:
+            return waiting
+        if error is None:
+            known.set_result(None)
+        else:
+            known.set_exception(error)
+            known.exception()  # it is no error if nobody waits any more
         return waiting
+
+    async def known(self) -> None:
+        """Return once the control plane knows the log; raise if that takes too long.
+
+        Some clients do not ask for offsets again, and a node that has just started, or a topic that
+        has just been created, needs a moment.
+        """
+        if self._known is None:
+            self._known = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(KNOWN_SECONDS_MAX):
+                await asyncio.shield(self._known)
+        except TimeoutError:
+            raise OffsetNotAvailable(
+                f"{self._log}: the control plane does not know this log yet: ask again") from None
 
 
 def write(writer: DisklessWriter, log: LogKey, waiting: list[EarlyAppend]) -> None:

@@ -30,7 +30,6 @@ from quipu.broker.diskless.tier import DisklessTier
 from quipu.broker.error_codes import code_of
 from quipu.broker.partitions import batch_checks
 from quipu.broker.partitions.fetch_waiters import FetchWaiters
-from quipu.broker.partitions.partition_errors import OffsetNotAvailable
 from quipu.diskless.errors import ControlPlaneUnavailable
 from quipu.diskless.reading.reader import DisklessRead
 from quipu.diskless.values import LEADER_EPOCH, LogBounds, LogKey
@@ -112,7 +111,7 @@ class DisklessPartition:
     def fail_early(self, error: QuipuError) -> None:
         """The control plane could not be asked: refuse the batches that wait for it."""
         if self._early is not None:
-            early = self._early.take()
+            early = self._early.take(error)
             self._release(early)
             appends.fail(self.services.writer, self.key, early, error)
 
@@ -176,9 +175,8 @@ class DisklessPartition:
 
     async def refresh(self) -> None:
         """Learn the bounds from the control plane; they are not older than the call then."""
-        if not self.is_known:
-            raise OffsetNotAvailable(
-                f"{self.topic_partition}: the control plane does not know it yet: ask again")
+        if self._early is not None:
+            await self._early.known()
         await self.services.refreshes.refresh(self.key)
 
     # -- leadership: every node leads
