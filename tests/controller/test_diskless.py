@@ -11,7 +11,7 @@ from quipu.controller import brokers, elections, failed_replicas, reassignment
 from quipu.controller.configs import ConfigAlteration, ConfigChange, ConfigOperation, ConfigResource
 from quipu.controller.configs import alter as alter_configs
 from quipu.controller.elections import ElectionType
-from quipu.controller.placement import DisklessPlacement, diskless_leader
+from quipu.controller.placement import DisklessPlacement, acting_leader
 from quipu.controller.reassignment import Reassignment
 from quipu.controller.record_preconditions import UnfitRecord
 from quipu.controller.records import (
@@ -93,41 +93,36 @@ def test_a_diskless_topic_needs_no_chain() -> None:
     assert create(ClusterState(), 2).code is Code.INVALID_REPLICATION_FACTOR
 
 
-@pytest.mark.parametrize("factor", [0, 2, 3])
+@pytest.mark.parametrize("factor", [0, 2, 3, -2, 32767])
 def test_other_replication_factors_are_refused(factor: int) -> None:
-    """D1: brokers hold no copies."""
+    """D11: the controller manages it."""
     result = create(three(), 1, factor)
-    assert result.code is Code.INVALID_REPLICATION_FACTOR
-    assert "object storage" in (result.message or "")
+    assert (result.code, result.message) == (
+        Code.INVALID_REQUEST, ("replication factor is system-managed for diskless topics; use "
+        "replicationFactor=-1 or replicationFactor=1"))
 
 
-def test_a_manual_assignment_names_one_broker_for_each_partition() -> None:
-    """D1: any registered one."""
+def test_manual_assignments_are_refused() -> None:
+    """D11: for new topics and for new partitions."""
     state = three()
-    assert create(state, -1, assignments=((0, [3]), (1, [3]))).code is Code.NONE
-    assert leaders(state) == [3, 3]
-    for bad in ([1, 2], [], [9]):
-        result = create(state, -1, name="u", assignments=((0, bad),))
-        assert result.code is Code.INVALID_REPLICA_ASSIGNMENT, bad
-    assert create(state, 1, name="u", assignments=((0, [1]),)).code is Code.INVALID_REQUEST
-    assert create(state, -1, name="u", assignments=((1, [1]),)).code is (
-        Code.INVALID_REPLICA_ASSIGNMENT)
+    create(state, 2)
+    refused = [
+        create(state, -1, name="u", assignments=((0, [3]), (1, [3]))),
+        *carry_out(state, create_partitions(
+            state, [NewPartitions("t", 4, [[2], [2]])], SETTINGS))]
+    for result in refused:
+        assert (result.code, result.message) == (
+            Code.INVALID_REQUEST, ("replica assignments cannot be specified for diskless topics; "
+            "placement is system-managed"))
+    assert len(state.topics["t"].partitions) == 2
 
 
-def test_partitions_are_added_on_the_next_brokers() -> None:
-    """D1: in the same order; or as the request assigns them."""
+def test_partitions_are_added_on_the_least_loaded_brokers() -> None:
+    """D10: as those of a new topic."""
     state = three()
     create(state, 2)
     carry_out(state, create_partitions(state, [NewPartitions("t", 4)], SETTINGS))
     assert leaders(state) == [1, 2, 3, 1]
-    carry_out(state, create_partitions(state, [NewPartitions("t", 6, [[2], [2]])], SETTINGS))
-    assert leaders(state) == [1, 2, 3, 1, 2, 2]
-    (result,) = carry_out(
-        state, create_partitions(state, [NewPartitions("t", 7, [[1, 2]])], SETTINGS))
-    assert result.code is Code.INVALID_REPLICA_ASSIGNMENT
-    (result,) = carry_out(
-        state, create_partitions(state, [NewPartitions("t", 8, [[1]])], SETTINGS))
-    assert result.code is Code.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_it_is_created_only_where_it_can_be_served() -> None:
@@ -191,11 +186,11 @@ def test_the_leader_is_a_live_broker_as_long_as_there_is_one() -> None:
 
 def test_the_partitions_of_a_dead_broker_are_spread_over_the_others() -> None:
     """controller.D1: by topic id and partition, so that one broker does not get all of them."""
-    placement = DisklessPlacement((NodeId(9),))
+    placement = DisklessPlacement((NodeId(9),), NodeId(9))
     up = [NodeId(node_id) for node_id in (1, 2, 3)]
-    found = [diskless_leader(placement, UUID(int=7), index, up) for index in range(300)]
+    found = [acting_leader(placement, UUID(int=7), index, up) for index in range(300)]
     assert all(70 <= found.count(node_id) <= 130 for node_id in up)
-    assert found == [diskless_leader(placement, UUID(int=7), index, up[::-1])
+    assert found == [acting_leader(placement, UUID(int=7), index, up[::-1])
                      for index in range(300)]
 
 
@@ -213,7 +208,7 @@ def test_a_snapshot_has_diskless_topics_too() -> None:
 
 
 def test_a_reassignment_takes_effect_at_once() -> None:
-    """D1: nothing has to be copied."""
+    """D18: nothing has to be copied."""
     state = three()
     create(state, 3)
     versions = [partition.partition_epoch for partition in state.topics["t"].partitions]
@@ -225,18 +220,48 @@ def test_a_reassignment_takes_effect_at_once() -> None:
     assert [new > old for old, new in zip(versions, now, strict=True)] == [True, True, False]
     assert reassignment.ongoing(state) == []
     stop(state, 2)
-    for wanted, code in (([1, 2], Code.INVALID_REPLICATION_FACTOR),
-                         ([], Code.INVALID_REPLICATION_FACTOR),
+    for wanted, code in (([1, 1], Code.INVALID_REPLICA_ASSIGNMENT),
+                         ([], Code.INVALID_REPLICA_ASSIGNMENT),
                          ([7], Code.INVALID_REPLICA_ASSIGNMENT),
                          ([2], Code.INVALID_REPLICA_ASSIGNMENT),
                          (None, Code.NO_REASSIGNMENT_IN_PROGRESS)):
         (result,) = carry_out(state, reassignment.alter(state, [Reassignment("t", 0, wanted)]))
         assert result.code is code, wanted
+    (result,) = carry_out(state, reassignment.alter(
+        state, [Reassignment("t", 0, [1, 3])], factor_may_change=False))
+    assert result.code is Code.INVALID_REPLICATION_FACTOR
+    (result,) = carry_out(state, reassignment.alter(state, [Reassignment("t", 0, [1, 3])]))
+    assert (result.code, replicas(state)[0], leaders(state)[0]) == (Code.NONE, (1, 3), 3)
+
+
+def test_the_preferred_replica_is_elected_on_request() -> None:
+    """D18, controller.D3: it is the first one; until then the leader stays."""
+    state = three()
+    create(state, 1)
+    carry_out(state, reassignment.alter(state, [Reassignment("t", 0, [2, 1, 3])]))
+    assert leaders(state) == [1]
+
+    def elect(kind: ElectionType = ElectionType.PREFERRED) -> Code:
+        (result,) = carry_out(state, elections.elect(state, kind, [TopicPartition("t", 0)]))
+        return result.code
+
+    assert elect(ElectionType.UNCLEAN) is Code.ELECTION_NOT_NEEDED
+    assert (elect(), leaders(state), replicas(state)) == (Code.NONE, [2], [(2, 1, 3)])
+    assert elect() is Code.ELECTION_NOT_NEEDED
+    stop(state, 2)
+    assert leaders(state) == [1]
+    assert elect() is Code.PREFERRED_LEADER_NOT_AVAILABLE
+    start(state, 2, "a-1", life=2)
+    assert leaders(state) == [1]
+    assert again(state) == state
+    assert [result.code for result in carry_out(
+        state, elections.elect(state, ElectionType.PREFERRED, None))] == [Code.NONE]
+    assert leaders(state) == [2]
 
 
 @pytest.mark.parametrize("kind", ElectionType)
-def test_an_election_is_never_needed(kind: ElectionType) -> None:
-    """D1: for a partition that is named; not among the results for all."""
+def test_an_election_is_not_needed_while_the_preferred_replica_leads(kind: ElectionType) -> None:
+    """D18: for a partition that is named; not among the results for all."""
     state = three()
     create(state, 2)
     (result,) = carry_out(state, elections.elect(state, kind, [TopicPartition("t", 0)]))
@@ -253,14 +278,13 @@ def test_a_failed_log_elsewhere_does_not_concern_it() -> None:
 
 
 def test_a_broker_that_is_unregistered_leaves_its_partitions_to_others() -> None:
-    """D1: replicas are brokers that exist."""
+    """D10: replicas are brokers that exist; the least loaded of the rack take over."""
     state = nodes_with(["a-0", "a-1", "a-2"])
     create(state, 6)
     stop(state, 2)
-    shown = leaders(state)
     carry_out(state, brokers.unregister(state, NodeId(2)))
-    assert leaders(state) == shown
-    assert [node for (node,) in replicas(state)] == shown
+    assert replicas(state) == [(1,), (1,), (3,), (1,), (3,), (3,)]
+    assert leaders(state) == [node for (node,) in replicas(state)]
     assert again(state) == state
 
 

@@ -3,6 +3,7 @@
 The state
     state.py         `ClusterState`: brokers, chains, topics, settings; applies records
     members.py       brokers, and the chains that they are members of: values of the state
+    racks.py         racks, and whether they can hold replicas
     placement.py     the kinds of placement of a partition, and the replica set of each
     topic_state.py   topics and partitions: values of the state
     derived_topics.py  topics after a change of brokers or chains
@@ -30,7 +31,8 @@ Decisions: (state, request) -> Decision
 Rules that they share
     assignments.py   which chains the partitions of a request are assigned to
     placer.py        which chain a new topic goes to, by weight
-    diskless.py      which brokers the partitions of diskless topics are placed on
+    diskless.py      the replicas of diskless partitions: created, moved, elected
+    managed/         managed placement: a replica of each diskless partition in each rack
     topic_limits.py  how many partitions there may be
     reconcile.py     the members that a chain or partition should have, by the brokers that are up
     internal_topics.py   what clients may not do to the cluster's own topics

@@ -20,6 +20,7 @@ from quipu.controller import chains, diskless
 from quipu.controller.conversions import broker_record
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import NO_CHAIN, BrokerProcess, BrokerState
+from quipu.controller.racks import is_given_up, rack_of
 from quipu.controller.records import BrokerFencingChanged, BrokerUnregistered, Record
 from quipu.controller.state import ClusterState
 from quipu.model.chains import member_key
@@ -49,20 +50,29 @@ class Registration(NamedTuple):
     listeners: tuple[ListenerEndpoint, ...] = ()
 
 
-def register(state: ClusterState, wanted: Registration, *, quiet: bool) -> Decision[BrokerState]:
+def register(
+    state: ClusterState, wanted: Registration, *, quiet: bool, now_ms: int = 0
+) -> Decision[BrokerState]:
     """Register a broker that has started; it is fenced at first.
 
     `quiet`: no heartbeats come from the process that is registered under this node id now.
+    `now_ms` is the controller's clock, here and below; 0 if the time does not matter (racks.py).
     """
     _check_registration(state, wanted)
     numbers = Numbers(state)
     found = state.brokers.get(wanted.node_id)
     if found is not None and found.incarnation == wanted.incarnation:  # a repeat
         broker = _broker(wanted, found.epoch)
-        broker = dataclasses.replace(broker, fenced=found.fenced, stopping=found.stopping)
+        broker = dataclasses.replace(
+            broker, fenced=found.fenced, stopping=found.stopping, fenced_at_ms=found.fenced_at_ms,
+            rack_given_up=found.rack_given_up)
     else:
         _check_other_process(found, wanted, quiet=quiet)
         broker = _broker(wanted, numbers.version())
+        was_down = found is not None and found.fenced and rack_of(found) == rack_of(broker)
+        broker = dataclasses.replace(
+            broker, fenced_at_ms=found.fenced_at_ms if found and was_down else now_ms,
+            rack_given_up=is_given_up(state.brokers.values(), rack_of(broker)))
         assert broker.fenced, broker
         assert found is None or broker.epoch > found.epoch, (found, broker)  # controller.S6
     if broker == found:
@@ -96,11 +106,13 @@ def current(state: ClusterState, node_id: NodeId, epoch: int) -> BrokerState:
 
 
 def fence(
-    state: ClusterState, nodes: Iterable[NodeId], cold_wait_over: AbstractSet[str] = NONE_COLD
+    state: ClusterState, nodes: Iterable[NodeId], cold_wait_over: AbstractSet[str] = NONE_COLD,
+    *, now_ms: int = 0,
 ) -> Decision[None]:
     """Fence brokers: they lead nothing, and chains go on without them."""
     lost = sorted(node_id for node_id in nodes if not state.brokers[node_id].fenced)
-    records: list[Record] = [BrokerFencingChanged(node_id=node_id, fenced=True) for node_id in lost]
+    records: list[Record] = [
+        BrokerFencingChanged(node_id=node_id, fenced=True, fenced_at_ms=now_ms) for node_id in lost]
     up = _without(state.up(), lost)
     assert len(records) == len(lost), (lost, records)
     assert len(up) == len(state.up()) - len(lost), (lost, up)
@@ -119,7 +131,7 @@ def unfence(
         return Decision([], [broker])
     up = state.up()
     assert node_id not in up, broker
-    broker = dataclasses.replace(broker, fenced=False)
+    broker = dataclasses.replace(broker, fenced=False, fenced_at_ms=0, rack_given_up=False)
     up[node_id] = broker.process
     assert not broker.stopping, broker
     return Decision([BrokerFencingChanged(node_id=node_id),
@@ -131,6 +143,8 @@ def step_back(
     node_id: NodeId,
     epoch: int,
     cold_wait_over: AbstractSet[str] = NONE_COLD,
+    *,
+    now_ms: int = 0,
 ) -> Decision[BrokerState]:
     """Fence a broker whose disk has failed, at its own request, until it is restarted.
 
@@ -141,7 +155,7 @@ def step_back(
     chain = state.chain_of(node_id)
     serving = () if chain is None else chain.serving
     if any(member.node_id != node_id and state.is_live(member) for member in serving):
-        decision = fence(state, [node_id], cold_wait_over)
+        decision = fence(state, [node_id], cold_wait_over, now_ms=now_ms)
         assert broker.fenced or decision.records, broker
         return Decision(decision.records, [dataclasses.replace(broker, fenced=True)])
     if any(member.node_id == node_id for member in serving) or chain is None:
@@ -149,7 +163,9 @@ def step_back(
     return Decision([], [broker])
 
 
-def stop(state: ClusterState, node_id: NodeId, epoch: int) -> Decision[BrokerState]:
+def stop(
+    state: ClusterState, node_id: NodeId, epoch: int, *, now_ms: int = 0
+) -> Decision[BrokerState]:
     """Controlled shutdown: the broker leaves its chain, and may stop when this is applied.
 
     If it is the last one that serves, no other could: its chain stays as it is (model.H2).
@@ -160,9 +176,12 @@ def stop(state: ClusterState, node_id: NodeId, epoch: int) -> Decision[BrokerSta
     up = _without(state.up(), [node_id])
     assert node_id not in up, broker
     assert broker.node_id == node_id, broker
-    return Decision([BrokerFencingChanged(node_id=node_id, fenced=True, stopping=True),
-                     *chains.records_for(state, up, Numbers(state))],
-                    [dataclasses.replace(broker, fenced=True, stopping=True)])
+    stopped = dataclasses.replace(
+        broker, fenced=True, stopping=True, fenced_at_ms=broker.fenced_at_ms or now_ms)
+    return Decision([BrokerFencingChanged(
+        node_id=node_id, fenced=True, stopping=True, fenced_at_ms=stopped.fenced_at_ms,
+        rack_given_up=stopped.rack_given_up),
+        *chains.records_for(state, up, Numbers(state))], [stopped])
 
 
 def unregister(state: ClusterState, node_id: NodeId) -> Decision[None]:

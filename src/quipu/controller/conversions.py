@@ -44,6 +44,7 @@ def broker_record(broker: BrokerState) -> BrokerRegistered:
         name=broker.name, peer_host=broker.peer_host, peer_port=broker.peer_port,
         incarnation=broker.incarnation, epoch=broker.epoch, fenced=broker.fenced,
         stopping=broker.stopping, lease_ms=broker.lease_ms, directory_id=broker.directory_id,
+        fenced_at_ms=broker.fenced_at_ms, rack_given_up=broker.rack_given_up,
         listeners=[ListenerRecord(name=each.listener, host=each.host, port=each.port)
                    for each in broker.listeners])
 
@@ -89,6 +90,7 @@ def broker_of(record: BrokerRegistered) -> BrokerState:
         name=record.name, peer_host=record.peer_host, peer_port=record.peer_port,
         incarnation=record.incarnation, epoch=record.epoch, fenced=record.fenced,
         stopping=record.stopping, lease_ms=record.lease_ms, directory_id=record.directory_id,
+        fenced_at_ms=record.fenced_at_ms, rack_given_up=record.rack_given_up,
         listeners=tuple(ListenerEndpoint(each.name, each.host, each.port)
                         for each in record.listeners))
 
@@ -154,8 +156,8 @@ def _legacy_record(placement: LegacyPlacement) -> PartitionRecord:
 
 
 def _diskless_record(placement: DisklessPlacement) -> PartitionRecord:
-    replicas = placement.replicas
-    return PartitionRecord(replicas=list(replicas), isr=list(replicas), leader=replicas[0])
+    return PartitionRecord(replicas=list(placement.replicas), isr=list(placement.replicas),
+                           leader=placement.leader)
 
 
 def placements_of(record: TopicCreated | PartitionsAdded) -> Iterator[tuple[Placement, int]]:
@@ -172,7 +174,7 @@ def placements_of(record: TopicCreated | PartitionsAdded) -> Iterator[tuple[Plac
                     yield _legacy_placement(next(named)), 1
             case PlacementKind.DISKLESS:
                 for _ in range(run.count):
-                    yield DisklessPlacement(_nodes(next(named).replicas), run.version), 1
+                    yield _diskless_placement(next(named), run.version), 1
             case _:
                 assert_never(kind)
     if not record.runs:  # all of them are legacy
@@ -186,10 +188,10 @@ def added_count(record: TopicCreated | PartitionsAdded) -> int:
 
 
 def moved_placement(record: PartitionsMoved) -> ChainPlacement | DisklessPlacement:
-    """Where a record moves partitions to."""
+    """Where a record moves partitions to; the leader of a diskless one may be NO_NODE."""
     kind = placement_kind(record)
     if kind is PlacementKind.DISKLESS:
-        return DisklessPlacement(_nodes(record.replicas), record.version)
+        return DisklessPlacement(_nodes(record.replicas), NodeId(record.leader), record.version)
     assert kind is PlacementKind.CHAIN, record  # nothing becomes legacy
     return _chain_placement(record)
 
@@ -203,6 +205,10 @@ def _legacy_placement(record: PartitionRecord) -> LegacyPlacement:
     return LegacyPlacement(
         replicas=_nodes(record.replicas), isr=_nodes(record.isr), leader=NodeId(record.leader),
         epoch=Epoch(record.leader_epoch), version=record.partition_epoch)
+
+
+def _diskless_placement(record: PartitionRecord, version: int) -> DisklessPlacement:
+    return DisklessPlacement(_nodes(record.replicas), NodeId(record.leader), version)
 
 
 def _nodes(node_ids: Iterable[int]) -> tuple[NodeId, ...]:

@@ -9,8 +9,15 @@ from operator import is_not
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from quipu.controller.placement import DisklessPlacement, Placement, chains_of
-from quipu.controller.topic_state import PartitionState, Topic
+from quipu.controller.placement import (
+    DisklessPlacement,
+    Placement,
+    acting_leader,
+    chains_of,
+    elected,
+    replica_set_of,
+)
+from quipu.controller.topic_state import PartitionState, Topic, partition_state
 from quipu.model.ids import NodeId
 
 if TYPE_CHECKING:
@@ -54,17 +61,33 @@ def detached_from_chains(state: "ClusterState", node_id: NodeId) -> list[Topic]:
     return list(changed.values())
 
 
+def diskless_partition(
+    state: "ClusterState", placement: DisklessPlacement, key: tuple[UUID, int]
+) -> PartitionState:
+    """A diskless partition, with a leader that is up if there is one."""
+    broker = state.brokers.get(placement.leader)
+    is_up = broker is not None and not broker.fenced  # as nearly always
+    up = (placement.leader,) if is_up else tuple(state.up())
+    placement = elected(placement, up)  # controller.D3
+    return partition_state(placement, replica_set_of(placement, state.chains),
+                           acting_leader(placement, *key, up))  # controller.D1
+
+
 def diskless(state: "ClusterState") -> list[Topic]:
-    """The diskless topics with another leader, after a broker came or went (controller.D1)."""
+    """The diskless topics with another leader, after a broker came or went."""
     changed = []
+    known: dict[DisklessPlacement, DisklessPlacement] = {}  # equal ones stay one value
+    up = state.up()
     for topic in state.diskless_topics():
         partitions = list(topic.partitions)
         for index, partition in enumerate(partitions):
             placement = partition.placement
             assert isinstance(placement, DisklessPlacement), topic.name
-            leader = state.diskless_leader(placement, (topic.topic_id, index))
-            if leader != partition.leader:
-                partitions[index] = partition._replace(leader=leader)
+            after = elected(placement, up)  # controller.D3
+            leader = acting_leader(after, topic.topic_id, index, up)  # controller.D1
+            if leader != partition.leader or after is not placement:
+                partitions[index] = partition._replace(
+                    leader=leader, placement=known.setdefault(after, after))
         if any(map(is_not, partitions, topic.partitions)):
             changed.append(dataclasses.replace(topic, partitions=tuple(partitions)))
     return changed

@@ -1,9 +1,11 @@
 """Elections that clients request: the preferred head, or, with loss of records, any member.
 
 An election is one of a chain: it changes the leader of all of its partitions, whichever of them was
-named.  A partition that is detached from its chain (failed_replicas.py) has an election of its own.
+named.  A partition that is detached from its chain (failed_replicas.py), and a diskless one, has an
+election of its own.
 
-    PREFERRED   the chain's first node by number becomes its head again, if it serves
+    PREFERRED   the chain's first node by number becomes its head again, if it serves; the first
+                replica of a diskless partition its leader, if it is up
     UNCLEAN     no serving member is up: the first member that is up serves alone from now on.
                 Records that it does not have are lost, though they were acknowledged; so a
                 member that came back with another data directory is the last choice
@@ -15,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, assert_never
 
-from quipu.controller import failed_replicas
+from quipu.controller import diskless, failed_replicas
 from quipu.controller.conversions import chain_record
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import BrokerProcess, Chain, ChainMember
@@ -53,12 +55,15 @@ def elect(
         partitions = [TopicPartition(topic.name, index) for topic in state.topics.values()
                  for index in range(len(topic.partitions))]
     numbers = Numbers(state)
+    moves = diskless.DisklessMoves(numbers)
     outcomes: dict[str, ElectionResult] = {}
     elected: dict[str, Chain] = {}
     records: list[Record] = []
     results: list[ElectionResult] = []
     for name, partition in partitions:
         found = _find(state, name, partition)
+        if isinstance(found, DisklessPlacement):
+            found = _elect_diskless(state, kind, TopicPartition(name, partition), found, moves)
         if isinstance(found, ElectionResult):
             if wanted is not None or found.code is not Code.ELECTION_NOT_NEEDED:
                 results.append(found)
@@ -77,7 +82,7 @@ def elect(
         records += failed_replicas.records_for(state, state.up(), numbers, elected.values())
     assert wanted is None or len(results) == len(wanted), (wanted, results)
     assert elected.keys() <= state.chains.keys(), elected
-    return Decision([*map(chain_record, elected.values()), *records], results)
+    return Decision([*map(chain_record, elected.values()), *records, *moves.records], results)
 
 
 class _Electorate(NamedTuple):
@@ -91,7 +96,9 @@ class _Electorate(NamedTuple):
         return self.up.get(member.node_id) == member.process
 
 
-def _find(state: ClusterState, name: str, partition: int) -> _Electorate | ElectionResult:
+def _find(
+    state: ClusterState, name: str, partition: int
+) -> _Electorate | DisklessPlacement | ElectionResult:
     topic = state.topics.get(name)
     if topic is None or not 0 <= partition < len(topic.partitions):
         return ElectionResult(name, partition, Code.UNKNOWN_TOPIC_OR_PARTITION,
@@ -101,9 +108,8 @@ def _find(state: ClusterState, name: str, partition: int) -> _Electorate | Elect
         case LegacyPlacement():
             return ElectionResult(
                 name, partition, Code.ELECTION_NOT_NEEDED, "it is on no chain yet")
-        case DisklessPlacement():  # controller.D1
-            return ElectionResult(
-                name, partition, Code.ELECTION_NOT_NEEDED, "any broker serves a diskless topic")
+        case DisklessPlacement():
+            return placement
         case ChainPlacement():
             chain = state.chains[placement.chain]
             if placement.own_chain is None:
@@ -113,6 +119,22 @@ def _find(state: ClusterState, name: str, partition: int) -> _Electorate | Elect
                 failed_replicas.up_for(placement, state.up()), (topic.topic_id, partition))
         case _:
             assert_never(placement)
+
+
+def _elect_diskless(
+    state: ClusterState, kind: ElectionType, named: TopicPartition, placement: DisklessPlacement,
+    moves: diskless.DisklessMoves,
+) -> ElectionResult:
+    """Elect the leader of a diskless partition; none of its elections loses records."""
+    if kind is ElectionType.UNCLEAN:
+        return ElectionResult(*named, Code.ELECTION_NOT_NEEDED,
+                              "all replicas of a diskless partition are in sync")
+    try:
+        leader = diskless.preferred(state, placement)
+    except RequestError as error:
+        return ElectionResult(*named, error.code, str(error))
+    moves.add(state.topics[named.topic], named.partition, placement.replicas, leader)
+    return ElectionResult(*named)
 
 
 def _elect(

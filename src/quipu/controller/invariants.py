@@ -15,7 +15,9 @@ from quipu.controller.placement import (
     ChainPlacement,
     DisklessPlacement,
     LegacyPlacement,
+    acting_leader,
     chains_of,
+    elected,
 )
 from quipu.controller.records import (
     BrokerFencingChanged,
@@ -133,6 +135,7 @@ def _check_broker(
             assert broker is not None, record
             assert broker.fenced == record.fenced, record
             assert broker.stopping == record.stopping, record
+            assert broker.fenced or not broker.rack_given_up, record  # controller.K1
         case _:
             assert_never(record)
 
@@ -179,9 +182,12 @@ def _check_partition(
             assert partition.leader == replica_set.head, partition
             assert partition.leader == placement.leader, partition
         case DisklessPlacement():
-            assert partition.leader == state.diskless_leader(placement, key), partition
+            assert placement.leader in placement.replicas, partition
+            up = state.up()
+            assert elected(placement, up) == placement, partition  # controller.D3
+            assert partition.leader == acting_leader(placement, *key, up), partition
             assert partition.leader_epoch == 0, partition  # controller.D2
-            assert partition.isr == partition.replicas, partition
+            assert partition.isr == partition.replicas, partition  # controller.D4
         case _:
             assert_never(placement)
 

@@ -35,6 +35,8 @@ class BrokerState:
     lease_ms: int = 0  # how long it may lead after a heartbeat; 0: it takes its whole session
     directory_id: UUID = ZERO_UUID  # where its logs are
     listeners: tuple[ListenerEndpoint, ...] = ()  # none: PLAINTEXT alone, at host:port
+    fenced_at_ms: int = 0  # 0: it is not fenced, or it is not known since when
+    rack_given_up: bool = False  # by the controller, since it was fenced (racks.py)
 
     def endpoint(self, listener: str) -> ListenerEndpoint | None:
         """Where clients reach it by the listener of that name; None if it has no such listener."""

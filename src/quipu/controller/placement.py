@@ -3,8 +3,8 @@
     ChainPlacement    on a chain; its members are the partition's replicas
     LegacyPlacement   on nodes that are named one by one: written by versions without chains, and
                       read until the partition is moved to a chain; nothing new is placed like this
-    DisklessPlacement of a diskless topic: its replica is the broker that clients are shown as the
-                      leader; any broker serves it (diskless.py)
+    DisklessPlacement of a diskless topic: it has a replica in each rack, and one of them leads; a
+                      replica holds nothing, and any broker serves it (diskless.py)
 
 A partition on a chain stores nothing of its replicas: leader, replicas, ISR and epochs are derived
 from the chain.  While it moves, two chains hold it:
@@ -34,7 +34,7 @@ Not here: which chain a new topic is placed on (placer.py).
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping
 from typing import NamedTuple, TypeAlias, assert_never
 from uuid import UUID
 from zlib import crc32
@@ -69,7 +69,8 @@ class LegacyPlacement(NamedTuple):
 class DisklessPlacement(NamedTuple):
     """A partition of a diskless topic."""
 
-    replicas: tuple[NodeId, ...]
+    replicas: tuple[NodeId, ...]  # in the order of preference
+    leader: NodeId  # one of them; it stays until it is down, removed, or another is elected
     version: int = 0  # of its last change, its creation included
 
     @property
@@ -124,17 +125,24 @@ def replica_set_of(placement: Placement, chains: Mapping[str, Chain]) -> Replica
             assert_never(placement)
 
 
-def diskless_leader(
-    placement: DisklessPlacement, topic_id: UUID, partition: int, up: Sequence[NodeId]
+def elected(placement: DisklessPlacement, up: Container[NodeId]) -> DisklessPlacement:
+    """`placement` with a leader that is up, if one of its replicas is (controller.D3)."""
+    if placement.leader in up:
+        return placement
+    first = next((node_id for node_id in placement.replicas if node_id in up), placement.leader)
+    return placement if first == placement.leader else placement._replace(leader=first)
+
+
+def acting_leader(
+    placement: DisklessPlacement, topic_id: UUID, partition: int, up: Collection[NodeId]
 ) -> NodeId:
     """The broker that clients are shown as the leader, if the brokers `up` are live.
 
-    The first replica that is up, else a broker that follows from topic id and partition
-    (controller.D1).
+    The leader of `placement`, as `elected` returns it; if none of its replicas is up, a broker that
+    follows from topic id and partition (controller.D1).
     """
-    for node_id in placement.replicas:
-        if node_id in up:
-            return node_id
+    if placement.leader in up:
+        return placement.leader
     if not up:
         return NO_NODE
     return sorted(up)[crc32(partition.to_bytes(4, "big"), crc32(topic_id.bytes)) % len(up)]

@@ -9,7 +9,7 @@ both serve it under a new epoch; when all of their nodes do, B serves it alone u
 the nodes of B have served in the epoch before, and have every record that was acknowledged.
 
 A partition can only be on a chain: the target must be exactly the nodes of one.  A diskless
-partition has one replica, which is changed at once.
+partition can be on any brokers, and is there at once, for nothing has to be copied.
 
 Not here: which node sends what to which (chain), which have caught up (broker/replication).
 """
@@ -151,18 +151,11 @@ class _Moves:
     def __init__(self, state: ClusterState) -> None:
         self._numbers = Numbers(state)
         self._made: dict[tuple[UUID, ChainPlacement], PartitionsMoved] = {}
-        self._diskless: dict[tuple[UUID, NodeId], PartitionsMoved] = {}
+        self.diskless = diskless.DisklessMoves(self._numbers)
 
     @property
     def records(self) -> list[Record]:
-        return [*self._made.values(), *self._diskless.values()]
-
-    def place(self, topic: Topic, partition: int, node_id: NodeId) -> None:
-        """Give a diskless partition another replica."""
-        key = topic.topic_id, node_id
-        if key not in self._diskless:
-            self._diskless[key] = diskless.moved_record(topic, [], node_id, self._numbers)
-        self._diskless[key].partitions.append(partition)
+        return [*self._made.values(), *self.diskless.records]
 
     def add(
         self, topic: Topic, partition: int, target: ChainPlacement, *, new_epoch: bool
@@ -198,7 +191,7 @@ def _plan(
         case LegacyPlacement():
             stays = placement.replicas
         case DisklessPlacement():
-            _plan_diskless(state, topic, wanted, moves)
+            _plan_diskless(state, topic, wanted, moves, factor_may_change=factor_may_change)
             return
         case _:
             assert_never(placement)
@@ -225,15 +218,18 @@ def _plan(
 
 
 def _plan_diskless(
-    state: ClusterState, topic: Topic, wanted: Reassignment, moves: _Moves
+    state: ClusterState, topic: Topic, wanted: Reassignment, moves: _Moves,
+    *, factor_may_change: bool,
 ) -> None:
-    """Give a diskless partition another replica, at once: nothing has to be copied."""
+    """Give a diskless partition other replicas, at once: nothing has to be copied."""
     if wanted.replicas is None:
         raise RequestError(f"{topic.name}-{wanted.partition} is not moving",
                            code=Code.NO_REASSIGNMENT_IN_PROGRESS)
-    node_id = diskless.target(state, wanted.replicas)
-    if topic.partitions[wanted.partition].replicas != (node_id,):
-        moves.place(topic, wanted.partition, node_id)
+    partition = topic.partitions[wanted.partition]
+    replicas = diskless.target(
+        state, partition, wanted.replicas, factor_may_change=factor_may_change)
+    if partition.replicas != replicas:
+        moves.diskless.add(topic, wanted.partition, replicas)
 
 
 def _topic(state: ClusterState, wanted: Reassignment) -> Topic:

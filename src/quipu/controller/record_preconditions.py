@@ -25,7 +25,7 @@ from quipu.controller.records import (
     placement_kind,
 )
 from quipu.model.errors import Code, ErrorKind, QuipuError
-from quipu.model.ids import ZERO_UUID
+from quipu.model.ids import NO_NODE, ZERO_UUID
 
 if TYPE_CHECKING:
     from quipu.controller.state import ClusterState
@@ -87,6 +87,8 @@ def _why_not_moved(state: "ClusterState", topic: "Topic", record: PartitionsMove
         case PlacementKind.DISKLESS:
             if not record.replicas or len(set(record.replicas)) != len(record.replicas):
                 return f"a diskless partition on {record.replicas[:10]}"
+            if record.leader not in (NO_NODE, *record.replicas):
+                return f"a diskless partition that {record.leader} leads, which is no replica"
             return None
         case _:
             assert_never(kind)

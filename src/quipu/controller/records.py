@@ -21,6 +21,7 @@ from typing import Final, Literal
 from uuid import UUID
 
 from quipu.model.errors import Code, ErrorKind, MalformedBytes, QuipuError
+from quipu.model.ids import NO_NODE
 from quipu.wire.fields import INT32, array, boolean, int8, int32, int64, string, uuid
 from quipu.wire.schema import Message, Struct
 
@@ -58,6 +59,8 @@ class BrokerRegistered(Message, key=2, versions="0", flexible="0+"):
     lease_ms: int = int32(tag=7)  # how long it may lead without a response; 0: for its session
     directory_id: UUID = uuid(tag=8)  # where its logs are; zeros: it did not say
     listeners: list[ListenerRecord] = array(ListenerRecord, tag=9)  # none: PLAINTEXT at host:port
+    fenced_at_ms: int = int64(tag=10)  # 0: it is not fenced, or it is not known since when
+    rack_given_up: bool = boolean(tag=11)  # see racks.py
 
 
 class PlacementKind(IntEnum):
@@ -147,6 +150,8 @@ class BrokerFencingChanged(Message, key=8, versions="0", flexible="0+"):
     node_id: int = int32()
     fenced: bool = boolean()
     stopping: bool = boolean()
+    fenced_at_ms: int = int64(tag=0)  # 0: it is not fenced, or it is not known since when
+    rack_given_up: bool = boolean(tag=1)  # see racks.py
 
 
 class BrokerUnregistered(Message, key=9, versions="0", flexible="0+"):
@@ -188,6 +193,7 @@ class PartitionsMoved(Message, key=11, versions="0", flexible="0+"):
     version: int = int32()
     kind: int = int8(tag=0)  # a PlacementKind
     replicas: list[int] = array(INT32, tag=1)  # of the diskless kind alone
+    leader: int = int32(tag=2, default=NO_NODE)  # as well; NO_NODE: the one before, if it can be
 
 
 class NumbersUsed(Message, key=12, versions="0", flexible="0+"):

@@ -34,13 +34,13 @@ from quipu.controller.conversions import (
     placements_of,
 )
 from quipu.controller.invariants import Counters, check_applied
+from quipu.controller.managed.load import ReplicaLoad
 from quipu.controller.members import NO_CHAIN, BrokerProcess, BrokerState, Chain, ChainMember
 from quipu.controller.placement import (
     ChainPlacement,
     DisklessPlacement,
     LegacyPlacement,
     Placement,
-    diskless_leader,
     is_served_by,
     replica_set_of,
 )
@@ -61,7 +61,7 @@ from quipu.controller.records import (
     TopicCreated,
     TopicDeleted,
 )
-from quipu.controller.topic_state import PartitionState, Topic, partition_state
+from quipu.controller.topic_state import PartitionState, Topic, diskless_replicas, partition_state
 from quipu.model.chains import ReplicaSet
 from quipu.model.ids import NO_NODE, ZERO_UUID, Epoch, NodeId, ProducerId
 from quipu.model.topics import clash_key
@@ -102,6 +102,7 @@ class ClusterState:
     _topics_on: dict[str, dict[UUID, None]] = field(default_factory=dict)  # ordered, by chain
     _detached: dict[Key, None] = field(default_factory=dict)  # see failed_replicas.py
     _diskless: dict[UUID, None] = field(default_factory=dict)  # topics, see diskless.py
+    diskless_load: ReplicaLoad = field(default_factory=ReplicaLoad)  # of all their partitions
 
     # -- topics and settings
 
@@ -192,13 +193,6 @@ class ClusterState:
         """The node that takes a chain's writes: its head, or NO_NODE if that is not up (D2)."""
         return chain.head.node_id if self.is_live(chain.head) else NO_NODE
 
-    def diskless_leader(self, placement: DisklessPlacement, key: Key) -> NodeId:
-        """The broker that clients are shown as the leader (controller.D1)."""
-        first = self.brokers.get(placement.replicas[0])
-        if first is not None and not first.fenced:
-            return first.node_id  # as nearly always
-        return diskless_leader(placement, *key, list(self.up()))
-
     def topics_on(self, chain: str) -> list[Topic]:
         """Topics of which some partition is on `chain`, or moves to it."""
         return [self.topics_by_id[topic_id] for topic_id in self._topics_on.get(chain, ())]
@@ -264,6 +258,7 @@ class ClusterState:
                 topic = self.topics_by_id[record.topic_id]
                 added = self._placed(record, len(topic.partitions))
                 self.partition_count += len(added)
+                self.diskless_load.count_all(diskless_replicas(added))
                 self._keep(dataclasses.replace(topic, partitions=topic.partitions + added))
             case ConfigChanged():
                 self._configure(record)
@@ -291,6 +286,7 @@ class ClusterState:
         self.names_version += 1
         topic = self.topic_of(record)
         self.partition_count += len(topic.partitions)
+        self.diskless_load.count_all(diskless_replicas(topic.partitions))
         self._keep(topic)
 
     def _delete(self, record: TopicDeleted) -> None:
@@ -308,6 +304,7 @@ class ClusterState:
             del self._topics_on[chain][topic.topic_id]
         for index in range(len(topic.partitions)):
             self._detached.pop((topic.topic_id, index), None)
+        self.diskless_load.count_all(diskless_replicas(topic.partitions), -1)
         self._diskless.pop(topic.topic_id, None)
 
     def _configure(self, record: ConfigChanged) -> None:
@@ -339,7 +336,8 @@ class ClusterState:
                 self.brokers[node_id] = broker_of(record)
             case BrokerFencingChanged():
                 self.brokers[node_id] = dataclasses.replace(
-                    self.brokers[node_id], fenced=record.fenced, stopping=record.stopping)
+                    self.brokers[node_id], fenced=record.fenced, stopping=record.stopping,
+                    fenced_at_ms=record.fenced_at_ms, rack_given_up=record.rack_given_up)
             case BrokerUnregistered():
                 assert chain is None, record  # controller.S7
                 del self.brokers[node_id]
@@ -386,6 +384,8 @@ class ClusterState:
                 placement, key)
             assert after.partition_epoch > before.partition_epoch, (topic, record)  # controller.P1
             assert after.leader_epoch >= before.leader_epoch, (topic, record)
+            self.diskless_load.count_all(diskless_replicas([before]), -1)
+            self.diskless_load.count_all(diskless_replicas([after]))
             partitions[index] = after
         for chain in sorted(topic.chains):
             del self._topics_on[chain][topic.topic_id]
@@ -397,6 +397,10 @@ class ClusterState:
         self, placed: Placement, target: ChainPlacement | DisklessPlacement, key: Key
     ) -> Placement:
         """The placement of a partition that was `placed`, and moves to `target`."""
+        if isinstance(target, DisklessPlacement) and target.leader == NO_NODE:
+            assert isinstance(placed, DisklessPlacement), placed  # see record_preconditions.py
+            stays = placed.leader in target.replicas
+            target = target._replace(leader=placed.leader if stays else target.replicas[0])
         match placed:
             case ChainPlacement(own_chain=None) | LegacyPlacement() | DisklessPlacement():
                 return target
@@ -468,7 +472,7 @@ class ClusterState:
                 leader = placement.leader
             case DisklessPlacement():
                 assert key is not None, placement
-                leader = self.diskless_leader(placement, key)
+                return derived_topics.diskless_partition(self, placement, key)
             case _:
                 assert_never(placement)
         return partition_state(placement, replica_set_of(placement, self.chains), leader)

@@ -1,6 +1,6 @@
 """Topics and their partitions as the state holds them and clients see them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 from uuid import UUID
@@ -77,6 +77,13 @@ def partition_state(
     return PartitionState(
         leader=leader, replicas=replicas, isr=isr, leader_epoch=replica_set.epoch,
         partition_epoch=replica_set.version, placement=placement, replica_set=replica_set)
+
+
+def diskless_replicas(partitions: Iterable[PartitionState]) -> Iterator[tuple[NodeId, ...]]:
+    """The replicas of each of `partitions` that is diskless."""
+    for partition in partitions:
+        if isinstance(partition.placement, DisklessPlacement):
+            yield partition.replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,7 @@ def create_topics(
     """
     limits = limits or RequestLimits(topic.name for topic in wanted)
     placer, version = ChainPlacer(state, chance, weigh), Numbers(state).version()
+    diskless_placer = diskless.Placer(state)
     room = PartitionBudget(state, settings.max_partitions)
     records: list[Record] = []
     results: list[TopicResult] = []
@@ -95,7 +96,7 @@ def create_topics(
         try:
             limits.check(topic.name)
             _check_new_name(state, topic.name, planned)
-            record = _plan(state, topic, settings, placer)
+            record = _plan(state, topic, settings, placer, diskless_placer)
             count = sum(run.count for run in record.runs)
             room.check(count)
             limits.take(count)
@@ -134,7 +135,8 @@ def create_internal_topics(
                                code=Code.INVALID_TOPIC_EXCEPTION)
         if topic.name in state.topics:
             continue
-        record = _plan(state, topic, settings, ChainPlacer(state, chance))
+        record = _plan(
+            state, topic, settings, ChainPlacer(state, chance), diskless.Placer(state))
         record.topic_id = new_id()
         _stamp(record.runs, Numbers(state).version())
         assert record.runs, record.name  # controller.S3
@@ -144,7 +146,8 @@ def create_internal_topics(
 
 
 def _plan(
-    state: ClusterState, wanted: NewTopic, settings: BrokerSettings, placer: ChainPlacer
+    state: ClusterState, wanted: NewTopic, settings: BrokerSettings, placer: ChainPlacer,
+    diskless_placer: diskless.Placer,
 ) -> TopicCreated:
     overrides = _checked_configs(wanted.configs, settings)
     configs = [ConfigRecord(name=name, value=value) for name, value in overrides.items()]
@@ -153,7 +156,7 @@ def _plan(
             raise RequestError(f"{wanted.name} is the cluster's own topic; it cannot be diskless",
                                code=Code.INVALID_TOPIC_EXCEPTION)
         partitions, runs = diskless.runs_of(
-            diskless.new_topic(state, wanted, settings, placer.chance))
+            diskless.new_topic(wanted, settings, diskless_placer))
         return TopicCreated(name=wanted.name, configs=configs, partitions=partitions, runs=runs)
     if wanted.assignments:
         chains = manual_assignments(state, wanted)
@@ -213,12 +216,13 @@ def create_partitions(
     """More partitions for existing topics; never fewer."""
     limits = limits or RequestLimits(topic.name for topic in wanted)
     room, version = PartitionBudget(state, settings.max_partitions), Numbers(state).version()
+    placer = diskless.Placer(state)
     records: list[Record] = []
     results: list[TopicResult] = []
     for request in {topic.name: topic for topic in wanted}.values():
         try:
             limits.check(request.name)
-            record = _plan_partitions(state, request)
+            record = _plan_partitions(state, request, placer)
             count = sum(run.count for run in record.runs)
             room.check(count)
             limits.take(count)
@@ -301,7 +305,9 @@ def _deletable(
     return TopicResult(topic.name, topic.topic_id, topic=topic)
 
 
-def _plan_partitions(state: ClusterState, wanted: NewPartitions) -> PartitionsAdded:
+def _plan_partitions(
+    state: ClusterState, wanted: NewPartitions, placer: diskless.Placer
+) -> PartitionsAdded:
     topic = state.topics.get(wanted.name)
     if topic is None:
         raise RequestError(f"topic {wanted.name} does not exist",
@@ -313,7 +319,7 @@ def _plan_partitions(state: ClusterState, wanted: NewPartitions) -> PartitionsAd
                            code=Code.INVALID_PARTITIONS)
     check_count(wanted.total)
     if topic.is_diskless:
-        partitions, runs = diskless.runs_of(diskless.added(state, topic, wanted))
+        partitions, runs = diskless.runs_of(diskless.added(topic, wanted, placer))
         record = PartitionsAdded(topic_id=topic.topic_id, partitions=partitions, runs=runs)
     else:
         record = PartitionsAdded(

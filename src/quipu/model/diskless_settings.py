@@ -26,7 +26,7 @@ _GIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisklessSettings(RemoteSettings):
-    """The settings of diskless topics; they cannot be changed while a broker runs.
+    """The settings of diskless topics; most cannot be changed while a broker runs.
 
     After those of the remote tier, because a class with slots has one base.
     """
@@ -100,3 +100,16 @@ class DisklessSettings(RemoteSettings):
     diskless_rewrite_age_ms: int = int64(
         60 * 60_000, "Age in milliseconds below which an object is not rewritten.",
         low=0, high=LONG_MAX)
+    diskless_managed_rf_rack_unavailable_threshold_ms: int = int64(
+        300_000,
+        "Milliseconds after which a rack none of whose brokers is up counts as gone: its replicas "
+        "of diskless partitions are removed, until a broker of it is up again.",
+        dynamic=True, low=0, high=LONG_MAX)
+    diskless_managed_rf_auto_reconcile: bool = boolean(
+        "Change the replicas of diskless partitions until there is one in each rack. If false, the "
+        "difference is only shown.", default=True, dynamic=True)
+    diskless_managed_rf_max_moves_per_sec: int = int32(
+        1000,
+        "Maximum number of replicas of diskless partitions that are added or removed in a second, "
+        "in the whole cluster. Reassignments that clients request are not counted.",
+        dynamic=True, low=1, high=1_000_000)

@@ -30,6 +30,7 @@ from quipu.broker.cluster.listing import BrokerListing
 from quipu.broker.cluster.liveness import Liveness
 from quipu.broker.cluster.membership import Endpoints, Membership, Reader
 from quipu.broker.cluster.metadata_listeners import MetadataListener
+from quipu.broker.cluster.reconciliation import Reconciliation
 from quipu.broker.cluster.requests import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -104,6 +105,8 @@ class ClusterDriver:
         self._liveness = Liveness(
             self.node_id, self._machine, decisions, clock, rng,
             has_hung_up=None if net is None else net.has_hung_up)
+        self.reconciliation = Reconciliation(self._machine, decisions, clock)
+        listeners.add(self.reconciliation)
         incarnation = rng.uuid() if net is None else net.identity.incarnation
         self._membership = Membership(
             settings, incarnation, self._channel, clock, state=lambda: self._machine.state,
@@ -191,6 +194,7 @@ class ClusterDriver:
         """Leave the quorum, and send no more heartbeats."""
         self._membership.stop()
         self._liveness.end()
+        self.reconciliation.end()
         await self._quorum.stop(transfer=True)
 
     def on_metadata_read(self, reader: Reader) -> None:
@@ -399,6 +403,10 @@ class ClusterDriver:
             self._server.listen(self._net)
 
     def _on_leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a fact, not a flag
+        if is_leader:
+            self.reconciliation.begin()
+        else:
+            self.reconciliation.end()
         if self._net is None:
             return  # a cluster of one node needs no liveness checks
         _log.info("this node is the controller" if is_leader else

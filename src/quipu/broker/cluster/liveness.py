@@ -160,7 +160,8 @@ class Liveness:
                          hung_up, silence_ms)
         if silent or chains.reconcile(self._state, self._waited()).records:
             await self._decisions.run(
-                lambda: brokers.fence(self._state, self._silent(), self._waited()), confirm=False)
+                lambda: brokers.fence(self._state, self._silent(), self._waited(),
+                                      now_ms=self._clock.now_ms()), confirm=False)
 
     # -- requests of brokers
 
@@ -205,7 +206,8 @@ class Liveness:
             return brokers.register_alone(self._state, wanted)
         try:
             return brokers.register(
-                self._state, wanted, quiet=self._is_gone(sender, wanted.node_id))
+                self._state, wanted, quiet=self._is_gone(sender, wanted.node_id),
+                now_ms=self._clock.now_ms())
         except RequestError as error:
             if (code_of(error) is Code.DUPLICATE_BROKER_REGISTRATION
                     and self._state.brokers.keys() - self._met >= {wanted.node_id}):
@@ -285,7 +287,8 @@ class Liveness:
 
     def _step_back(self, node_id: NodeId, request: BrokerHeartbeatRequest) -> Decision[BrokerState]:
         decision = brokers.step_back(
-            self._state, node_id, request.broker_epoch, self._waited())
+            self._state, node_id, request.broker_epoch, self._waited(),
+            now_ms=self._clock.now_ms())
         if decision.records and decision.results[0].fenced:
             _log.warning("node %d is fenced at its own request, and other nodes serve instead: %s",
                          node_id, request.trouble)
@@ -298,7 +301,8 @@ class Liveness:
         del sender
         node_id = NodeId(request.node_id)
         await self._decisions.run(
-            lambda: brokers.stop(self._state, node_id, request.broker_epoch))
+            lambda: brokers.stop(self._state, node_id, request.broker_epoch,
+                                 now_ms=self._clock.now_ms()))
         _log.info("node %d is leaving", node_id)
         return ControlledShutdownResponse()
 

@@ -25,6 +25,7 @@ from quipu.controller.record_preconditions import UnfitRecord
 from quipu.controller.records import (
     ClusterCreated,
     PartitionsAdded,
+    PartitionsMoved,
     ProducerIdsReserved,
     Record,
     TopicCreated,
@@ -40,7 +41,7 @@ from quipu.model.ids import RaftIndex
 from quipu.model.settings import BrokerSettings
 
 # Records that change at most the one topic that they name; and those that change none.
-_OF_ONE_TOPIC: Final = (TopicCreated, TopicDeleted, PartitionsAdded)
+_OF_ONE_TOPIC: Final = (TopicCreated, TopicDeleted, PartitionsAdded, PartitionsMoved)
 _OF_NO_TOPIC: Final = (ClusterCreated, ProducerIdsReserved)
 
 _log = logging.getLogger(__name__)

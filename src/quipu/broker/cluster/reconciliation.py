@@ -1,0 +1,256 @@
+"""The controller's reconciliation of diskless partitions: brings them to one replica in each rack.
+
+Works while this node is the controller, in small steps between other decisions:
+
+    1  give up racks that have been without a broker for longer than the threshold
+    2  if brokers have come, gone or changed racks, look at all diskless topics again; else only at
+       those that have changed
+    3  take the next step of partitions that are not at their target, as fast as the setting allows;
+       or, if diskless.managed.rf.auto.reconcile is false, only count them
+
+Invariants
+    broker.cluster.R1  at most diskless.managed.rf.max.moves.per.sec replicas are added or removed
+                       in a second, whatever the backlog; reassignments of chains are not counted,
+                       and never wait for more than one decision of DECISION_MOVES_MAX moves
+    broker.cluster.R2  a replica is removed by a later decision than the one that added its
+                       successor, so brokers have heard of the one before they hear of the other
+    broker.cluster.R3  a rack's deadline follows from the time at which its last broker was fenced,
+                       which is in the metadata: a new controller neither resets nor skips it.
+                       Within a term time is monotonic, so a clock that is set does not move it
+
+Not here: the target and the steps to it (controller/managed), the states of racks
+(controller/racks.py).
+"""
+
+import asyncio
+import logging
+from typing import Final
+from uuid import UUID
+
+from quipu.broker.cluster.decision_queue import DecisionQueue
+from quipu.broker.cluster.state_machine import MetadataStateMachine
+from quipu.broker.error_codes import code_of
+from quipu.controller import racks
+from quipu.controller.decision import Decision
+from quipu.controller.managed.planning import Planner
+from quipu.controller.managed.reconciling import Bounds, Progress, reconcile
+from quipu.controller.managed.topology import Topology
+from quipu.controller.state import ClusterState
+from quipu.controller.topic_state import Topic
+from quipu.model.errors import Code, QuipuError
+from quipu.runtime.clock import Clock
+from quipu.runtime.spawn import spawn
+
+_log = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 0.1
+DECISION_MOVES_MAX: Final = 100  # replicas: about 10 ms of the loop
+LOOKED_AT_MAX: Final = 1000  # partitions that are compared with their target in one decision
+DECISIONS_MAX: Final = 10  # in one tick
+
+
+class Reconciliation:
+    """Keeps diskless partitions at their target.  A metadata listener."""
+
+    def __init__(
+        self, machine: MetadataStateMachine, decisions: DecisionQueue, clock: Clock
+    ) -> None:
+        self._machine = machine
+        self._decisions = decisions
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self._began = 0.0
+        self._began_ms = 0
+        self._topology: Topology | None = None
+        self._due: dict[UUID, int] = {}  # topics to look at, and from which partition on
+        self._drifted: dict[UUID, int] = {}  # partitions that are not at their target, by topic
+        self._found: dict[UUID, int] = {}  # the same, of a pass that is not at its end
+        self._again: set[UUID] = set()  # topics that have changed since their pass began
+        self._was_auto = True
+        self._allowance = 0.0  # moves that may be made now (broker.cluster.R1)
+        self._allowed_at = 0.0
+        self.moves = 0  # replicas that this controller has added or removed
+
+    @property
+    def backlog(self) -> int:
+        """How many partitions are known not to be at their target."""
+        return sum(self._drifted.values())
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the controller, so that it knows the backlog."""
+        return self._task is not None
+
+    # -- the term
+
+    def begin(self) -> None:
+        """Begin a term: this node is the controller."""
+        self.end()
+        self._began, self._began_ms = self._clock.monotonic(), self._clock.now_ms()
+        self._allowed_at, self._allowance = self._began, 0.0
+        self._topology = None  # look at everything
+        self._task = spawn(self._run(), "reconciliation of diskless topics")
+
+    def end(self) -> None:
+        """End the term; safe to call at any time."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        for known in (self._due, self._drifted, self._found):
+            known.clear()
+        self._again.clear()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.tick()
+            except QuipuError as error:
+                if code_of(error) is not Code.NOT_CONTROLLER:  # else `end` is about to be called
+                    _log.warning("diskless topics could not be reconciled: %s", error)
+            except Exception:  # noqa: BLE001 only this task reconciles
+                _log.exception("diskless topics could not be reconciled")
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def tick(self) -> None:
+        """Take the steps that are due now."""
+        await self._give_up_racks()
+        self._notice_topology()
+        self._allow()
+        for _ in range(DECISIONS_MAX):
+            if not self._due or not await self._step():
+                return
+
+    # -- racks
+
+    @property
+    def now_ms(self) -> int:
+        """The time of this term's begin, and what has passed since (broker.cluster.R3)."""
+        return self._began_ms + int((self._clock.monotonic() - self._began) * 1000)
+
+    async def _give_up_racks(self) -> None:
+        if not self._liveness_decision().records:
+            return
+        for rack in racks.overdue(self._state.brokers, self.now_ms, self._threshold_ms):
+            _log.warning("rack %s is unavailable: none of its brokers (%s) has been up for %d ms; "
+                         "its replicas of diskless partitions are removed", rack.name,
+                         ", ".join(map(str, rack.brokers)), self.now_ms - rack.degraded_since_ms)
+        await self._decisions.run(self._liveness_decision, confirm=False)
+
+    def _liveness_decision(self) -> Decision[None]:
+        return Decision(
+            racks.liveness_records(self._state.brokers, self.now_ms, self._threshold_ms), [])
+
+    @property
+    def _threshold_ms(self) -> int:
+        return self._machine.settings.diskless_managed_rf_rack_unavailable_threshold_ms
+
+    # -- partitions
+
+    def _notice_topology(self) -> None:
+        """Look at all diskless topics again if the racks or their live brokers have changed."""
+        seen = Topology.of(self._state.brokers.values()), self._is_auto
+        if seen != (self._topology, self._was_auto):
+            self._topology, self._was_auto = seen
+            self._found.clear()
+            self._due = dict.fromkeys((topic.topic_id for topic in self._state.diskless_topics()), 0)
+
+    @property
+    def _is_auto(self) -> bool:
+        return self._machine.settings.diskless_managed_rf_auto_reconcile
+
+    def _allow(self) -> None:
+        """Add what the time since the last tick allows; no more than a second's moves are saved."""
+        now, rate = self._clock.monotonic(), self._rate
+        self._allowance = min(self._allowance + (now - self._allowed_at) * rate, max(rate, 1.0))
+        self._allowed_at = now
+
+    @property
+    def _rate(self) -> float:
+        return float(self._machine.settings.diskless_managed_rf_max_moves_per_sec)
+
+    async def _step(self) -> bool:
+        """Make one decision about the topic that is due first; False if there is nothing to do."""
+        topic_id = next(iter(self._due))
+        topic = self._state.topics_by_id.get(topic_id)
+        if topic is None or not topic.is_diskless:
+            self._forget(topic_id)
+            return True
+        if self._is_auto and self._allowance < 1:
+            return False  # broker.cluster.R1
+        if self._due[topic_id] == 0:
+            self._again.discard(topic_id)
+        progress = await self._reconcile(topic)
+        self._allowance -= progress.moves
+        self.moves += progress.moves
+        if topic_id not in self._due:
+            return True  # it was deleted meanwhile
+        self._found[topic_id] = self._found.get(topic_id, 0) + progress.drifted
+        if progress.next_partition < len(topic.partitions):
+            self._due[topic_id] = progress.next_partition
+        else:
+            self._ended_pass(topic_id)
+        return True
+
+    async def _reconcile(self, topic: Topic) -> Progress:
+        """Take the next step for some partitions of `topic`."""
+        moves = min(DECISION_MOVES_MAX, int(self._allowance)) if self._is_auto else 0
+        first = self._due[topic.topic_id]
+
+        def decide() -> Decision[Progress]:
+            state = self._state
+            now = state.topics_by_id.get(topic.topic_id)
+            if now is None:
+                return Decision([], [Progress(len(topic.partitions), 0, 0)])
+            planner = Planner(
+                Topology.of(state.brokers.values()), state.diskless_load.copy())
+            return reconcile(state, now, first, planner, Bounds(LOOKED_AT_MAX, moves))
+
+        decision = decide()
+        if not decision.records:  # as nearly always: nothing has to be agreed upon
+            return decision.results[0]
+        (progress,) = await self._decisions.run(decide, confirm=False)
+        return progress
+
+    def _ended_pass(self, topic_id: UUID) -> None:
+        """All partitions of a topic were looked at; if some have changed, begin again."""
+        drifted = self._found.pop(topic_id, 0)
+        if drifted:
+            self._drifted[topic_id] = drifted
+        else:
+            self._drifted.pop(topic_id, None)
+        del self._due[topic_id]
+        if topic_id in self._again:
+            self._due[topic_id] = 0
+
+    def _forget(self, topic_id: UUID) -> None:
+        for known in (self._due, self._drifted, self._found):
+            known.pop(topic_id, None)
+        self._again.discard(topic_id)
+
+    @property
+    def _state(self) -> ClusterState:
+        return self._machine.state
+
+    # -- changes of the metadata
+
+    def on_topic_created(self, topic: Topic) -> None:
+        self._changed(topic)
+
+    def on_partitions_added(self, topic: Topic, first_new: int) -> None:
+        del first_new
+        self._changed(topic)
+
+    def on_replicas_changed(self, topic: Topic) -> None:
+        self._changed(topic)
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        self._forget(topic.topic_id)
+
+    def on_config_changed(self, topic: Topic) -> None: ...
+
+    def on_brokers_changed(self) -> None: ...  # the next tick notices
+
+    def _changed(self, topic: Topic) -> None:
+        if self._task is not None and topic.is_diskless:
+            self._due.setdefault(topic.topic_id, 0)
+            self._again.add(topic.topic_id)
