@@ -152,7 +152,7 @@ class Reconciliation:
         if seen != (self._topology, self._was_auto):
             self._topology, self._was_auto = seen
             self._found.clear()
-            self._due = dict.fromkeys((topic.topic_id for topic in self._state.diskless_topics()), 0)
+            self._due = {topic.topic_id: 0 for topic in self._state.diskless_topics()}
 
     @property
     def _is_auto(self) -> bool:
