@@ -135,8 +135,7 @@ def show_some(
     broker: Broker, topic: Topic, partitions: range, context: Context,
     *, version: int | None = None, zone: str | None = None,
 ) -> Iterator[MetadataResponsePartition]:
-    """The given partitions of `topic`, as `version` of Metadata shows them to a client in `zone`.
-    """
+    """The given partitions of `topic`, as `version` of Metadata shows them in `zone`."""
     version = context.api_version if version is None else version
     down, hidden = _down(broker), unreachable(broker, context.listener)
     near = _near(broker, topic, context, zone)
