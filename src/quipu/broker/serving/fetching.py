@@ -17,7 +17,7 @@ Which node gives which records
       above its own end is out of range
     * any node gives the records of a diskless partition; one that is not in the consumer's rack
       sends it to a live replica there, if the consumer says its rack and there is one; not again
-      soon, on the same connection (broker.serving.Z4), and not while it is at the end
+      soon, on the same connection (broker.serving.Z4)
     * a dirty reader (replica id -2) gets everything that the log of any node has
 
 A partition whose bytes are being fetched from a remote tier is empty in a pass.  The fetch waits
