@@ -29,9 +29,9 @@ OUT_OF_RANGE = 10_000
 
 
 @asynccontextmanager
-async def in_rack_a(path: Path) -> AsyncIterator[tuple[NodeHere, Peer]]:
+async def in_rack_a(path: Path, **overrides: str) -> AsyncIterator[tuple[NodeHere, Peer]]:
     """A node in rack a that leads t-0, which has a replica on another, in rack b."""
-    async with diskless_node(path, broker_rack="a") as node, node.connect() as peer:
+    async with diskless_node(path, broker_rack="a", **overrides) as node, node.connect() as peer:
         await create(node)
         register(node.node.broker.cluster.state, THERE, "b")
         move(node.node.broker.cluster.state, "t", 0, [HERE, THERE])
@@ -39,15 +39,47 @@ async def in_rack_a(path: Path) -> AsyncIterator[tuple[NodeHere, Peer]]:
         yield node, peer
 
 
-async def fetch(peer: Peer, rack: str, *, version: int = 12, offset: int = 0, **more: int) -> Any:
-    """Fetch t-0 once, from `rack`: the replica to read from instead, and whether there are bytes.
-    """
+async def fetch(peer: Peer, rack: str, *, version: int = 12) -> tuple[int, int, bool]:
+    """Fetch t-0 from `rack`: the error, the node to read from instead, whether there are bytes."""
     request = FetchRequest(
         max_wait=5000, min_bytes=1, rack_id=rack, topics=[FetchTopic(topic="t", partitions=[
-            FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)])],
-        **more)
+            FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])])
     (part,) = (await peer.ask(request, version)).responses[0].partitions
     return part.error_code, part.preferred_read_replica, bool(part.records)
+
+
+async def replicas(peer: Peer, client_id: str | None, version: int = 12) -> tuple[int, list[int]]:
+    """The leader and the replicas of t-0 that a client with this id is shown."""
+    peer.client_id = client_id
+    response = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), version)
+    (part,) = response.topics[0].partitions
+    assert part.isr_nodes == part.replica_nodes
+    return part.leader_id, part.replica_nodes
+
+
+@looped
+async def test_a_node_shows_each_client_the_replica_in_its_zone(tmp_path: Path) -> None:
+    """D22, D23: over the wire, on one connection; also to clients with absurd ids."""
+    async with in_rack_a(tmp_path) as (_, peer):
+        for version in MetadataRequest.VERSIONS:
+            assert await replicas(peer, "app", version) == (HERE, [HERE, THERE])
+            assert await replicas(peer, None, version) == (HERE, [HERE, THERE])
+            assert await replicas(peer, "app|diskless_az=a-0", version) == (HERE, [HERE])
+            assert await replicas(peer, "diskless_az=b", version) == (THERE, [THERE])
+            assert await replicas(peer, "diskless_az=c", version) == (HERE, [HERE, THERE])
+        for absurd in ("-" * 30_000, "b" + "-" * 30_000, "diskless_az=" * 2500):
+            shown = await replicas(peer, f"diskless_az={absurd}")
+            assert shown == (
+                (THERE, [THERE]) if absurd.startswith("b") else (HERE, [HERE, THERE]))
+
+
+@looped
+async def test_the_listener_of_a_connection_says_its_zone(tmp_path: Path) -> None:
+    """D22: unless the client does."""
+    async with in_rack_a(
+            tmp_path, diskless_client_az_listener_map="PLAINTEXT:b,OTHER:a") as (_, peer):
+        assert await replicas(peer, "app") == (THERE, [THERE])
+        assert await replicas(peer, "diskless_az=a") == (HERE, [HERE])
 
 
 @looped
@@ -76,8 +108,7 @@ CASES = [
 async def test_others_are_served_where_they_ask(tmp_path: Path, rack: str, version: int) -> None:
     """D22: whoever cannot read nearer."""
     async with in_rack_a(tmp_path) as (_, peer):
-        error, preferred, has_records = await fetch(peer, rack, version=version)
-        assert (error, preferred, has_records) == (0, -1, True)
+        assert await fetch(peer, rack, version=version) == (0, -1, True)
 
 
 @looped

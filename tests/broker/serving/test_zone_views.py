@@ -1,5 +1,6 @@
 """Diskless partitions as clients in zones are shown them, by Metadata and its relatives."""
 
+import random
 from types import ModuleType
 from typing import Any, cast
 
@@ -168,6 +169,36 @@ async def test_views_follow_the_metadata_that_is_applied() -> None:
     assert (await metadata(broker, zone_c))[0] == (1, [1, 5], [1, 5], [])
 
 
+@pytest.mark.parametrize("seed", range(3))
+@looped
+async def test_kept_views_are_what_new_ones_would_be(seed: int) -> None:
+    """D25: after any change of brokers and placements, in every zone; who stands in is live."""
+    broker, rng = await in_three_zones(), random.Random(seed)
+    state = broker.cluster.state
+    for _ in range(60):
+        node_id = rng.choice((2, 3, 5))
+        match rng.randrange(3):
+            case 0:
+                register(state, node_id, rng.choice((None, "b", "c")))
+            case 1:
+                fence(state, node_id, fenced=not state.brokers[NodeId(node_id)].fenced)
+            case _:
+                move(state, "t", rng.randrange(2), rng.sample((1, 2, 3, 5), rng.randint(1, 3)))
+        for zone in ("b", "c", "unknown", "none"):
+            kept = await metadata(broker, f"diskless_az={zone}")
+            views, broker.cluster.views = broker.cluster.views, topic_views.TopicViews()
+            assert kept == await metadata(broker, f"diskless_az={zone}")
+            broker.cluster.views = views
+            for index, (leader, replicas, isr, _) in enumerate(kept):
+                placed = state.topics["t"].partitions[index]
+                if (leader, replicas) == (placed.leader, list(placed.replicas)):
+                    continue
+                assert replicas == isr == [leader]
+                assert leader in placed.replicas
+                known = state.brokers[NodeId(leader)]
+                assert (known.fenced, known.rack or "unknown") == (False, zone)
+
+
 @looped
 async def test_a_placement_is_shown_when_it_is_committed() -> None:
     """D25, broker.serving.Z3: while its records are on their way to the log, the old one is."""
@@ -252,8 +283,7 @@ async def test_metadata_says_which_topics_are_diskless() -> None:
 
 @looped
 async def test_the_ratio_of_hits_is_counted_by_topic() -> None:
-    """D27: of partitions shown to clients with a zone, also from kept views; others do not count.
-    """
+    """D27: of partitions shown to clients with a zone, from kept views too; no others count."""
     broker = await in_three_zones()
     assert list(zone_samples(cast("Broker", broker))) == []
     for client_id in ("x", None, "diskless_az=d"):
