@@ -112,6 +112,15 @@ async def test_others_are_served_where_they_ask(tmp_path: Path, rack: str, versi
 
 
 @looped
+async def test_nobody_is_sent_on_within_a_rack(tmp_path: Path) -> None:
+    """D22, broker.serving.Z4: also if the leader is another node of the same rack."""
+    async with in_rack_a(tmp_path) as (node, peer):
+        register(node.node.broker.cluster.state, 3, "a")
+        move(node.node.broker.cluster.state, "t", 0, [3, HERE])
+        assert await fetch(peer, "a") == (0, -1, True)
+
+
+@looped
 async def test_nobody_is_sent_to_a_broker_that_is_down(tmp_path: Path) -> None:
     """D22, D25: nor to one that is no replica, or cannot be reached by the client's listener."""
     async with in_rack_a(tmp_path) as (node, peer):

@@ -137,6 +137,10 @@ async def test_two_replicas_in_a_zone_are_one() -> None:
     assert (await metadata(broker, "diskless_az=b"))[0] == ONLY[2]
     fence(state, 2)
     assert (await metadata(broker, "diskless_az=b"))[0] == ONLY[5]
+    partition = state.topics["t"].partitions[0]
+    near = frozenset({NodeId(2), NodeId(5)})
+    assert [replica_in(partition._replace(replicas=(NodeId(5), NodeId(2)), leader=NodeId(leader)),
+                       near) for leader in (5, 2, 1, NO_NODE)] == [5, 2, 5, 5]
 
 
 @looped
@@ -322,8 +326,8 @@ def test_a_projection_is_a_filter(
     """D23, broker.serving.Z3: one live replica of the zone, or the partition as it is."""
     near = frozenset(each.node_id for each in state.brokers.values()
                      if not each.fenced and (each.rack or "unknown") == zone)
-    leaders = st.sampled_from([NO_NODE, *map(NodeId, range(1, 8))])
     for placed in state.topics["t"].partitions:
+        leaders = st.sampled_from(placed.replicas) | st.sampled_from([NO_NODE, *state.brokers])
         before: PartitionState = placed._replace(leader=data.draw(leaders))
         after = projected(before, near)
         candidates = [each for each in before.replicas if each in near]
