@@ -157,7 +157,8 @@ def _to_kafka_python(ours: Struct, kind: Any, version: int) -> Any:
     shape = layout(type(ours), version)
     plain = kind._struct.untagged_fields(version)
     tagged = {field.tag: field for field in kind._struct.tagged_fields(version)._fields}
-    pairs = [*zip(shape.plain, plain, strict=True), *((s, tagged[s.tag]) for s in shape.tagged)]
+    pairs = [*zip(shape.plain, plain, strict=True),
+             *((s, tagged[s.tag]) for s in shape.tagged if s.tag in tagged)]
     values = {}
     for slot, field in pairs:
         value = getattr(ours, slot.name)

@@ -7,6 +7,8 @@ Behaviour
     * a topic that does not exist gets an error, and does not count on the page
     * an invalid limit or cursor is INVALID_REQUEST for every named topic, or for a topic without a
       name if none is named
+    * a client with a zone is shown partitions of diskless topics as by Metadata; which topics are
+      diskless, a tagged field of our own says
     * arrays that may be null are empty instead: Java's tools fail on null
 """
 
@@ -15,6 +17,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from quipu.broker.error_codes import code_of
+from quipu.broker.serving.client_zone import zone_of
 from quipu.broker.serving.context import Broker, Context
 from quipu.broker.serving.topic_views import (
     TOPIC_OPERATIONS,
@@ -36,7 +39,7 @@ from quipu.wire.messages.k75_describe_topic_partitions import (
 async def handle(
     broker: Broker, request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
-    left = _page_size(broker, request)
+    left, zone = _page_size(broker, request), zone_of(broker, context)
     response = DescribeTopicPartitionsResponse(
         topics=context.array(DescribeTopicPartitionsResponseTopic))
     for name, first in _names(broker, request):
@@ -49,7 +52,7 @@ async def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         last = min(len(topic.partitions), first + left)
-        response.topics.append(await _topic(broker, topic, range(first, last), context))
+        response.topics.append(await _topic(broker, topic, range(first, last), context, zone))
         left -= max(last - first, 0)
         if last < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=last)
@@ -100,7 +103,7 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 async def _topic(
-    broker: Broker, topic: Topic, partitions: range, context: Context
+    broker: Broker, topic: Topic, partitions: range, context: Context, zone: str | None
 ) -> DescribeTopicPartitionsResponseTopic:
     described = DescribeTopicPartitionsResponseTopic(
         name=topic.name,
@@ -108,9 +111,10 @@ async def _topic(
         is_internal=topic.is_internal,
         partitions=context.array(DescribeTopicPartitionsResponsePartition),
         topic_authorized_operations=TOPIC_OPERATIONS,
+        is_diskless=topic.is_diskless,
     )
     for partition in show_some(
-            broker, topic, partitions, context, version=VERSION_LISTENER_NOT_FOUND):
+            broker, topic, partitions, context, version=VERSION_LISTENER_NOT_FOUND, zone=zone):
         await context.pause()
         described.partitions.append(DescribeTopicPartitionsResponsePartition(
             error_code=partition.error_code,

@@ -141,3 +141,17 @@ DISKLESS: Final[dict[str, Family]] = {  # by attribute of DisklessTotals
         "quipu_diskless_foreign_objects_total", "counter",
         "Objects with names of others that were found in the store, and left alone."),
 }
+
+
+class ZoneSample(NamedTuple):
+    """How often clients with a zone were shown a replica of a diskless topic in that zone."""
+
+    topic: str
+    ratio: float
+
+
+ZONE_HITS: Final = Family(
+    "kafka_broker_diskless_preferred_broker_hit_ratio", "gauge",
+    "Of the partitions of a diskless topic in Metadata responses to clients with a zone, the part "
+    "that was shown with a broker in that zone, since the start; a topic that no such client has "
+    "asked for has no line.", "topic")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from quipu.broker.diskless.opening import Diskless
-from quipu.broker.observing.diskless_metrics import DisklessTotals
+from quipu.broker.observing.diskless_metrics import DisklessTotals, ZoneSample
 from quipu.broker.observing.metrics import (
     ChainSample,
     GroupSample,
@@ -98,6 +98,12 @@ def diskless_totals(diskless: Diskless | None) -> DisklessTotals:
         orphans_deleted=cleaning.orphans_deleted, objects_rewritten=cleaning.objects_rewritten,
         rewritten_bytes=cleaning.rewritten_bytes, cleaning_failures=cleaning.failures,
         foreign_objects=cleaning.foreign_objects)
+
+
+def zone_samples(broker: Broker) -> Iterator[ZoneSample]:
+    """How often clients with a zone were shown replicas in it, by diskless topic."""
+    for topic, hits in broker.cluster.views.hits(broker.cluster.state):
+        yield ZoneSample(topic, hits.ratio)
 
 
 def _tier_sample(led: LedPartition) -> TierSample:

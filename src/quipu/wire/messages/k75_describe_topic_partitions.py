@@ -5,6 +5,8 @@ Behaviour
       is not complete has a cursor to continue from
 Versions
     v0  flexible from the start
+Of our own
+    A topic of a response may have the tagged field 100, `is_diskless`, as those of Metadata.
 """
 
 from uuid import UUID
@@ -58,6 +60,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     partitions: list[DescribeTopicPartitionsResponsePartition] = array(
         DescribeTopicPartitionsResponsePartition)
     topic_authorized_operations: int = int32(default=-0x8000_0000)
+    is_diskless: bool = boolean(tag=100)  # of our own
 
 
 class DescribeTopicPartitionsResponse(Response, key=75, versions="0", flexible="0+"):
