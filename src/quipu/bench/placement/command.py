@@ -14,7 +14,7 @@ from quipu.bench.processes import in_child
 from quipu.bench.report import machine_line
 from quipu.cli.output import note, plain_table, print_json
 
-DIVISORS = (10, 3, 1)  # of the size, to show how costs grow
+DIVISORS = (10, 4, 1)  # of the size, to show how costs grow
 
 
 def placement(

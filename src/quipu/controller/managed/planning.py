@@ -56,6 +56,10 @@ class Step(NamedTuple):
 
 def assess(replicas: Replicas, leader: NodeId, topology: Topology) -> Assessment:
     """Compare the replicas of a partition with the target."""
+    racks = {topology.rack_of.get(node_id) for node_id in replicas}
+    if (len(racks) == len(replicas) == len(topology.racks) and racks.issuperset(topology.racks)
+            and topology.gone.isdisjoint(replicas)):
+        return Assessment(replicas, (), (), ())  # as nearly always
     by_rack: dict[str | None, list[NodeId]] = {}
     for node_id in replicas:
         if node_id not in topology.gone:
