@@ -209,7 +209,8 @@ STEPS = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(1, 7), st.intege
 @settings(max_examples=EXAMPLES)
 def test_whatever_happens_a_fixed_point_follows(steps: list[tuple[str, int, int]]) -> None:
     """D15, D19, controller.M4: never two replicas in one rack while another eligible rack has none;
-    at the end one in each rack that is up, and no further step, ever."""
+    at the end one in each rack that is up, and no further step, ever.
+    """
     history = History()
     for step in steps:
         history.happen(*step)
@@ -238,7 +239,8 @@ def test_a_rack_that_returns_finds_what_it_had(
     steps: list[tuple[str, int, int]], which: int
 ) -> None:
     """D13, D19: one move for each partition on the way out, and one on the way back; then the racks
-    are those of before, leaders stayed, and load is as even in the rack as it was."""
+    are those of before, leaders stayed, and load is as even in the rack as it was.
+    """
     history = History()
     for step in steps:
         history.happen(*step)
@@ -294,7 +296,7 @@ def test_a_new_rack_takes_one_replica_of_each_partition(
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6, unique=True), st.booleans())
 @settings(max_examples=EXAMPLES)
-def test_repairing_drift_keeps_what_can_be_kept(replicas: list[int], again: bool) -> None:  # noqa: FBT001 drawn
+def test_repairing_drift_keeps_what_can_be_kept(replicas: list[int], again: bool) -> None:
     """D15, D18: the leader, and one replica of each rack that the operator's placement had."""
     it = Managed(a=2, b=2, c=2)
     it.create()

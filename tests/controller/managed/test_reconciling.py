@@ -24,7 +24,6 @@ from quipu.model.errors import Code, RequestError
 from quipu.model.ids import NodeId
 from tests.controller.managed.cluster import THRESHOLD_MS, Managed
 
-
 OLD_TOPIC = UUID(int=77)
 
 
@@ -56,8 +55,8 @@ def test_other_factors_are_refused(factor: int) -> None:
     """D11: with the message that says what to give."""
     result = three_racks().create(1, factor=factor)
     assert (result.code, result.message) == (
-        Code.INVALID_REQUEST, "replication factor is system-managed for diskless topics; use "
-        "replicationFactor=-1 or replicationFactor=1")
+        Code.INVALID_REQUEST, ("replication factor is system-managed for diskless topics; use "
+        "replicationFactor=-1 or replicationFactor=1"))
 
 
 def test_partitions_are_added_like_those_of_a_new_topic() -> None:
