@@ -5,13 +5,15 @@ is that of the different tuples.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from quipu.controller.managed.load import ReplicaLoad
 from quipu.controller.managed.placing import place
 from quipu.controller.managed.planning import Planner
 from quipu.controller.managed.topology import Topology
 from quipu.model.ids import NodeId
+
+CHUNK: Final = 50_000  # partitions that one planner looks at: what it remembers stays small
 
 Replicas = tuple[NodeId, ...]
 
@@ -78,22 +80,27 @@ class PlacementModel:
         """Take steps until no partition has a next one."""
         total = Moves()
         while True:
-            found = self._pass(Planner(topology, self.load))
+            self._known.clear()
+            found = Moves(passes=1)
+            for first in range(0, len(self.replicas), CHUNK):
+                found += self._step(Planner(topology, self.load), first)
             total += found
             if not found.replicas:
                 return total
 
-    def _pass(self, planner: Planner) -> Moves:
+    def _step(self, planner: Planner, first: int) -> Moves:
+        """Take the next step of the partitions of one chunk."""
         moves = elected = 0
-        for index, (replicas, leader) in enumerate(zip(self.replicas, self.leaders, strict=True)):
-            step = planner.next_step(replicas, leader)
+        for index in range(first, min(first + CHUNK, len(self.replicas))):
+            leader = self.leaders[index]
+            step = planner.next_step(self.replicas[index], leader)
             if step is not None:
                 self.replicas[index] = self._known.setdefault(step.replicas, step.replicas)
                 moves += step.moves
                 if step.leader != leader:
                     self.leaders[index] = step.leader
                     elected += 1
-        return Moves(moves, elected, 1)
+        return Moves(moves, elected)
 
     def move(self, index: int, source: NodeId, targets: tuple[NodeId, ...]) -> Moves:
         """An operator moves a replica from one broker to the least loaded one of `targets`."""
