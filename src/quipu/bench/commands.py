@@ -1,4 +1,4 @@
-"""The commands `quipu bench produce | consume | latency | diskless | sql`: measure and report."""
+"""The commands `quipu bench produce | consume | latency | diskless | placement | sql`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +12,7 @@ from quipu.bench.diskless.command import diskless
 from quipu.bench.diskless.nodes import NODE_SETTINGS as DISKLESS_SETTINGS
 from quipu.bench.errors import BenchError
 from quipu.bench.measured import Measured
+from quipu.bench.placement.command import placement
 from quipu.bench.plot import check_plot, draw
 from quipu.bench.report import Ratio, Report, ratio
 from quipu.bench.runs import BenchRun, RunLoad
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 
 app.command()(diskless)
+app.command()(placement)
 app.command()(sql)
 
 Bootstrap = Annotated[str | None, typer.Option(
