@@ -23,6 +23,8 @@ from quipu.wire.schema import Message, Struct
 CODES: Final = [int(code) for code in Code]
 YEAR_2100_MS: Final = 4_102_444_800_000
 TEXTS: Final = ("", "a", "topic-1", "grüße", "トピック", "🦙" * 5, "x" * 127, "y" * 300)
+# Tags from here on are fields of our own in Kafka's messages, which no oracle knows.
+OWN_TAGS: Final = range(100, 1000)
 WIDTHS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 ALL: Final = [
@@ -53,13 +55,13 @@ def make(
     values = {
         slot.name: _value(slot, version, rng, flexible=flexible, tags=tags)
         for slot in (*shape.plain, *shape.tagged)
-        if slot.tag is None or rng.random() < 0.7
+        if slot.tag is None or (slot.tag not in OWN_TAGS and rng.random() < 0.7)
     }
     made = struct(**values)
     if tags and flexible and rng.random() < 0.5:
         made.unknown_tags = tuple(
             (tag, rng.randbytes(rng.choice((0, 1, 200))))
-            for tag in sorted(rng.sample(range(100, 1 << 20), rng.randint(1, 3))))
+            for tag in sorted(rng.sample(range(OWN_TAGS.stop, 1 << 20), rng.randint(1, 3))))
     return made
 
 

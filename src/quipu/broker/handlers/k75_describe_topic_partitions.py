@@ -7,6 +7,8 @@ Behaviour
     * a topic that does not exist gets an error, and does not count on the page
     * an invalid limit or cursor is INVALID_REQUEST for every named topic, or for a topic without a
       name if none is named
+    * of a diskless topic, tagged fields have the effective replication factor and, of each
+      partition, its racks, its coverage, what the controller does about it, and exceptions
     * arrays that may be null are empty instead: Java's tools fail on null
 """
 
@@ -16,12 +18,13 @@ from itertools import islice
 
 from quipu.broker.error_codes import code_of
 from quipu.broker.serving.context import Broker, Context
+from quipu.broker.serving.placements import Placements
 from quipu.broker.serving.topic_views import (
     TOPIC_OPERATIONS,
     VERSION_LISTENER_NOT_FOUND,
     show_some,
 )
-from quipu.controller.topic_state import Topic
+from quipu.controller.topic_state import PartitionState, Topic
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.topics import check_topic_name
 from quipu.wire.messages.k75_describe_topic_partitions import (
@@ -39,6 +42,7 @@ async def handle(
     left = _page_size(broker, request)
     response = DescribeTopicPartitionsResponse(
         topics=context.array(DescribeTopicPartitionsResponseTopic))
+    placements = Placements(broker)
     for name, first in _names(broker, request):
         await context.pause()
         topic = broker.cluster.state.topics.get(name)
@@ -49,7 +53,8 @@ async def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         last = min(len(topic.partitions), first + left)
-        response.topics.append(await _topic(broker, topic, range(first, last), context))
+        described = await _topic(broker, topic, range(first, last), context, placements)
+        response.topics.append(described)
         left -= max(last - first, 0)
         if last < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=last)
@@ -100,7 +105,7 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 async def _topic(
-    broker: Broker, topic: Topic, partitions: range, context: Context
+    broker: Broker, topic: Topic, partitions: range, context: Context, placements: Placements
 ) -> DescribeTopicPartitionsResponseTopic:
     described = DescribeTopicPartitionsResponseTopic(
         name=topic.name,
@@ -109,10 +114,12 @@ async def _topic(
         partitions=context.array(DescribeTopicPartitionsResponsePartition),
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
+    if topic.is_diskless:
+        described.effective_rf = placements.effective_factor
     for partition in show_some(
             broker, topic, partitions, context, version=VERSION_LISTENER_NOT_FOUND):
         await context.pause()
-        described.partitions.append(DescribeTopicPartitionsResponsePartition(
+        shown = DescribeTopicPartitionsResponsePartition(
             error_code=partition.error_code,
             partition_index=partition.partition_index,
             leader_id=partition.leader_id,
@@ -122,5 +129,23 @@ async def _topic(
             eligible_leader_replicas=[],
             last_known_elr=[],
             offline_replicas=partition.offline_replicas,
-        ))
+        )
+        if topic.is_diskless:
+            _place(shown, topic.partitions[partition.partition_index], placements)
+        described.partitions.append(shown)
     return described
+
+
+def _place(
+    shown: DescribeTopicPartitionsResponsePartition, partition: PartitionState,
+    placements: Placements,
+) -> None:
+    """Add how a diskless partition is placed."""
+    found = placements.of(partition)
+    shown.target_racks = list(found.target_racks)
+    shown.assigned_racks = list(found.assigned_racks)
+    shown.rack_coverage = found.rack_coverage
+    shown.placement_state = found.state
+    shown.exceptions = list(found.exceptions)
+    shown.assigned_replicas = list(partition.replicas)
+    shown.placement_drift = found.is_drifted

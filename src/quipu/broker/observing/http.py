@@ -1,7 +1,7 @@
-"""The HTTP port of a node: `/metrics`, `/health/live`, `/health/ready`.
+"""The HTTP port of a node: `/metrics`, `/placement`, `/health/live`, `/health/ready`.
 
 It opens before the logs are recovered, so that a probe gets "not ready" instead of a refused
-connection, and it must be cheap: so it is three GET routes directly on asyncio.  A web framework
+connection, and it must be cheap: so it is a few GET routes directly on asyncio.  A web framework
 and its server would add a quarter of a second of imports to every start and 8 MiB to every idle
 node.
 
@@ -25,9 +25,11 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
+from urllib.parse import parse_qs
 
 from quipu.broker.observing import metrics
 from quipu.broker.observing.health import Health
@@ -51,7 +53,7 @@ WARNINGS_MAX: Final = 20
 LIMIT: Final = "metrics.max.connections"
 
 _HEAD_END: Final = b"\r\n\r\n"
-_JSON: Final = "application/json"
+JSON: Final = "application/json"
 _log = logging.getLogger(__name__)
 
 
@@ -64,6 +66,8 @@ class HttpResponse(NamedTuple):
 
 
 Route = Callable[[], HttpResponse]
+Query = Mapping[str, Sequence[str]]  # the parameters of a URL, by name
+QueryRoute = Callable[[Query], HttpResponse]
 
 
 class _Page(NamedTuple):
@@ -78,12 +82,14 @@ class HttpServer:
 
     def __init__(
         self, routes: dict[str, Route], *, connections_max: int = CONNECTIONS_MAX,
-        stats: Stats | None = None,
+        stats: Stats | None = None, queried: Mapping[str, QueryRoute] | None = None,
     ) -> None:
         self.limited = LimitedLog(_log)
+        self.address = ("", 0)  # once it listens
         self.asking: dict[_Client, None] = {}  # their request has not come; the oldest first
         self.receiving: dict[_Client, None] = {}  # receive their response; the oldest first
         self._routes = routes
+        self._queried = queried or {}  # routes whose response depends on the query
         self._connections_max = connections_max
         self._stats = stats if stats is not None else Stats()
         self._pages: dict[str, asyncio.Task[_Page]] = {}
@@ -108,6 +114,7 @@ class HttpServer:
             _log.warning("port %d of metrics.listener is in use; using a free one", port)
             address = await self._listener.start(host, 0)
         self._sweep()
+        self.address = address
         return address
 
     async def close(self) -> None:
@@ -146,12 +153,16 @@ class HttpServer:
         method, target, _ = words
         if method not in ("GET", "HEAD"):
             return problem(HTTPStatus.METHOD_NOT_ALLOWED, "use GET or HEAD"), True
-        return self._find(target.partition("?")[0]), method == "GET"
+        return self._find(target), method == "GET"
 
-    def _find(self, path: str) -> "_Page | asyncio.Task[_Page]":
-        route = self._routes.get(path)
+    def _find(self, target: str) -> "_Page | asyncio.Task[_Page]":
+        path, _, query = target.partition("?")
+        route, queried = self._routes.get(path), self._queried.get(path)
+        if queried is not None:
+            path = target  # a page of its own for each query
+            route = partial(queried, parse_qs(query))
         if route is None:
-            paths = ", ".join(sorted(self._routes))
+            paths = ", ".join(sorted([*self._routes, *self._queried]))
             return problem(HTTPStatus.NOT_FOUND, f"there are {paths}")
         page = self._pages.get(path)
         if page is not None:
@@ -282,11 +293,12 @@ class _Client(asyncio.Protocol):
 
 
 def routes(health: Health, sources: metrics.Sources) -> dict[str, Route]:
-    """All routes of a node's HTTP port."""
+    """The routes of a node's HTTP port, but for those of placements (placement_pages.py)."""
     return {
         "/metrics": lambda: HttpResponse(
             HTTPStatus.OK, metrics.CONTENT_TYPE, metrics.exposition(sources)),
-        "/health/live": lambda: _json(HTTPStatus.OK, {"status": "live", "phase": health.phase}),
+        "/health/live": lambda: json_response(
+            HTTPStatus.OK, {"status": "live", "phase": health.phase}),
         "/health/ready": lambda: ready(health, sources.partitions()),
     }  # fmt: skip
 
@@ -301,18 +313,19 @@ def ready(health: Health, partitions: Sequence[PartitionLog]) -> HttpResponse:
     if is_ready and failed and len(failed) == len(partitions):
         status, reasons, is_ready = "failed", ["every partition is offline"], False
     code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
-    return _json(
+    return json_response(
         code, {"status": status, "reasons": reasons, "warnings": health.warnings + warnings}
     )
 
 
-def _json(status: HTTPStatus, value: dict[str, object]) -> HttpResponse:
-    return HttpResponse(status, _JSON, [json.dumps(value) + "\n"])
+def json_response(status: HTTPStatus, value: Mapping[str, object]) -> HttpResponse:
+    """A short response."""
+    return HttpResponse(status, JSON, [json.dumps(value) + "\n"])
 
 
 def problem(status: HTTPStatus, why: str) -> _Page:
     """An error response to a request."""
-    response = _json(status, {"error": why})
+    response = json_response(status, {"error": why})
     return _page(response, [text.encode() for text in response.body])
 
 

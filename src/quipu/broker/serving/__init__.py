@@ -16,6 +16,7 @@
     timestamp_searches.py  the searches by timestamp of a ListOffsets, within time limits
     routing.py          finds the leader of a partition, and the address of a node
     topic_views.py      topics as Metadata shows them; encoded once per change
+    placements.py       placements of diskless partitions, as responses and metrics show them
     forwarding.py       sends requests to the controller that only it can carry out
 
 Start at `server.py`, which reads requests off a connection and keeps responses in order.

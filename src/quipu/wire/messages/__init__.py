@@ -147,6 +147,7 @@ from quipu.wire.messages.k10004_describe_diskless_runs import (
     DescribeDisklessRunsRequest,
     DescribeDisklessRunsResponse,
 )
+from quipu.wire.messages.k10005_describe_racks import DescribeRacksRequest, DescribeRacksResponse
 from quipu.wire.schema import Request, Response
 
 OWN_KEY_FIRST: Final = 10_000
@@ -198,6 +199,7 @@ REQUESTS: Final[dict[int, type[Request]]] = {
         ExtendChainRequest,
         DescribeRemoteSegmentsRequest,
         DescribeDisklessRunsRequest,
+        DescribeRacksRequest,
     )
 }
 
@@ -248,5 +250,6 @@ RESPONSES: Final[dict[int, type[Response]]] = {
         ExtendChainResponse,
         DescribeRemoteSegmentsResponse,
         DescribeDisklessRunsResponse,
+        DescribeRacksResponse,
     )
 }
