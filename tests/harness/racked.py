@@ -18,6 +18,13 @@ from uuid import UUID
 from prometheus_client.parser import text_string_to_metric_families
 
 from quipu.broker.cluster.requests import BrokerRegistrationRequest, ControlledShutdownRequest
+from quipu.controller.configs import (
+    ConfigAlteration,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+)
+from quipu.controller.state import ResourceType
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId
 from quipu.wire.messages.k45_alter_partition_reassignments import (
@@ -60,6 +67,14 @@ class RackedNode(NodeHere):
 
     async def create_diskless(self, name: str, partitions: int = 1) -> None:
         await self.create(name, partitions, diskless_enable="true")
+
+    async def set_of_brokers(self, **settings: str) -> None:
+        """Set dynamic settings of all brokers."""
+        changes = [ConfigChange(key.replace("_", "."), ConfigOperation.SET, each)
+                   for key, each in settings.items()]
+        (result,) = await self.node.broker.cluster.controller.alter_configs(
+            [ConfigAlteration(ConfigResource(ResourceType.BROKER, ""), changes)])
+        assert result.code is Code.NONE, result.message
 
     async def move(self, topic: str, partition: int, *replicas: int) -> None:
         """An operator moves a partition, with the standard request."""

@@ -77,8 +77,9 @@ def drift(
     parts = [part for topic in found.values() for part in topic.partitions]
     drifted = [part for part in parts if part.is_drifted]
     if not drifted and not as_json:
-        note(f"no drift: {count(len(parts), 'diskless partition')} as they should be"
-             if parts else "no drift: there are no diskless partitions")
+        placed = ("1 diskless partition is as it should be" if len(parts) == 1
+                  else f"{len(parts):,} diskless partitions are as they should be")
+        note(f"no drift: {placed}" if parts else "no drift: there are no diskless partitions")
         return
     _show(drifted, as_json=as_json)
 

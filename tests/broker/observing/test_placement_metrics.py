@@ -155,6 +155,27 @@ async def test_an_operators_move_is_drift(tmp_path: Path) -> None:
 
 
 @looped
+async def test_settings_that_change_while_a_node_runs_are_shown(tmp_path: Path) -> None:
+    """D18, D26: the threshold and the mode, as they apply now."""
+    async with RackedNode(tmp_path, diskless_managed_rf_auto_reconcile="false") as node:
+        await node.join(2, "r2")
+        await node.create_diskless("t")
+        await node.move("t", 0, 1)
+        reconciliation = node.node.broker.cluster.reconciliation
+        await until(lambda: reconciliation.backlog == 1)
+        assert (await check_agreement(node))["placement_state"] == "frozen"
+        await node.set_of_brokers(
+            diskless_managed_rf_rack_unavailable_threshold_ms="77777",
+            diskless_managed_rf_auto_reconcile="true")
+        await until(lambda: reconciliation.moves == 1 and not reconciliation.backlog)
+        scrape, response = await node.scrape(), await racks(node)
+        assert value(scrape, CONTROLLER + "auto_reconcile") == response.auto_reconcile == 1
+        threshold_ms = value(scrape, CONTROLLER + "rack_unavailable_threshold_ms")
+        assert threshold_ms == response.rack_unavailable_threshold_ms == 77777
+        assert (await check_agreement(node))["placement_state"] == "steady"
+
+
+@looped
 async def test_a_node_without_a_rack_is_in_the_rack_unknown(tmp_path: Path) -> None:
     """D26: `unknown` is a rack like the others."""
     async with RackedNode(tmp_path, None) as node:

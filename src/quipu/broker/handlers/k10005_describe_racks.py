@@ -24,12 +24,12 @@ async def handle(
     broker: Broker, request: DescribeRacksRequest, context: Context
 ) -> DescribeRacksResponse:
     del request
-    placements, settings = Placements(broker), broker.settings
+    placements = Placements(broker)
     response = DescribeRacksResponse(
         controller_id=broker.node_id,
         effective_rf=placements.effective_factor,
         auto_reconcile=placements.auto_reconcile,
-        rack_unavailable_threshold_ms=settings.diskless_managed_rf_rack_unavailable_threshold_ms,
+        rack_unavailable_threshold_ms=placements.threshold_ms,
         reassignment_backlog=broker.cluster.reconciliation.backlog,
         racks=context.array(DescribedRack))
     for rack in placements.racks.values():

@@ -135,11 +135,10 @@ def _racks(broker: Broker, query: Query) -> HttpResponse:
     if query:
         raise _BadQuery("there are no parameters")
     placements, reconciliation = Placements(broker), broker.cluster.reconciliation
-    settings = broker.settings
     return json_response(HTTPStatus.OK, {
         "effective_rf": placements.effective_factor,
         "auto_reconcile": placements.auto_reconcile,
-        "rack_unavailable_threshold_ms": settings.diskless_managed_rf_rack_unavailable_threshold_ms,
+        "rack_unavailable_threshold_ms": placements.threshold_ms,
         "is_controller": reconciliation.is_active,
         "reassignment_backlog": reconciliation.backlog if reconciliation.is_active else None,
         "racks": [{"rack": rack.name, "rack_state": rack.state.name,

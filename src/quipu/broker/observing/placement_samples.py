@@ -29,11 +29,10 @@ def of_controller(broker: Broker) -> list[ControllerPlacement]:
     if not reconciliation.is_active:
         return []
     placements, topics = Placements(broker), broker.cluster.state.diskless_topics()
-    threshold_ms = broker.settings.diskless_managed_rf_rack_unavailable_threshold_ms
     return [ControllerPlacement(
         totals=PlacementTotals(
             reassignment_backlog=reconciliation.backlog, reassignment_moves=reconciliation.moves,
-            rack_unavailable_threshold_ms=threshold_ms,
+            rack_unavailable_threshold_ms=placements.threshold_ms,
             auto_reconcile=int(placements.auto_reconcile)),
         racks=[RackSample(rack.name, rack.state, rack.degraded_since_ms)
                for rack in placements.racks.values()],

@@ -1,7 +1,7 @@
 """Placements of diskless partitions at one moment, for responses, pages and metrics.
 
 Any node can describe them, from its own metadata; what the controller does about them follows from
-the node's setting diskless.managed.rf.auto.reconcile, which should be the same on all nodes.
+diskless.managed.rf.auto.reconcile as it applies to the node, which should be the same on all nodes.
 """
 
 from quipu.broker.serving.context import Broker
@@ -19,7 +19,9 @@ class Placements:
     def __init__(self, broker: Broker) -> None:
         self.racks = racks_of(broker.cluster.state.brokers.values())
         self.topology = Topology.of_racks(self.racks)
-        self.auto_reconcile = broker.settings.diskless_managed_rf_auto_reconcile
+        settings = broker.cluster.settings  # the dynamic ones included
+        self.auto_reconcile = settings.diskless_managed_rf_auto_reconcile
+        self.threshold_ms = settings.diskless_managed_rf_rack_unavailable_threshold_ms
         self._known: dict[tuple[tuple[NodeId, ...], NodeId], PlacementDescription] = {}
 
     @property
