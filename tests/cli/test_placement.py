@@ -1,4 +1,4 @@
-"""`quipu placement` and `quipu topic describe` of diskless topics, against a node in this process."""
+"""`quipu placement`, and `quipu topic describe` of diskless topics, with a node in this process."""
 
 import asyncio
 import json
@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from quipu.cli.cluster import connect
 from quipu.cli.main import main
+from quipu.client.admin.placement import describe_placement
 from tests.broker.diskless.parts import until
 from tests.cli.fake_nodes import Fake, listening
 from tests.harness.racked import RackedNode
@@ -50,8 +52,8 @@ async def test_show_names_racks_coverage_and_state(
     async with RackedNode(tmp_path) as node:
         rig = Rig(node, capsys)
         assert await rig.quipu("placement", "show") == (
-            0, "", "no diskless topics yet; create one with "
-            "`quipu topic create NAME --config diskless.enable=true`\n")
+            0, "", ("no diskless topics yet; create one with "
+                    "`quipu topic create NAME --config diskless.enable=true`\n"))
         await node.join(2, "r2")
         await node.create_diskless("t")
         await node.create_diskless("a", 2)
@@ -161,6 +163,27 @@ async def test_wrong_names_are_told(tmp_path: Path, capsys: pytest.CaptureFixtur
         refused = await rig.quipu("placement", "drift", "classic")
         assert (refused.code, refused.out) == (1, "")
         assert "topic classic is not diskless" in refused.err
+
+
+@looped
+async def test_placements_are_read_page_by_page(tmp_path: Path) -> None:
+    """D28, K12: whatever the size of a page, all partitions are found, each once and in order."""
+    async with RackedNode(tmp_path) as node:
+        for name, size in (("b", 3), ("a", 2), ("c", 1)):
+            await node.create_diskless(name, size)
+        await node.create("classic", 2)
+
+        def read(page: int, *names: str) -> list[tuple[str, int]]:
+            host, port = node.address
+            with connect(f"{host}:{port}") as cluster:
+                found = describe_placement(cluster, names, page_partitions=page)
+            return [(part.topic, part.partition)
+                    for topic in found.values() for part in topic.partitions]
+
+        every = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0)]
+        for page in (1, 2, 3, 100):
+            assert await asyncio.to_thread(read, page) == every
+        assert await asyncio.to_thread(read, 2, "b", "classic", "nothing") == every[2:5]
 
 
 def test_a_broker_without_these_requests_is_told(capsys: pytest.CaptureFixture[str]) -> None:

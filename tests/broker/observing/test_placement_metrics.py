@@ -156,7 +156,7 @@ async def test_an_operators_move_is_drift(tmp_path: Path) -> None:
 
 @looped
 async def test_settings_that_change_while_a_node_runs_are_shown(tmp_path: Path) -> None:
-    """D18, D26: the threshold and the mode, as they apply now."""
+    """D26: the threshold and the mode, as they apply now."""
     async with RackedNode(tmp_path, diskless_managed_rf_auto_reconcile="false") as node:
         await node.join(2, "r2")
         await node.create_diskless("t")
@@ -184,7 +184,7 @@ async def test_a_node_without_a_rack_is_in_the_rack_unknown(tmp_path: Path) -> N
 
 @looped
 async def test_other_topics_have_no_placement(tmp_path: Path) -> None:
-    """D24, D28: a topic on a chain has no tagged field, and no series."""
+    """D28: a topic on a chain has no tagged field, and no series."""
     async with RackedNode(tmp_path) as node:
         await node.create("classic")
         topic = await described(node, "classic")
@@ -282,7 +282,7 @@ async def test_lags_are_of_what_this_node_holds(tmp_path: Path) -> None:
 def test_every_number_has_its_line() -> None:
     """D26, D27: names as in the design, each documented and shown."""
     placement = ControllerPlacement(
-        PlacementTotals(*range(1, 5)), [RackSample("r\"1", 2, 77)], [("t", 3)],
+        PlacementTotals(*range(1, 5)), [RackSample('r"1', 2, 77)], [("t", 3)],
         [[PlacementSample("t", 4, 66, 1, 1, 1)], [PlacementSample("u", 0, 100, 0, 0, 0)]])
     text = "".join(metrics.exposition(make_sources(
         placement=lambda: [placement], diskless_lags=lambda: [DisklessLagSample("t", 4, 5, 6)])))

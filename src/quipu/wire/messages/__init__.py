@@ -45,6 +45,7 @@
     k10002_extend_chain.py                ExtendChain
     k10003_describe_remote_segments.py    DescribeRemoteSegments
     k10004_describe_diskless_runs.py      DescribeDisklessRuns
+    k10005_describe_racks.py              DescribeRacks
     consumer_protocol.py                  what consumers send each other in JoinGroup, SyncGroup
 
 Names are Kafka's.  Times and timeouts are milliseconds, error codes are plain numbers (their
