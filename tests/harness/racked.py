@@ -11,6 +11,7 @@ serve nothing.
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -95,6 +96,8 @@ class RackedNode(NodeHere):
         async with asyncio.timeout(SECONDS_MAX):
             data = await reader.read()
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
         head, _, body = data.partition(b"\r\n\r\n")
         return int(head.split(b" ")[1]), body
 

@@ -17,6 +17,8 @@ Invariants
     broker.observing.O4  a long response is made in pieces, and other tasks run in between; requests
                          that come soon after get the same response, so that many scrapers use a
                          tenth of the time or less
+    broker.observing.O5  at most QUERIES_MAX responses that depend on a query are made at a time, so
+                         that many queries are not more work than a few; one more gets 503
 """
 
 import asyncio
@@ -46,6 +48,7 @@ RESPONSE_SECONDS_MAX: Final = 10.0
 CONNECTIONS_MAX: Final = 256
 ACCEPT_SHARE: Final = 4  # of `connections_max`, accepted in one turn of the loop
 SCRAPES_MAX: Final = 32
+QUERIES_MAX: Final = 4
 PAGE_AGE_RATIO: Final = 10  # a page is reused for 10 times the time that it took to make
 PAGE_SECONDS_MAX: Final = 1.0
 SWEEP_SECONDS: Final = 0.25
@@ -167,6 +170,9 @@ class HttpServer:
         page = self._pages.get(path)
         if page is not None:
             return page
+        if queried is not None and len(self._pages.keys() - self._routes.keys()) >= QUERIES_MAX:
+            # broker.observing.O5
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "too many queries; try again")
         try:
             response = route()
         except Exception:  # noqa: BLE001 a bug in a route must not look like success
@@ -182,7 +188,10 @@ class HttpServer:
         started = loop.time()
         page = await self._rendered(response)
         age_max = min(PAGE_AGE_RATIO * (loop.time() - started), PAGE_SECONDS_MAX)
-        loop.call_later(age_max, self._pages.pop, path, None)
+        if path in self._routes:
+            loop.call_later(age_max, self._pages.pop, path, None)
+        else:
+            self._pages.pop(path, None)  # few ask the same query
         return page
 
     async def _rendered(self, response: HttpResponse) -> _Page:
