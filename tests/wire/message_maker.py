@@ -21,11 +21,11 @@ from quipu.wire.messages.consumer_protocol import (
 )
 from quipu.wire.schema import Message, Struct
 
-OWN_TAG_FIRST: Final = 100  # of Kafka's messages
-OWN_TAG_END: Final = 200
 CODES: Final = [int(code) for code in Code]
 YEAR_2100_MS: Final = 4_102_444_800_000
 TEXTS: Final = ("", "a", "topic-1", "grüße", "トピック", "🦙" * 5, "x" * 127, "y" * 300)
+# Tags from here on are fields of our own in Kafka's messages, which no oracle knows.
+OWN_TAGS: Final = range(100, 1000)
 WIDTHS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 ALL: Final = [
@@ -56,13 +56,13 @@ def make(
     values = {
         slot.name: _value(slot, version, rng, flexible=flexible, tags=tags)
         for slot in (*shape.plain, *shape.tagged)
-        if slot.tag is None or (slot.tag < OWN_TAG_FIRST and rng.random() < 0.7)
+        if slot.tag is None or (slot.tag not in OWN_TAGS and rng.random() < 0.7)
     }
     made = struct(**values)
     if tags and flexible and rng.random() < 0.5:
         made.unknown_tags = tuple(
             (tag, rng.randbytes(rng.choice((0, 1, 200))))
-            for tag in sorted(rng.sample(range(OWN_TAG_END, 1 << 20), rng.randint(1, 3))))
+            for tag in sorted(rng.sample(range(OWN_TAGS.stop, 1 << 20), rng.randint(1, 3))))
     return made
 
 

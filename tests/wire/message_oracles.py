@@ -25,6 +25,7 @@ from kio.serial import entity_reader, entity_writer
 from quipu.model.ids import ZERO_UUID
 from quipu.wire.layout import layout
 from quipu.wire.schema import Message, Struct
+from tests.wire.message_maker import OWN_TAGS
 
 EPOCH: Final = dt.datetime.fromtimestamp(0, tz=dt.UTC)
 
@@ -158,7 +159,7 @@ def _to_kafka_python(ours: Struct, kind: Any, version: int) -> Any:
     plain = kind._struct.untagged_fields(version)
     tagged = {field.tag: field for field in kind._struct.tagged_fields(version)._fields}
     pairs = [*zip(shape.plain, plain, strict=True),
-             *((s, tagged[s.tag]) for s in shape.tagged if s.tag in tagged)]
+             *((s, tagged[s.tag]) for s in shape.tagged if s.tag not in OWN_TAGS)]
     values = {}
     for slot, field in pairs:
         value = getattr(ours, slot.name)

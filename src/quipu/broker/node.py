@@ -25,7 +25,7 @@ from quipu.broker.diskless.opening import Diskless, can_serve
 from quipu.broker.diskless.tiering_start import start_tiering
 from quipu.broker.groups import Groups
 from quipu.broker.listening import advertised, client_listeners, net_limits, peer_config
-from quipu.broker.observing import http, metrics
+from quipu.broker.observing import http, metrics, placement_pages, placement_samples
 from quipu.broker.observing.chain_health import chain_trouble
 from quipu.broker.observing.health import Health, LifePhase
 from quipu.broker.observing.samples import (
@@ -337,12 +337,15 @@ class Node:
             tiered=lambda: self._samples(lambda _: tier_samples(self._tiering)),
             diskless=lambda: diskless_totals(self._diskless),
             zones=lambda: self._samples(zone_samples),
+            diskless_lags=lambda: self._samples(placement_samples.diskless_lags),
+            placement=lambda: self._samples(placement_samples.of_controller),
             peers=self._peer_stats, ready=lambda: self.health.ready,
             stepped_back=lambda: (self._cluster is not None
                                   and self._cluster.why_stepped_back is not None),
         )
         self._http = http.HttpServer(
             http.routes(self.health, sources), stats=self.stats,
+            queried=placement_pages.routes(lambda: self._samples(lambda broker: [broker])),
             connections_max=self.settings.metrics_max_connections)
         host, port = await self._http.start(
             listener.host, listener.port, or_any="metrics.listener" not in self.settings.explicit)

@@ -25,6 +25,7 @@ Start at main.py: it finds the command in a table and imports only that one.
     diskless_rebuild.py  fills an empty control plane from them
     diskless_places.py   opens the control plane and the store that a command names
     diskless_tier.py  `quipu diskless tier`: moves old records to the remote tier, on Spark
+    placement.py      `quipu placement`: how diskless topics are placed, and the racks
     cluster.py        connects to the cluster at --bootstrap; checks topics, finds offsets
     librdkafka.py     settings and errors of librdkafka, for produce and consume
     positions.py      positions in a topic as users write them: end, -10, 15m, ...

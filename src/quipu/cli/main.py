@@ -26,6 +26,7 @@ COMMANDS: Final = {  # in the order of the help text; each module has an `app`
     "log": "quipu.cli.log",
     "remote": "quipu.cli.remote",
     "diskless": "quipu.cli.diskless",
+    "placement": "quipu.cli.placement",
     "bench": "quipu.bench.commands",
 }
 EXIT_FAILED: Final = 1

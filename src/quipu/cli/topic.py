@@ -18,7 +18,9 @@ from quipu.cli.cluster import (
 )
 from quipu.cli.errors import CommandFailed
 from quipu.cli.output import count, note, print_json, show
+from quipu.cli.placement import placement_fields, table_fields
 from quipu.client.admin import topics
+from quipu.client.admin.placement import describe_placement
 from quipu.client.admin.remote import describe_remote
 from quipu.client.admin.topics import CreatedTopic, TopicDescription
 from quipu.client.cluster import Cluster
@@ -115,7 +117,7 @@ def describe(
 
     Of a topic with a remote tier also which offsets are local (from `local_start` on) and which
     are copied (below `tiered`), and the bytes in each tier.  Of a diskless topic the bytes in
-    objects.
+    objects, the effective replication factor, and how it is placed (see `quipu placement`).
     """
     with connect(bootstrap) as cluster:
         there = topics.describe_topics(cluster)
@@ -123,7 +125,9 @@ def describe(
         for name in names:
             topic = _row(cluster, there[name])
             settings = topics.topic_settings(cluster, name)
-            topic["diskless"] = _is_on(settings, "diskless.enable")
+            topic["diskless"] = topic["is_diskless"] = _is_on(settings, "diskless.enable")
+            if topic["diskless"]:
+                _add_placement(cluster, topic)
             if topic["diskless"] or _is_on(settings, "remote.storage.enable"):
                 _add_tiers(cluster, there[name], topic)
             topic["config"] = _shown_settings(settings, every=every)
@@ -216,13 +220,18 @@ def _row(cluster: Cluster, topic: TopicDescription) -> dict[str, Any]:
 
 def _show_topic(topic: dict[str, Any]) -> None:
     columns = ["partition", "leader", "replicas", "isr", "start", "end", "records"]
+    rows = topic["partitions"]
     if topic["diskless"]:
         columns += ["tiered", "object_bytes", "remote_bytes"]
+        if "effective_rf" in topic:
+            columns += ["target_racks", "assigned_racks", "coverage", "state", "exceptions"]
+            rows = [table_fields(row) for row in rows]
     elif any("remote_bytes" in row for row in topic["partitions"]):
         columns += ["local_start", "tiered", "local_bytes", "remote_bytes"]
     kind = "  diskless" if topic["diskless"] else ""
-    title = f"topic {topic['topic']}  id {topic['id']}{kind}"
-    show(topic["partitions"], columns, as_json=False, title=title)
+    factor = f"  effective RF {topic['effective_rf']}" if "effective_rf" in topic else ""
+    title = f"topic {topic['topic']}  id {topic['id']}{kind}{factor}"
+    show(rows, columns, as_json=False, title=title)
     settings = [{"setting": key, "value": value} for key, value in topic["config"].items()]
     if settings:
         print()
@@ -252,6 +261,19 @@ def _add_tiers(cluster: Cluster, topic: TopicDescription, row: dict[str, Any]) -
                  "local_bytes": tier.local_bytes, "remote_bytes": max(tier.remote_bytes, 0)}
         if row["diskless"]:
             part["object_bytes"] = tier.object_bytes
+
+
+def _add_placement(cluster: Cluster, row: dict[str, Any]) -> None:
+    """Add to `row` and its partitions how a diskless topic is placed."""
+    try:
+        found = describe_placement(cluster, [row["topic"]]).get(row["topic"])
+    except NotServed:  # it is another Kafka broker
+        return
+    if found is None or len(found.partitions) < len(row["partitions"]):
+        return  # of an older Quipu, or changed meanwhile
+    row["effective_rf"] = found.effective_rf
+    for part, placed in zip(row["partitions"], found.partitions, strict=False):
+        part.update(placement_fields(placed))
 
 
 def _add_partitions(cluster: Cluster, topic: TopicDescription, wanted: int) -> None:

@@ -315,6 +315,43 @@ def test_the_loop_turns_while_a_long_answer_is_made() -> None:
     assert turns >= 100
 
 
+def test_few_queries_are_carried_out_at_a_time() -> None:
+    """D28, K8: more are refused for now; equal ones share a response; nothing is kept."""
+    # Shows broker.observing.O5.
+    asked: list[http.Query] = []
+    is_over = False
+
+    def slow() -> Iterator[str]:
+        while not is_over:
+            yield ""
+        yield "done"
+
+    def route(query: http.Query) -> HttpResponse:
+        asked.append(query)
+        return HttpResponse(HTTPStatus.OK, "text/plain", slow())
+
+    async def run() -> None:
+        nonlocal is_over
+        server = HttpServer({}, queried={"/q": route})
+        pages = [server.respond(get(f"/q?n={number}"))[0] for number in range(http.QUERIES_MAX)]
+        assert server.respond(get("/q?n=0"))[0] is pages[0]
+        refused, _ = server.respond(get("/q?n=99"))
+        assert not isinstance(refused, asyncio.Task)
+        assert b" 503 " in refused.head
+        is_over = True
+        for page in pages:
+            assert isinstance(page, asyncio.Task)
+            assert b"".join((await page).body) == b"done"
+        again, _ = server.respond(get("/q?n=1&n=2&x=a%20b"))
+        assert isinstance(again, asyncio.Task)
+        await again
+        assert asked[0] == {"n": ["0"]}
+        assert asked[-1] == {"n": ["1", "2"], "x": ["a b"]}
+
+    asyncio.run(run())
+    assert len(asked) == http.QUERIES_MAX + 1
+
+
 def test_a_port_that_is_taken_is_told_or_replaced() -> None:
     """K9: an address that was asked for must be had; a default one may be any other."""
 

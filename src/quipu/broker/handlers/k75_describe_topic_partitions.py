@@ -9,6 +9,8 @@ Behaviour
       name if none is named
     * a client with a zone is shown partitions of diskless topics as by Metadata; which topics are
       diskless, a tagged field of our own says
+    * of a diskless topic, tagged fields have the effective replication factor and, of each
+      partition, its racks, its coverage, what the controller does about it, and exceptions
     * arrays that may be null are empty instead: Java's tools fail on null
 """
 
@@ -19,12 +21,13 @@ from itertools import islice
 from quipu.broker.error_codes import code_of
 from quipu.broker.serving.client_zone import zone_of
 from quipu.broker.serving.context import Broker, Context
+from quipu.broker.serving.placements import Placements
 from quipu.broker.serving.topic_views import (
     TOPIC_OPERATIONS,
     VERSION_LISTENER_NOT_FOUND,
     show_some,
 )
-from quipu.controller.topic_state import Topic
+from quipu.controller.topic_state import PartitionState, Topic
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.topics import check_topic_name
 from quipu.wire.messages.k75_describe_topic_partitions import (
@@ -42,6 +45,7 @@ async def handle(
     left, zone = _page_size(broker, request), zone_of(broker, context)
     response = DescribeTopicPartitionsResponse(
         topics=context.array(DescribeTopicPartitionsResponseTopic))
+    placements = Placements(broker)
     for name, first in _names(broker, request):
         await context.pause()
         topic = broker.cluster.state.topics.get(name)
@@ -52,7 +56,9 @@ async def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         last = min(len(topic.partitions), first + left)
-        response.topics.append(await _topic(broker, topic, range(first, last), context, zone))
+        described = await _topic(
+            broker, topic, range(first, last), context, zone=zone, placements=placements)
+        response.topics.append(described)
         left -= max(last - first, 0)
         if last < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=last)
@@ -103,7 +109,8 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 async def _topic(
-    broker: Broker, topic: Topic, partitions: range, context: Context, zone: str | None
+    broker: Broker, topic: Topic, partitions: range, context: Context,
+    *, zone: str | None, placements: Placements,
 ) -> DescribeTopicPartitionsResponseTopic:
     described = DescribeTopicPartitionsResponseTopic(
         name=topic.name,
@@ -113,10 +120,12 @@ async def _topic(
         topic_authorized_operations=TOPIC_OPERATIONS,
         is_diskless=topic.is_diskless,
     )
+    if topic.is_diskless:
+        described.effective_rf = placements.effective_factor
     for partition in show_some(
             broker, topic, partitions, context, version=VERSION_LISTENER_NOT_FOUND, zone=zone):
         await context.pause()
-        described.partitions.append(DescribeTopicPartitionsResponsePartition(
+        shown = DescribeTopicPartitionsResponsePartition(
             error_code=partition.error_code,
             partition_index=partition.partition_index,
             leader_id=partition.leader_id,
@@ -126,5 +135,23 @@ async def _topic(
             eligible_leader_replicas=[],
             last_known_elr=[],
             offline_replicas=partition.offline_replicas,
-        ))
+        )
+        if topic.is_diskless:
+            _place(shown, topic.partitions[partition.partition_index], placements)
+        described.partitions.append(shown)
     return described
+
+
+def _place(
+    shown: DescribeTopicPartitionsResponsePartition, partition: PartitionState,
+    placements: Placements,
+) -> None:
+    """Add how a diskless partition is placed."""
+    found = placements.of(partition)
+    shown.target_racks = list(found.target_racks)
+    shown.assigned_racks = list(found.assigned_racks)
+    shown.rack_coverage = found.rack_coverage
+    shown.placement_state = found.state
+    shown.exceptions = list(found.exceptions)
+    shown.assigned_replicas = list(partition.replicas)
+    shown.placement_drift = found.is_drifted

@@ -1,7 +1,7 @@
-"""The HTTP port of a node: `/metrics`, `/health/live`, `/health/ready`.
+"""The HTTP port of a node: `/metrics`, `/placement`, `/health/live`, `/health/ready`.
 
 It opens before the logs are recovered, so that a probe gets "not ready" instead of a refused
-connection, and it must be cheap: so it is three GET routes directly on asyncio.  A web framework
+connection, and it must be cheap: so it is a few GET routes directly on asyncio.  A web framework
 and its server would add a quarter of a second of imports to every start and 8 MiB to every idle
 node.
 
@@ -17,6 +17,8 @@ Invariants
     broker.observing.O4  a long response is made in pieces, and other tasks run in between; requests
                          that come soon after get the same response, so that many scrapers use a
                          tenth of the time or less
+    broker.observing.O5  at most QUERIES_MAX responses that depend on a query are made at a time, so
+                         that many queries are not more work than a few; one more gets 503
 """
 
 import asyncio
@@ -25,9 +27,11 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
+from urllib.parse import parse_qs
 
 from quipu.broker.observing import metrics
 from quipu.broker.observing.health import Health
@@ -44,6 +48,7 @@ RESPONSE_SECONDS_MAX: Final = 10.0
 CONNECTIONS_MAX: Final = 256
 ACCEPT_SHARE: Final = 4  # of `connections_max`, accepted in one turn of the loop
 SCRAPES_MAX: Final = 32
+QUERIES_MAX: Final = 4
 PAGE_AGE_RATIO: Final = 10  # a page is reused for 10 times the time that it took to make
 PAGE_SECONDS_MAX: Final = 1.0
 SWEEP_SECONDS: Final = 0.25
@@ -51,7 +56,7 @@ WARNINGS_MAX: Final = 20
 LIMIT: Final = "metrics.max.connections"
 
 _HEAD_END: Final = b"\r\n\r\n"
-_JSON: Final = "application/json"
+JSON: Final = "application/json"
 _log = logging.getLogger(__name__)
 
 
@@ -64,6 +69,8 @@ class HttpResponse(NamedTuple):
 
 
 Route = Callable[[], HttpResponse]
+Query = Mapping[str, Sequence[str]]  # the parameters of a URL, by name
+QueryRoute = Callable[[Query], HttpResponse]
 
 
 class _Page(NamedTuple):
@@ -78,12 +85,14 @@ class HttpServer:
 
     def __init__(
         self, routes: dict[str, Route], *, connections_max: int = CONNECTIONS_MAX,
-        stats: Stats | None = None,
+        stats: Stats | None = None, queried: Mapping[str, QueryRoute] | None = None,
     ) -> None:
         self.limited = LimitedLog(_log)
+        self.address = ("", 0)  # once it listens
         self.asking: dict[_Client, None] = {}  # their request has not come; the oldest first
         self.receiving: dict[_Client, None] = {}  # receive their response; the oldest first
         self._routes = routes
+        self._queried = queried or {}  # routes whose response depends on the query
         self._connections_max = connections_max
         self._stats = stats if stats is not None else Stats()
         self._pages: dict[str, asyncio.Task[_Page]] = {}
@@ -108,6 +117,7 @@ class HttpServer:
             _log.warning("port %d of metrics.listener is in use; using a free one", port)
             address = await self._listener.start(host, 0)
         self._sweep()
+        self.address = address
         return address
 
     async def close(self) -> None:
@@ -146,16 +156,23 @@ class HttpServer:
         method, target, _ = words
         if method not in ("GET", "HEAD"):
             return problem(HTTPStatus.METHOD_NOT_ALLOWED, "use GET or HEAD"), True
-        return self._find(target.partition("?")[0]), method == "GET"
+        return self._find(target), method == "GET"
 
-    def _find(self, path: str) -> "_Page | asyncio.Task[_Page]":
-        route = self._routes.get(path)
+    def _find(self, target: str) -> "_Page | asyncio.Task[_Page]":
+        path, _, query = target.partition("?")
+        route, queried = self._routes.get(path), self._queried.get(path)
+        if queried is not None:
+            path = target  # a page of its own for each query
+            route = partial(queried, parse_qs(query))
         if route is None:
-            paths = ", ".join(sorted(self._routes))
+            paths = ", ".join(sorted([*self._routes, *self._queried]))
             return problem(HTTPStatus.NOT_FOUND, f"there are {paths}")
         page = self._pages.get(path)
         if page is not None:
             return page
+        if queried is not None and len(self._pages.keys() - self._routes.keys()) >= QUERIES_MAX:
+            # broker.observing.O5
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "too many queries; try again")
         try:
             response = route()
         except Exception:  # noqa: BLE001 a bug in a route must not look like success
@@ -171,7 +188,10 @@ class HttpServer:
         started = loop.time()
         page = await self._rendered(response)
         age_max = min(PAGE_AGE_RATIO * (loop.time() - started), PAGE_SECONDS_MAX)
-        loop.call_later(age_max, self._pages.pop, path, None)
+        if path in self._routes:
+            loop.call_later(age_max, self._pages.pop, path, None)
+        else:
+            self._pages.pop(path, None)  # few ask the same query
         return page
 
     async def _rendered(self, response: HttpResponse) -> _Page:
@@ -282,11 +302,12 @@ class _Client(asyncio.Protocol):
 
 
 def routes(health: Health, sources: metrics.Sources) -> dict[str, Route]:
-    """All routes of a node's HTTP port."""
+    """The routes of a node's HTTP port, but for those of placements (placement_pages.py)."""
     return {
         "/metrics": lambda: HttpResponse(
             HTTPStatus.OK, metrics.CONTENT_TYPE, metrics.exposition(sources)),
-        "/health/live": lambda: _json(HTTPStatus.OK, {"status": "live", "phase": health.phase}),
+        "/health/live": lambda: json_response(
+            HTTPStatus.OK, {"status": "live", "phase": health.phase}),
         "/health/ready": lambda: ready(health, sources.partitions()),
     }  # fmt: skip
 
@@ -301,18 +322,19 @@ def ready(health: Health, partitions: Sequence[PartitionLog]) -> HttpResponse:
     if is_ready and failed and len(failed) == len(partitions):
         status, reasons, is_ready = "failed", ["every partition is offline"], False
     code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
-    return _json(
+    return json_response(
         code, {"status": status, "reasons": reasons, "warnings": health.warnings + warnings}
     )
 
 
-def _json(status: HTTPStatus, value: dict[str, object]) -> HttpResponse:
-    return HttpResponse(status, _JSON, [json.dumps(value) + "\n"])
+def json_response(status: HTTPStatus, value: Mapping[str, object]) -> HttpResponse:
+    """A short response."""
+    return HttpResponse(status, JSON, [json.dumps(value) + "\n"])
 
 
 def problem(status: HTTPStatus, why: str) -> _Page:
     """An error response to a request."""
-    response = _json(status, {"error": why})
+    response = json_response(status, {"error": why})
     return _page(response, [text.encode() for text in response.body])
 
 

@@ -8,13 +8,14 @@ and 7 MiB of memory; the tests use its parser.
 The metrics are listed in tables, those of metric_tables.py and `_FAMILIES`; `reference` makes the
 documentation from them.  A name includes its unit, and ends in `_total` if it only grows.
 
-Not here: counting (stats), HTTP (http), what the operating system knows (runtime/process).
+Not here: the format of a line (text_format), the metrics of managed placement (placement_metrics),
+counting (stats), HTTP (http), what the operating system knows (runtime/process).
 """
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from quipu import __version__
@@ -36,7 +37,24 @@ from quipu.broker.observing.metric_tables import (
     TIERED_PARTITION,
 )
 from quipu.broker.observing.metric_tables import Family as _Family
-from quipu.broker.observing.stats import LATENCY_BOUNDS, Histogram, RemoteStats, Stats
+from quipu.broker.observing.placement_metrics import (
+    CONTROLLER_PLACEMENT,
+    CONTROLLER_RACK,
+    CONTROLLER_TOTALS,
+    DISKLESS_LAG,
+    EFFECTIVE_RF,
+    ControllerPlacement,
+    DisklessLagSample,
+    controller_placement,
+    diskless_lags,
+)
+from quipu.broker.observing.stats import RemoteStats, Stats
+from quipu.broker.observing.text_format import PIECE_LINES_MAX
+from quipu.broker.observing.text_format import head as _head
+from quipu.broker.observing.text_format import histogram_lines as _histogram
+from quipu.broker.observing.text_format import labelled as _family
+from quipu.broker.observing.text_format import labels_of as _labels
+from quipu.broker.observing.text_format import single as _single
 from quipu.model.errors import Code
 from quipu.model.partition_log import PartitionLog, ReplicationStatus
 from quipu.runtime import process
@@ -51,7 +69,6 @@ __all__ = [
 ]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-PIECE_LINES_MAX: Final = 500  # about 40 KB, and about 0.3 ms of the loop
 LAG_LINES_MAX: Final = 100_000  # bounded, because clients can commit any number of offsets
 
 
@@ -130,6 +147,8 @@ class Sources:
     tiered: Callable[[], Iterable[TierSample]] = tuple
     diskless: Callable[[], DisklessTotals] = DisklessTotals
     zones: Callable[[], Iterable[ZoneSample]] = tuple
+    diskless_lags: Callable[[], Iterable[DisklessLagSample]] = tuple
+    placement: Callable[[], Iterable[ControllerPlacement]] = tuple  # none: no controller is here
     peers: Callable[[], PeerStats] = PeerStats
     ready: Callable[[], bool] = lambda: False
     stepped_back: Callable[[], bool] = lambda: False
@@ -257,6 +276,10 @@ _FAMILIES: Final = (
 )
 
 
+_PLACEMENT: Final = (EFFECTIVE_RF, *CONTROLLER_TOTALS.values(), *CONTROLLER_RACK.values(),
+                     *CONTROLLER_PLACEMENT.values(), *DISKLESS_LAG.values())
+
+
 def exposition(sources: Sources) -> Iterator[str]:
     """The metrics as text, in pieces of at most `PIECE_LINES_MAX` samples."""
     yield _process(sources)
@@ -275,6 +298,8 @@ def exposition(sources: Sources) -> Iterator[str]:
     tiered: list[TierSample] = []
     yield from _gathered(sources.tiered(), tiered)
     yield from _tiered(tiered)
+    yield from diskless_lags(sources.diskless_lags())
+    yield from controller_placement(sources.placement())
     groups: list[GroupSample] = []
     yield from _gathered(sources.groups(), groups)
     yield from _groups(groups)
@@ -290,7 +315,7 @@ def reference() -> str:
     remote = (*REMOTE.values(), *TIER.values(), *TIERED_PARTITION.values())
     limits = (*GAUGES.values(), *NET_BY_REASON.values(), *STATS_BY_REASON.values())
     rows = sorted((*NET.values(), *STATS.values(), *PEERS.values(), *limits, *remote,
-                   *DISKLESS.values(), ZONE_HITS, *_FAMILIES))
+                   *DISKLESS.values(), ZONE_HITS, *_PLACEMENT, *_FAMILIES))
     lines = [f"| `{row.name}` | {row.kind} | {row.labels} | {row.about} |\n" for row in rows]
     return "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n" + "".join(lines)
 
@@ -407,55 +432,6 @@ def _groups(groups: Sequence[GroupSample]) -> Iterator[str]:
         states[group.state] = states.get(group.state, 0) + 1
     yield from _family(_GROUPS, ((_labels(state=state), states[state]) for state in sorted(states)))
     yield from _family(_MEMBERS, ((_labels(group=group.group), group.members) for group in groups))
-
-
-# -- the text format
-
-
-def _head(family: _Family) -> str:
-    return f"# HELP {family.name} {family.about}\n# TYPE {family.name} {family.kind}\n"
-
-
-def _single(family: _Family, value: float) -> str:
-    return f"{_head(family)}{family.name} {value}\n"
-
-
-def _family(family: _Family, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
-    """One family with labelled samples, in pieces."""
-    name = family.name
-    lines = [_head(family)]
-    for labels, value in samples:
-        lines.append(f"{name}{labels} {value}\n")
-        if len(lines) >= PIECE_LINES_MAX:
-            yield "".join(lines)
-            lines.clear()
-    yield "".join(lines)
-
-
-def _histogram(name: str, histogram: Histogram, label: str = "") -> str:
-    """The text of a histogram; each bucket includes those below it."""
-    sums = list(accumulate(histogram.buckets))
-    bounds = (*(str(bound) for bound in LATENCY_BOUNDS), "+Inf")
-    lines = [
-        f'{name}_bucket{{{label}le="{bound}"}} {count}\n'
-        for bound, count in zip(bounds, sums, strict=True)
-    ]
-    labels = f"{{{label.rstrip(',')}}}" if label else ""
-    lines.append(f"{name}_sum{labels} {histogram.seconds}\n")
-    lines.append(f"{name}_count{labels} {sums[-1]}\n")
-    return "".join(lines)
-
-
-def _labels(**values: str | int) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items()) + "}"
-
-
-def _escaped(value: str | int) -> str:
-    """A label's value, escaped: clients choose the names of groups."""
-    text = str(value)
-    if text.isalnum():
-        return text
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _code_name(code: int) -> str:

@@ -18,6 +18,7 @@
     client_zone.py      the zone of a client, from its client id or its listener
     zone_views.py       what a client in a zone is shown of a diskless partition
     topic_views.py      topics as Metadata shows them; encoded once per change
+    placements.py       placements of diskless partitions, as responses and metrics show them
     forwarding.py       sends requests to the controller that only it can carry out
 
 Start at `server.py`, which reads requests off a connection and keeps responses in order.

@@ -21,6 +21,7 @@ from quipu.model.ids import Offset
 
 HOT_SECONDS: Final = 20.0  # records are recent for at least this long
 RUNS_MAX: Final = 200_000
+LAG_SECONDS_MAX: Final = 60.0  # after which a lag that was found is history
 
 
 class KnownRun(NamedTuple):
@@ -33,7 +34,8 @@ class KnownRun(NamedTuple):
 class LogKnowledge:
     """What is known of one log."""
 
-    __slots__ = ("_ahead", "_hot_from", "_next_hot_from", "_rotated_at", "bases", "bounds", "runs")
+    __slots__ = ("_ahead", "_hot_from", "_lag", "_lag_until", "_next_hot_from", "_rotated_at",
+                 "bases", "bounds", "runs")
 
     def __init__(self, bounds: LogBounds, now: float) -> None:
         self.bounds = bounds
@@ -42,6 +44,8 @@ class LogKnowledge:
         self._hot_from = self._next_hot_from = bounds.high_watermark
         self._rotated_at = now
         self._ahead = (0, 0)  # a reader between these offsets has enough read ahead of it
+        self._lag = 0  # offsets that were not known when the control plane was last asked
+        self._lag_until = now
 
     def learn_bounds(self, bounds: LogBounds, now: float) -> bool:
         """Take over newer bounds; whether the high watermark has grown (diskless.R1)."""
@@ -56,6 +60,20 @@ class LogKnowledge:
             max(old.high_watermark, bounds.high_watermark),
             bounds.size if is_newer else old.size)
         return bounds.high_watermark > old.high_watermark
+
+    def note_answer(self, high_watermark: Offset, now: float) -> None:
+        """Note how far this node was behind an answer of the control plane, before it is learnt."""
+        self._lag = max(0, high_watermark - self.bounds.high_watermark)
+        self._lag_until = now + LAG_SECONDS_MAX
+
+    def note_notice(self, high_watermark: Offset) -> None:
+        """Note that a notification came: if it is up to date, this node is, too."""
+        if high_watermark >= self.bounds.high_watermark:
+            self._lag = 0
+
+    def lag(self, now: float) -> int:
+        """How far this node was behind when it was last found out; 0 if that is long ago."""
+        return self._lag if now < self._lag_until else 0
 
     def is_hot(self, offset: Offset) -> bool:
         """Whether the record was written a short time ago, or is not yet."""

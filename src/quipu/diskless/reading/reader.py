@@ -26,6 +26,7 @@ Not here: records in the remote tier (`RecordsInTier` says so), Fetch requests (
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from quipu.diskless.control_plane.interface import (
@@ -64,6 +65,7 @@ from quipu.runtime.spawn import spawn
 
 _log = logging.getLogger(__name__)
 POLL_SECONDS: Final = 1.0
+LAG_RUNS_MAX: Final = 1000  # of a log, looked at for the newest one that is cached
 FOLLOWING_SHARE: Final = 4  # a read waits for more than its first block for a part of its time
 _SharedRead = SharedRead[ReadKey, Block]
 
@@ -74,6 +76,13 @@ class DisklessRead(NamedTuple):
     bounds: LogBounds
     buffers: list[memoryview]
     size: int
+
+
+class ReaderLags(NamedTuple):
+    """What a reader lacks of one log, in offsets."""
+
+    known: int  # that it had not heard of when the control plane last told it the high watermark
+    cached: int  # from the newest that it holds to the high watermark
 
 
 class ReaderLimits(NamedTuple):
@@ -154,8 +163,24 @@ class DisklessReader:
                 else:
                     self.learn_bounds(log, bounds)
 
+    def lags(self, log: LogKey) -> ReaderLags | None:
+        """What is lacking of a log; None if nothing is known of it.  Asks nobody."""
+        known = self._coordinates.log(log)
+        if known is None:
+            return None
+        _, start, end, _ = known.bounds
+        newest = next((run.end_offset for run, _ in islice(reversed(known.runs), LAG_RUNS_MAX)
+                       if self._cache.holds((run.key, run.position))), start)
+        return ReaderLags(known.lag(self._monotonic()), max(0, end - max(start, newest)))
+
     def learn_bounds(self, log: LogKey, bounds: LogBounds) -> None:
         """Take over bounds that the control plane has returned to somebody."""
+        known = self._coordinates.log(log)
+        if known is not None:
+            known.note_answer(bounds.high_watermark, self._monotonic())
+        self._learn(log, bounds)
+
+    def _learn(self, log: LogKey, bounds: LogBounds) -> None:
         if self._coordinates.learn_bounds(log, bounds, self._monotonic()) and self.on_advance:
             self.on_advance(log)  # diskless.R12
 
@@ -174,8 +199,10 @@ class DisklessReader:
         if known is not None and high_watermark == MOVED_START:
             self._read.add(log)
             self._spawn(self._ask_bounds(), "learn a log start")
-        elif known is not None and high_watermark > known.bounds.high_watermark:
-            self.learn_bounds(log, known.bounds._replace(high_watermark=high_watermark))
+        elif known is not None:
+            known.note_notice(high_watermark)
+            if high_watermark > known.bounds.high_watermark:
+                self._learn(log, known.bounds._replace(high_watermark=high_watermark))
 
     async def _poll(self) -> None:
         while True:

@@ -45,6 +45,7 @@
     k10002_extend_chain.py                ExtendChain
     k10003_describe_remote_segments.py    DescribeRemoteSegments
     k10004_describe_diskless_runs.py      DescribeDisklessRuns
+    k10005_describe_racks.py              DescribeRacks
     consumer_protocol.py                  what consumers send each other in JoinGroup, SyncGroup
 
 Names are Kafka's.  Times and timeouts are milliseconds, error codes are plain numbers (their
@@ -147,6 +148,7 @@ from quipu.wire.messages.k10004_describe_diskless_runs import (
     DescribeDisklessRunsRequest,
     DescribeDisklessRunsResponse,
 )
+from quipu.wire.messages.k10005_describe_racks import DescribeRacksRequest, DescribeRacksResponse
 from quipu.wire.schema import Request, Response
 
 OWN_KEY_FIRST: Final = 10_000
@@ -198,6 +200,7 @@ REQUESTS: Final[dict[int, type[Request]]] = {
         ExtendChainRequest,
         DescribeRemoteSegmentsRequest,
         DescribeDisklessRunsRequest,
+        DescribeRacksRequest,
     )
 }
 
@@ -248,5 +251,6 @@ RESPONSES: Final[dict[int, type[Response]]] = {
         ExtendChainResponse,
         DescribeRemoteSegmentsResponse,
         DescribeDisklessRunsResponse,
+        DescribeRacksResponse,
     )
 }

@@ -3,6 +3,8 @@
 Behaviour
     * returns topics as Metadata does, in order of their names and page by page: a response that
       is not complete has a cursor to continue from
+    * of a diskless topic, fields of Quipu's own say how it is placed; they have tags from 100 on,
+      which Kafka's clients skip
 Versions
     v0  flexible from the start
 Of our own
@@ -11,7 +13,18 @@ Of our own
 
 from uuid import UUID
 
-from quipu.wire.fields import INT32, array, boolean, int16, int32, string, struct, uuid
+from quipu.wire.fields import (
+    INT32,
+    STRING,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+    struct,
+    uuid,
+)
 from quipu.wire.schema import Request, Response, Struct
 
 
@@ -48,6 +61,14 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     eligible_leader_replicas: list[int] | None = array(INT32, nullable="0+", default=None)
     last_known_elr: list[int] | None = array(INT32, nullable="0+", default=None)
     offline_replicas: list[int] = array(INT32)
+    # Quipu's own, of a diskless partition.
+    target_racks: list[str] = array(STRING, tag=100)
+    assigned_racks: list[str] = array(STRING, tag=101)  # of `assigned_replicas`
+    rack_coverage: int = int8(tag=102, default=-1)  # percent
+    placement_state: int = int8(tag=103, default=-1)  # 0 steady, 1 reconciling, 2 frozen
+    exceptions: list[str] = array(STRING, tag=104)
+    assigned_replicas: list[int] = array(INT32, tag=105)  # all, whatever the client's zone is
+    placement_drift: bool = boolean(tag=106)
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
@@ -61,6 +82,8 @@ class DescribeTopicPartitionsResponseTopic(Struct):
         DescribeTopicPartitionsResponsePartition)
     topic_authorized_operations: int = int32(default=-0x8000_0000)
     is_diskless: bool = boolean(tag=100)  # of our own
+    # Quipu's own: the number of replicas that each partition of a diskless topic should have.
+    effective_rf: int = int32(tag=101, default=-1)
 
 
 class DescribeTopicPartitionsResponse(Response, key=75, versions="0", flexible="0+"):
