@@ -15,13 +15,21 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
 
+from quipu.controller.state import ResourceType
+from quipu.wire.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.cluster.traffic import traffic
 from tests.harness.cluster import RunningCluster
 from tests.harness.postgres import PostgresServer
 from tests.harness.progress import wait_for
+from tests.harness.raw import RawConnection
 from tests.kill.load import PARTITIONS
+
+pytestmark = pytest.mark.xdist_group("racks")
 
 RACKS = ("r1", "r2", "r3")
 THRESHOLD_MS = 4000
@@ -72,9 +80,8 @@ def metrics(cluster: RunningCluster, name: str) -> dict[str, float]:
 
 def racks_shown(cluster: RunningCluster) -> dict[str, str]:
     """The state of each rack, as `quipu placement racks` shows it."""
-    shown = cluster.quipu("placement", "racks", "--json")
-    return {each["rack"]: each["state"] for each in map(json.loads, shown.splitlines())
-            if "rack" in each}
+    shown = json.loads(cluster.quipu("placement", "racks", "--json"))
+    return {each["rack"]: each["rack_state"] for each in shown["racks"]}
 
 
 def described(cluster: RunningCluster, topic: str) -> list[dict[str, Any]]:
@@ -212,25 +219,24 @@ def test_an_operator_moves_a_replica(cluster: RunningCluster) -> None:
 
         wait_for(lambda: drift() == 1)
         shown = described(cluster, "moved")[0]
-        assert (shown["state"], shown["replicas"]) == ("frozen", wanted)
+        assert (shown["placement_state"], shown["replicas"]) == ("frozen", wanted)
         assert len(cluster.quipu("placement", "drift", "--json").splitlines()) == 1
         set_auto(cluster, on=True)
         wait_for(lambda: drift() == 0)
         repaired = replicas(cluster, "moved")[0]
         assert sorted(known[node] for node in repaired) == sorted(RACKS)
         assert {first[0], first[1]} <= set(repaired)  # what was right stays
-        assert described(cluster, "moved")[0]["state"] == "steady"
+        assert described(cluster, "moved")[0]["placement_state"] == "steady"
     finally:
         admin.close()
 
 
 def set_auto(cluster: RunningCluster, *, on: bool) -> None:
-    """Let the controller reconcile, or only observe."""
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
-    try:
-
-
-        admin.alter_configs([ConfigResource(
-            ConfigResourceType.BROKER, "", configs={AUTO_RECONCILE: str(on).lower()})])
-    finally:
-        admin.close()
+    """Let the controller reconcile, or only observe: for all brokers, which has no name."""
+    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(
+        resource_type=ResourceType.BROKER, resource_name="", configs=[AlterableConfig(
+            name=AUTO_RECONCILE, config_operation=0, value=str(on).lower())])])
+    node = cluster["a-0"]
+    with RawConnection(node.host, node.port) as raw:
+        answer: Any = raw.ask(request, 1)
+    assert [each.error_code for each in answer.responses] == [0]
