@@ -83,4 +83,3 @@ def test_a_node_that_cannot_start_ends_postgresql_too(folder: Path) -> None:
     assert re.search(r"a-0 \(process \d+\) ended with exit code 1", done.err)
     assert (folder / dev_layout.CONTROL_PLANE_NAME / "data").is_dir()
     assert not (folder / dev_layout.CONTROL_PLANE_NAME / "data" / "postmaster.pid").exists()
-

@@ -59,7 +59,8 @@ def test_nodes_share_a_remote_tier_below_their_directory(tmp_path: Path) -> None
 def test_nodes_share_a_store_and_a_control_plane_for_diskless_topics(tmp_path: Path) -> None:
     """D2: one setting gives them both; what is named is used instead, and no PostgreSQL is run."""
     enabled = {"diskless.storage.system.enable": "true"}
-    named = {"diskless.control.plane.url": "postgresql://q:w@db/q", "diskless.storage.url": "s3://b"}
+    named = {"diskless.control.plane.url": "postgresql://q:w@db/q",
+             "diskless.storage.url": "s3://b"}
 
     def read(settings: dict[str, str]) -> tuple[bool, set[tuple[str | None, str | None]]]:
         layout = plan(replace(NOTHING, settings=settings), "s")

@@ -21,9 +21,9 @@ Invariant
     bench.C1  objects and their bytes are exactly those of the writer's own core, for batches that
               come so: tests/bench/test_capacity.py runs it
 
-Not here: producers that stop and wait for answers (they are written earlier: writing/buffer.py),
-objects of receipts alone, which a broker writes a second after its last batch, reads of old
-records, clean-up.
+Not here: producers that stop and wait for answers (they are written earlier:
+diskless/writing/buffer.py), objects of receipts alone, which a broker writes a second after its
+last batch, reads of old records, clean-up.
 """
 
 from dataclasses import dataclass
