@@ -6,14 +6,24 @@ A line each second: the records written and read so far, those that were not ack
 brokers that this client is shown as leaders.  docs/tutorials/rack-failure.md uses it.
 """
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterator
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 RATE = 10  # records a second
-METADATA_SECONDS_MAX = 10.0
+METADATA_SECONDS_MAX = 10.0  # at the start
+LOOK_SECONDS_MAX = 0.5  # later: a broker that is asked may be down
 
 
 class RackClient:
@@ -31,6 +41,7 @@ class RackClient:
         self._consumer.assign(
             [TopicPartition(topic, each, OFFSET_END) for each in found.partitions])
         self.written = self.read = self.failed = 0
+        self._leaders: list[int] = []
 
     def write(self, number: int) -> None:
         """Send a record; its acknowledgement comes later."""
@@ -48,9 +59,11 @@ class RackClient:
             self.read += not message.error() and (message.value() or b"").startswith(self._mark)
 
     def leaders(self) -> list[int]:
-        """The brokers that this client is shown as leaders."""
-        found = self._consumer.list_topics(self._topic, METADATA_SECONDS_MAX)
-        return sorted({each.leader for each in found.topics[self._topic].partitions.values()})
+        """The brokers that this client is shown as leaders, or was shown last."""
+        with contextlib.suppress(KafkaException):
+            found = self._consumer.list_topics(self._topic, LOOK_SECONDS_MAX).topics[self._topic]
+            self._leaders = sorted({each.leader for each in found.partitions.values()})
+        return self._leaders
 
 
 def _ticks() -> Iterator[tuple[int, float]]:
