@@ -149,7 +149,7 @@ def _steps(now: Moment, load: ReplicaLoad) -> Iterator[Moment]:
 def _topology(down: Sequence[NodeId] = (), *, given_up: bool = False) -> Topology:
     return Topology.of(
         BrokerState(node_id=NodeId(number), host="", port=0, rack=rack, fenced=number in down,
-                    fenced_at_ms=int(number in down), rack_given_up=number in down and given_up)
+                    fenced_at_ms=int(number in down), given_up=number in down and given_up)
         for rack, members in RACKS.items() for number in members)
 
 
