@@ -1,4 +1,4 @@
-"""The commands `quipu bench produce | consume | latency | diskless | placement | sql`."""
+"""The commands of `quipu bench` that measure and report: produce, consume, latency and others."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from quipu.bench import limits, runs, tier
+from quipu.bench.diskless.capacity_command import capacity
 from quipu.bench.diskless.command import diskless
 from quipu.bench.diskless.nodes import NODE_SETTINGS as DISKLESS_SETTINGS
 from quipu.bench.errors import BenchError
@@ -29,6 +30,7 @@ app = typer.Typer(
     help="Measure a broker, and in the same run the limits of the machine.", **PLAIN
 )
 
+app.command()(capacity)
 app.command()(diskless)
 app.command()(placement)
 app.command()(sql)

@@ -19,6 +19,7 @@ class DisklessTotals(NamedTuple):
     put_bytes: int = 0
     put_retries: int = 0
     put_seconds: float = 0.0
+    receipt_objects: int = 0
     commits: int = 0
     commit_retries: int = 0
     commit_seconds: float = 0.0
@@ -69,6 +70,9 @@ DISKLESS: Final[dict[str, Family]] = {  # by attribute of DisklessTotals
     "put_seconds": Family(
         "quipu_diskless_put_seconds_total", "counter",
         "Seconds in which objects were written, retries included."),
+    "receipt_objects": Family(
+        "quipu_diskless_receipt_objects_total", "counter",
+        "Objects with receipts alone, which a node writes once it has been silent for a second."),
     "commits": Family(
         "quipu_diskless_commits_total", "counter", "Objects that the control plane has ordered."),
     "commit_retries": Family(

@@ -86,6 +86,7 @@ def diskless_totals(diskless: Diskless | None) -> DisklessTotals:
         buffered_bytes=writer.buffered_now, uploads=writer.uploads_now, batches=writer.batches,
         batch_bytes=writer.batch_bytes, puts=writer.puts, put_bytes=writer.put_bytes,
         put_retries=writer.put_retries, put_seconds=writer.uploads.seconds,
+        receipt_objects=writer.receipt_objects,
         commits=writer.commits, commit_retries=writer.commit_retries,
         commit_seconds=writer.commit_waits.seconds, flushes=writer.flushes.count,
         flush_seconds=writer.flushes.seconds, failed_batches=writer.failed_batches,
