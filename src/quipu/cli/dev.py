@@ -154,7 +154,7 @@ def _show_ready(nodes: NodeGroup, layout: DevLayout, directory: Path, *, as_json
         address = "" if first.port == dev_layout.DEFAULT_PORT else f" -b {first.address}"
         note("a diskless topic:  quipu topic create events --partitions 6 "
              f"--config diskless.enable=true{address}\n"
-             f"where it is:        quipu placement show events{address}; "
+             f"where it is:       quipu placement show events{address}; "
              f"quipu topic describe events{address}")
     note("Ctrl-C stops the cluster; `quipu chain describe` shows its state")
 
