@@ -37,7 +37,7 @@ def three_racks() -> Managed:
 
 @pytest.mark.parametrize("factor", [-1, 1])
 def test_a_new_topic_has_one_replica_in_each_rack(factor: int) -> None:
-    """D10, D11, D20: whichever of the two factors is given; all replicas are in sync."""
+    """D10, D11, D20, controller.D4: whichever factor is given; all replicas are in sync."""
     it = three_racks()
     assert it.create(6, factor=factor).code is Code.NONE
     for partition in it.partitions():
