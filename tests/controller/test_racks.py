@@ -62,7 +62,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.why)
 def test_states_follow_from_brokers_and_time(case: Case) -> None:
-    """D12, D14, controller.K1, controller.K2: each row of the table, and the times around it."""
+    """D12, D14: controller.K1, controller.K2; each row of the table, and the times around it."""
     it = racks_of_two()
     assert it.rack("a").state is HEALTHY
     for step, state in case.steps:
@@ -78,7 +78,7 @@ def test_states_follow_from_brokers_and_time(case: Case) -> None:
 
 
 def test_every_state_has_a_row_and_every_event_a_cause() -> None:
-    """D12, controller.K3: the arrows of the three states, and no others."""
+    """D12: controller.K3; the arrows of the three states, and no others."""
     assert set(TRANSITIONS) == set(RackState)
     arrows = {(state, event, after) for state, row in TRANSITIONS.items()
               for event, after in row.items()}
@@ -116,7 +116,7 @@ def test_brokers_without_a_rack_are_in_a_rack_of_their_own() -> None:
 
 
 def test_the_first_broker_of_a_rack_is_not_waited_for() -> None:
-    """D13, controller.K2: until it is up nothing is placed there, and nothing is missing there."""
+    """D13: controller.K2; until it is up nothing is placed there, and nothing is missing there."""
     it = Managed(a=1)
     it.register(2, "b")
     assert it.rack("b").state is UNAVAILABLE
@@ -225,7 +225,7 @@ def test_fencing_is_written_as_before_where_nothing_is_new() -> None:
 
 
 def test_a_higher_threshold_does_not_take_back_what_was_given_up() -> None:
-    """D12, controller.K2: only a broker that is up does."""
+    """D12: controller.K2; only a broker that is up does."""
     it = racks_of_two()
     it.lose(1, 2)
     assert it.tick(threshold_ms=100 * THRESHOLD_MS) == []

@@ -158,7 +158,7 @@ async def test_topics_of_an_older_version_are_reconciled_at_once() -> None:
 
 @timeless
 async def test_moves_are_paced_and_the_backlog_is_known_before() -> None:
-    """D16, D26, broker.cluster.R1: no more than the setting in any second, and one tick's share."""
+    """D16, D26: broker.cluster.R1; no more than the setting in any second, and one tick's share."""
     it = Controlled(rate=20)
     it.machine.state.apply(it.old_topic(60))
     it.machine.state.apply(it.old_topic(60, UUID(int=8)))
@@ -189,7 +189,7 @@ async def test_a_slow_rate_is_kept_too() -> None:
 
 @timeless
 async def test_a_request_waits_for_one_decision_at_most() -> None:
-    """D16, broker.cluster.R1: whatever the backlog; and no decision moves more than its share."""
+    """D16: broker.cluster.R1; whatever the backlog; and no decision moves more than its share."""
     it = Controlled(rate=1_000_000)
     it.machine.state.apply(it.old_topic(3000))
     it.reconciliation.begin()
@@ -222,7 +222,7 @@ async def test_drift_is_only_counted_while_the_setting_is_false() -> None:
 
 @timeless
 async def test_an_operators_move_is_noticed() -> None:
-    """D18: accepted at once, then repaired: added first, removed by a later decision."""
+    """D18: broker.cluster.R2; accepted at once; added first, removed by a later decision."""
     it = Controlled()
     it.register(4, "a")
     it.machine.state.apply(it.old_topic(1))
@@ -297,7 +297,7 @@ class SettableClock(ManualClock):
 
 
 def test_time_within_a_term_cannot_be_set() -> None:
-    """D12, broker.cluster.R3: neither forward nor back; the next term takes the new time."""
+    """D12: broker.cluster.R3; neither forward nor back; the next term takes the new time."""
     clock = SettableClock(1_000_000)
     term = TermClock(clock)
     clock.advance_ms(500)
@@ -321,7 +321,7 @@ class ShortThreshold(Rig):
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
 def test_a_controllers_clock_may_be_set_while_it_leads(step_ms: int) -> None:
-    """D12, broker.cluster.R3: whole drivers; fencing and deadlines go by the same clock."""
+    """D12: broker.cluster.R3; whole drivers; fencing and deadlines go by the same clock."""
     rig = ShortThreshold()
     rig.boot()
     controller = rig.cluster(rig.controller)
@@ -342,7 +342,7 @@ def test_a_controllers_clock_may_be_set_while_it_leads(step_ms: int) -> None:
 
 
 def test_a_new_controller_keeps_the_deadline_of_the_one_before() -> None:
-    """D12, broker.cluster.R3: whole drivers; the controller ends in the middle of the threshold."""
+    """D12: broker.cluster.R3; whole drivers; the controller ends in the middle of the threshold."""
     rig = ShortThreshold(names=("a-0", "a-1", "a-2", "a-3", "a-4"))
     rig.boot()
     first = rig.controller

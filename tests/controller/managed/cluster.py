@@ -15,7 +15,7 @@ from quipu.controller.elections import ElectionType
 from quipu.controller.managed.describing import PlacementDescription, describe
 from quipu.controller.managed.load import ReplicaLoad
 from quipu.controller.managed.planning import Planner
-from quipu.controller.managed.reconciling import Bounds, Progress, reconcile
+from quipu.controller.managed.reconciling import MoveBounds, PassProgress, reconcile
 from quipu.controller.managed.topology import Topology
 from quipu.controller.placement import DisklessPlacement
 from quipu.controller.racks import Rack
@@ -157,14 +157,14 @@ class Managed:
 
     # -- reconciliation
 
-    def step(self, moves: int = 1_000_000, *, looked_at: int = 1000) -> Progress:
+    def step(self, moves: int = 1_000_000, *, looked_at: int = 1000) -> PassProgress:
         """One decision about each topic; returns the sum."""
-        total = Progress(0)
+        total = PassProgress(0)
         for topic in self.state.diskless_topics():
             planner = Planner(self.topology, self.state.diskless_load.copy())
             (found,) = self.decide(reconcile(
-                self.state, topic, 0, planner, Bounds(looked_at, moves - total.moves)))
-            total = Progress(0, total.drifted + found.drifted, total.moves + found.moves,
+                self.state, topic, 0, planner, MoveBounds(looked_at, moves - total.moves)))
+            total = PassProgress(0, total.drifted + found.drifted, total.moves + found.moves,
                              total.is_cut or found.is_cut)
         return total
 

@@ -35,7 +35,7 @@ def test_many_are_taken_as_one_after_the_other(loads: list[int], count: int) -> 
 
 @given(LOADS, st.lists(st.integers(0, 11), max_size=40))
 def test_the_least_loaded_is_found_whatever_is_dropped(loads: list[int], steps: list[int]) -> None:
-    """D15, controller.L1: after any mix of taking and dropping."""
+    """D15: controller.L1; after any mix of taking and dropping."""
     load, brokers = loaded(loads)
     for step in steps:
         if step < len(brokers) and load.replicas[brokers[step]]:

@@ -69,7 +69,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.why)
 def test_steps(case: Case) -> None:
-    """D13, D14, D15, controller.M1 to controller.M4: add, then remove, then nothing."""
+    """D13, D14, D15: controller.M1 to controller.M4; add, then remove, then nothing."""
     planner = Planner(topology(case.down, case.lost, case.gone), ReplicaLoad())
     replicas, leader = tuple(map(NodeId, case.replicas)), NodeId(case.leader)
     for expected in case.steps:

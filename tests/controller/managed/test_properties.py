@@ -208,7 +208,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(1, 7), st.intege
 @given(STEPS)
 @settings(max_examples=EXAMPLES)
 def test_whatever_happens_a_fixed_point_follows(steps: list[tuple[str, int, int]]) -> None:
-    """D15, D19, controller.M4: never two replicas in one rack while another eligible rack has none;
+    """D15, D19: controller.M4; never two replicas in one rack while another eligible rack has none;
     at the end one in each rack that is up, and no further step, ever.
     """
     history = History()

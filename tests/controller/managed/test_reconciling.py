@@ -37,7 +37,7 @@ def three_racks() -> Managed:
 
 @pytest.mark.parametrize("factor", [-1, 1])
 def test_a_new_topic_has_one_replica_in_each_rack(factor: int) -> None:
-    """D10, D11, D20: whichever of the two factors is given; all replicas are in sync."""
+    """D10, D11, D20: controller.D4; whichever factor is given; all replicas are in sync."""
     it = three_racks()
     assert it.create(6, factor=factor).code is Code.NONE
     for partition in it.partitions():
@@ -199,7 +199,7 @@ def test_a_broker_that_changes_racks_moves_as_little_as_it_can() -> None:
 
 
 def test_leaders_move_only_when_they_must() -> None:
-    """D16, D19, controller.D3: not when a broker returns, nor when one is preferred."""
+    """D16, D19: controller.D3; not when a broker returns, nor when one is preferred."""
     it = three_racks()
     it.create(6)
     before = [each.leader for each in it.partitions()]

@@ -5,6 +5,7 @@
     model.py    `PlacementModel`: the replicas and leaders of every partition, in memory
     picture.py  draws time and memory over the size
 
-Start with events.py.  Real are `place` and `Planner` of controller/managed; there are no brokers,
-and no metadata log.
+Start with events.py.  Real are `place` and `Planner` of controller/managed.
+
+Not here: brokers, the metadata log, and the pace of the loop (broker/cluster/reconciliation.py).
 """

@@ -13,7 +13,7 @@ from quipu.controller.managed.planning import Planner
 from quipu.controller.managed.topology import Topology
 from quipu.model.ids import NodeId
 
-CHUNK: Final = 50_000  # partitions that one planner looks at: what it remembers stays small
+CHUNK: Final = 250_000  # partitions that one planner looks at: what it remembers stays small
 
 Replicas = tuple[NodeId, ...]
 

@@ -35,7 +35,7 @@ from quipu.broker.error_codes import code_of
 from quipu.controller import racks
 from quipu.controller.decision import Decision
 from quipu.controller.managed.planning import Planner
-from quipu.controller.managed.reconciling import Bounds, Progress, reconcile
+from quipu.controller.managed.reconciling import MoveBounds, PassProgress, reconcile
 from quipu.controller.managed.topology import Topology
 from quipu.controller.racks import RackState
 from quipu.controller.state import ClusterState
@@ -196,19 +196,19 @@ class Reconciliation:
             self._ended_pass(topic_id)
         return True
 
-    async def _reconcile(self, topic: Topic) -> Progress:
+    async def _reconcile(self, topic: Topic) -> PassProgress:
         """Take the next step for some partitions of `topic`."""
         moves = min(DECISION_MOVES_MAX, int(self._allowance)) if self._is_auto else 0
         first = self._due[topic.topic_id]
 
-        def decide() -> Decision[Progress]:
+        def decide() -> Decision[PassProgress]:
             state = self._state
             now = state.topics_by_id.get(topic.topic_id)
             if now is None:
-                return Decision([], [Progress(len(topic.partitions))])
+                return Decision([], [PassProgress(len(topic.partitions))])
             planner = Planner(
                 Topology.of(state.brokers.values()), state.diskless_load.copy())
-            return reconcile(state, now, first, planner, Bounds(LOOKED_AT_MAX, moves))
+            return reconcile(state, now, first, planner, MoveBounds(LOOKED_AT_MAX, moves))
 
         decision = decide()
         if not decision.records:  # as nearly always: nothing has to be agreed upon

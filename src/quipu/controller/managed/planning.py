@@ -56,37 +56,45 @@ class Step(NamedTuple):
 
 def assess(replicas: Replicas, leader: NodeId, topology: Topology) -> Assessment:
     """Compare the replicas of a partition with the target."""
-    racks = {topology.rack_of.get(node_id) for node_id in replicas}
-    if (len(racks) == len(replicas) == len(topology.racks) and racks.issuperset(topology.racks)
-            and topology.gone.isdisjoint(replicas)):
+    present = [node_id for node_id in replicas if node_id not in topology.gone]
+    racks = list(map(topology.rack_of.get, present))
+    there = set(racks)
+    absent = [rack for rack in topology.racks if rack not in there]
+    if not absent and len(there) == len(replicas) == len(topology.racks):
         return Assessment(replicas, (), (), ())  # as nearly always
-    by_rack: dict[str | None, list[NodeId]] = {}
-    for node_id in replicas:
-        if node_id not in topology.gone:
-            by_rack.setdefault(topology.rack_of.get(node_id), []).append(node_id)
-    stay: set[NodeId] = set()
-    missing: list[str] = []
-    blocked: list[str] = []
-    for rack in topology.racks:
-        there = by_rack.get(rack)
-        if there is None:
-            (missing if rack in topology.eligible else blocked).append(rack)
-        elif rack not in topology.eligible:  # DEGRADED: nothing of it changes
-            stay.update(there)
-        else:
-            stay.add(_one_of(there, leader, topology.up))
+    stay = present
+    if len(there) < len(present) or None in there:
+        stay = _without_extras(present, racks, leader, topology)
     if not topology.racks:  # every rack is given up, and there is nowhere to go
-        stay.update(replicas)
+        stay = list(replicas)
+    staying = set(stay)
     return Assessment(
-        kept=tuple(node_id for node_id in replicas if node_id in stay),
-        surplus=tuple(node_id for node_id in replicas if node_id not in stay),
-        missing=tuple(missing), blocked=tuple(blocked))
+        kept=tuple(stay),
+        surplus=tuple([node_id for node_id in replicas if node_id not in staying]),
+        missing=tuple([rack for rack in absent if rack in topology.eligible]),
+        blocked=tuple([rack for rack in absent if rack not in topology.eligible]))
+
+
+def _without_extras(
+    replicas: Sequence[NodeId], racks: Sequence[str | None], leader: NodeId, topology: Topology
+) -> list[NodeId]:
+    """Those of `replicas` that stay, of which some share a rack or are not registered."""
+    by_rack: dict[str | None, list[NodeId]] = {}
+    for node_id, rack in zip(replicas, racks, strict=True):
+        by_rack.setdefault(rack, []).append(node_id)
+    stay: set[NodeId] = set()
+    for name, there in by_rack.items():
+        if name in topology.eligible:
+            stay.add(_one_of(there, leader, topology.up))
+        elif name is not None:  # DEGRADED: nothing of it changes
+            stay.update(there)
+    return [node_id for node_id in replicas if node_id in stay]
 
 
 def _one_of(replicas: Sequence[NodeId], leader: NodeId, up: AbstractSet[NodeId]) -> NodeId:
     """The replica of a rack that stays, out of several."""
-    if len(replicas) == 1 or leader in replicas:
-        return leader if leader in replicas else replicas[0]
+    if leader in replicas:
+        return leader
     return next((node_id for node_id in replicas if node_id in up), replicas[0])
 
 

@@ -14,7 +14,7 @@ from quipu.controller.state import ClusterState
 from quipu.controller.topic_state import Topic
 
 
-class Progress(NamedTuple):
+class PassProgress(NamedTuple):
     """How far a call came."""
 
     next_partition: int  # where the next call goes on; the number of partitions at the end
@@ -23,7 +23,7 @@ class Progress(NamedTuple):
     is_cut: bool = False  # more could have been moved than was allowed
 
 
-class Bounds(NamedTuple):
+class MoveBounds(NamedTuple):
     """How much one call may do."""
 
     looked_at: int  # partitions
@@ -31,8 +31,8 @@ class Bounds(NamedTuple):
 
 
 def reconcile(
-    state: ClusterState, topic: Topic, first: int, planner: Planner, bounds: Bounds
-) -> Decision[Progress]:
+    state: ClusterState, topic: Topic, first: int, planner: Planner, bounds: MoveBounds
+) -> Decision[PassProgress]:
     """Take the next step for partitions of `topic`, from number `first` on.
 
     The last step may be a part of one, so that `bounds.moves` holds.
@@ -57,4 +57,4 @@ def reconcile(
             made.add(topic, index, step.replicas, step.leader)
             moves += step.moves
     assert moves <= bounds.moves, (moves, bounds)  # broker.cluster.R1
-    return Decision(made.records, [Progress(end, drifted, moves, is_cut)])
+    return Decision(made.records, [PassProgress(end, drifted, moves, is_cut)])

@@ -15,14 +15,15 @@ class Topology(NamedTuple):
     rack_of: Mapping[NodeId, str]  # of every registered broker
     eligible: Mapping[str, tuple[NodeId, ...]]  # by rack, of HEALTHY ones: brokers that are up
     up: frozenset[NodeId]  # the same, of all racks
-    gone: frozenset[NodeId] = frozenset()  # brokers that were given up, and leave their replicas
+    gone: frozenset[NodeId] = frozenset()  # brokers that leave their replicas, see `of`
 
     @classmethod
     def of(cls, brokers: Iterable[BrokerState]) -> "Topology":
         """The topology of these brokers.
 
-        Racks that are given up are left out: nothing is placed there, and replicas go.  Those of
-        a DEGRADED rack stay, on whichever of its brokers they are.
+        Racks that are given up are left out: nothing is placed there, and all of their brokers
+        are gone.  So are single ones that are given up in a rack that is HEALTHY.  Those of a
+        DEGRADED rack are not: its replicas stay, on whichever broker they are.
         """
         return cls.of_racks(racks_of(brokers))
 

@@ -1,11 +1,15 @@
 """Checks of managed placement: of each decision, as it is committed, and of the end.
 
-    controller.L1  the load of brokers, counted anew
-    controller.K1, controller.K3, broker.cluster.R3  the states of racks, by the world's own time
-    controller.M1, controller.M2, broker.cluster.R2  what reconciliation adds and removes, and why
-    controller.D3, controller.M3  leaders move only when they must
-    broker.cluster.R1  moves in a second, and what requests wait for
-    controller.S5  a snapshot gives the same state
+    load       of brokers, counted anew (controller.L1)
+    racks      their states, by the world's own time (controller.K1, controller.K3,
+               broker.cluster.R3)
+    steps      what reconciliation adds and removes, and why (controller.M1, controller.M2,
+               broker.cluster.R2)
+    leaders    move only when they must (controller.D3, controller.M3)
+    pace       moves in a second, and what requests wait for (broker.cluster.R1)
+    snapshots  give the same state (controller.S5)
+
+What the racks are is found here without the code that is checked.
 """
 
 from collections import Counter, deque
