@@ -2,10 +2,7 @@
 
 import json
 import re
-import subprocess
-import tarfile
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,6 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cluster.traffic import traffic
 from tests.harness.cluster import RunningCluster
-from tests.harness.node import REPOSITORY
 from tests.harness.postgres import PostgresServer
 from tests.harness.progress import wait_for
 from tests.interop.kafka_tools import KafkaTools
@@ -22,8 +18,6 @@ from tests.kill.load import PARTITIONS
 pytestmark = pytest.mark.interop
 
 RACKS = ("r1", "r2", "r3")
-# The commit that managed placement began with: its parent gives a partition one replica.
-FIRST = "controller: managed placement of diskless topics"
 
 
 @pytest.fixture
@@ -85,31 +79,16 @@ def test_kafkas_tools_move_and_elect(
         assert re.findall(r"Partition: 0\s+Leader: (\d)", shown) == [str(first[1])]
 
 
-def earlier_version(folder: Path) -> Path:
-    """The sources of the version before managed placement; its compiled parts run as Python."""
-    def git(*words: str) -> bytes:
-        return subprocess.run(["git", "-C", str(REPOSITORY), *words], check=True,
-                              capture_output=True).stdout
-
-    commits = git("log", "--format=%H", "--fixed-strings", f"--grep={FIRST}").split()
-    if not commits:
-        pytest.skip("the history of this checkout does not have the earlier version")
-    with tarfile.open(fileobj=BytesIO(git("archive", f"{commits[-1].decode()}^", "src"))) as files:
-        files.extractall(folder, filter="data")
-    return folder / "src"
-
-
 @pytest.mark.timeout(300)
 def test_a_cluster_with_a_node_of_the_earlier_version_keeps_serving(
-    postgres: PostgresServer, tmp_path: Path
+    earlier_version: Path, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     """D9: nodes are upgraded one after the other while clients write and read; topics with one
     replica are reconciled as soon as the controller is a new one, and no data moves.
     """
-    source = earlier_version(tmp_path / "earlier")
     cluster = cluster_at(tmp_path / "mixed", postgres)
     for node in cluster.nodes.values():
-        node.environment = {"PYTHONPATH": str(source)}
+        node.environment = {"PYTHONPATH": str(earlier_version)}
     with cluster:
         cluster.create_topic("old", partitions=PARTITIONS, diskless_enable="true")
         assert {len(each) for each in replicas(cluster, "old")} == {1}

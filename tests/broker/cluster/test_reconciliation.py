@@ -343,7 +343,7 @@ def test_a_controllers_clock_may_be_set_while_it_leads(step_ms: int) -> None:
 
 def test_a_new_controller_keeps_the_deadline_of_the_one_before() -> None:
     """D12: broker.cluster.R3; whole drivers; the controller ends in the middle of the threshold."""
-    rig = ShortThreshold(names=("a-0", "a-1", "a-2", "a-3", "a-4"))
+    rig = ShortThreshold(names=("a-0", "a-1", "a-2", "a-3", "a-4"), with_raft=True)
     rig.boot()
     first = rig.controller
     other = next(node_id for node_id in rig.machines if node_id != first)
@@ -357,3 +357,70 @@ def test_a_new_controller_keeps_the_deadline_of_the_one_before() -> None:
     rig.until(lambda: state.brokers[other].given_up, "given up", THRESHOLD_MS / 1000)
     waited = rig.world.loop.now - began
     assert THRESHOLD_MS / 1000 - 0.2 < waited < THRESHOLD_MS / 1000 + 1.2
+
+
+@timeless
+async def test_a_rack_that_comes_back_broker_by_broker_is_used_as_a_whole() -> None:
+    """D15, D19, broker.cluster.R4: its first broker does not get all replicas."""
+    it = Controlled()
+    it.register(6, "c")
+    it.machine.state.apply(it.old_topic(40))
+    it.reconciliation.begin()
+    await it.until(lambda: it.factors == {3})
+    for node_id in (3, 6):
+        await it.request(BrokerFencingChanged(
+            node_id=node_id, fenced=True, fenced_at_ms=it.clock.now_ms()))
+    await it.until(lambda: it.factors == {2})
+    await it.request(BrokerFencingChanged(node_id=3))
+    await asyncio.sleep(THRESHOLD_MS / 2000)
+    assert it.factors == {2}
+    await it.request(BrokerFencingChanged(node_id=6))
+    await it.until(lambda: it.factors == {3})
+    load = it.machine.state.diskless_load.replicas
+    assert (load[NodeId(3)], load[NodeId(6)]) == (20, 20)
+
+
+@timeless
+async def test_a_rack_is_used_without_brokers_that_stay_away() -> None:
+    """D12, broker.cluster.R4: after a moment, which a new rack waits for as well."""
+    it = Controlled()
+    it.register(6, "c")
+    it.machine.state.apply(it.old_topic(4))
+    it.reconciliation.begin()
+    await it.until(lambda: it.factors == {3})
+    for node_id in (3, 6):
+        await it.request(BrokerFencingChanged(
+            node_id=node_id, fenced=True, fenced_at_ms=it.clock.now_ms()))
+    await it.until(lambda: it.factors == {2})
+    await it.request(BrokerFencingChanged(node_id=3))
+    await it.until(lambda: it.factors == {3})
+    assert it.machine.state.diskless_load.replicas[NodeId(3)] == 4
+    it.register(4, "d")
+    await asyncio.sleep(THRESHOLD_MS / 2000)
+    assert it.factors == {3}
+    it.register(5, "d")
+    await it.until(lambda: it.factors == {4})
+    load = it.machine.state.diskless_load.replicas
+    assert (load[NodeId(4)], load[NodeId(5)]) == (2, 2)
+
+
+@timeless
+async def test_brokers_have_a_moment_after_a_time_without_a_controller() -> None:
+    """D12, broker.cluster.R5: a cluster that was off for long finds its placement as it was."""
+    it = Controlled()
+    it.machine.state.apply(it.old_topic(4))
+    it.reconciliation.begin()
+    await it.until(lambda: it.factors == {3})
+    it.reconciliation.end()
+    for node_id in (2, 3):
+        await it.request(BrokerFencingChanged(
+            node_id=node_id, fenced=True, fenced_at_ms=it.clock.now_ms()))
+    await asyncio.sleep(10 * THRESHOLD_MS / 1000)
+    it.reconciliation.begin(is_cold=True)
+    await asyncio.sleep(THRESHOLD_MS / 2000)
+    assert it.factors == {3}
+    await it.request(BrokerFencingChanged(node_id=2))
+    await it.until(lambda: it.factors == {2})  # the other one did not come
+    replicas = {node_id for topic in it.machine.state.diskless_topics()
+                for partition in topic.partitions for node_id in partition.replicas}
+    assert replicas == {1, 2}

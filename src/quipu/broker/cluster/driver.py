@@ -407,7 +407,7 @@ class ClusterDriver:
     def _on_leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a fact, not a flag
         if is_leader:
             self._term_clock.begin()
-            self.reconciliation.begin()
+            self.reconciliation.begin(is_cold=self._quorum.previous_leader is None)
         else:
             self.reconciliation.end()
         if self._net is None:

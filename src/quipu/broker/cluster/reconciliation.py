@@ -20,13 +20,18 @@ Invariants
                        Within a term time is monotonic (term_clock.py), so a clock that is set does
                        not move it; between terms it is as exact as the clocks of the controllers
 
+    broker.cluster.R4  a rack that comes back, or is new, gets replicas when all of its brokers are
+                       up, or after a moment (SETTLE_SECONDS): else its first broker would get all
+    broker.cluster.R5  after a time without any controller, brokers have the same moment to come
+                       back before one of them is given up: nobody could have registered sooner
+
 Not here: the target and the steps to it (controller/managed), the states of racks
 (controller/racks.py).
 """
 
 import asyncio
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from quipu.broker.cluster.decision_queue import DecisionQueue
@@ -37,7 +42,7 @@ from quipu.controller.decision import Decision
 from quipu.controller.managed.planning import Planner
 from quipu.controller.managed.reconciling import MoveBounds, PassProgress, reconcile
 from quipu.controller.managed.topology import Topology
-from quipu.controller.racks import RackState
+from quipu.controller.racks import Rack, RackState
 from quipu.controller.state import ClusterState
 from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code, QuipuError
@@ -50,6 +55,14 @@ TICK_SECONDS: Final = 0.1
 DECISION_MOVES_MAX: Final = 100  # replicas: about 10 ms of the loop
 LOOKED_AT_MAX: Final = 1000  # partitions that are compared with their target in one decision
 DECISIONS_MAX: Final = 10  # in one tick
+SETTLE_SECONDS: Final = 30.0  # but no longer than the threshold
+
+
+class _Settling(NamedTuple):
+    """A rack that has come back a moment ago."""
+
+    until: float
+    is_new: bool = False  # nobody knows how many brokers it is going to have
 
 
 class Reconciliation:
@@ -63,6 +76,9 @@ class Reconciliation:
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self._topology: Topology | None = None
+        self._give_up_from = 0.0  # broker.cluster.R5
+        self._racks: dict[str, Rack] | None = None  # when they were last looked at
+        self._settling: dict[str, _Settling] = {}  # by rack (broker.cluster.R4)
         self._due: dict[UUID, int] = {}  # topics to look at, and from which partition on
         self._drifted: dict[UUID, int] = {}  # partitions that are not at their target, by topic
         self._found: dict[UUID, int] = {}  # the same, of a pass that is not at its end
@@ -85,11 +101,15 @@ class Reconciliation:
 
     # -- the term
 
-    def begin(self) -> None:
-        """Begin a term: this node is the controller."""
+    def begin(self, *, is_cold: bool = False) -> None:
+        """Begin a term: this node is the controller.
+
+        `is_cold`: there was no controller before, as far as is known, so all nodes may start now.
+        """
         self.end()
         self._allowed_at, self._allowance = self._clock.monotonic(), 0.0
-        self._topology = None  # look at everything
+        self._topology = self._racks = None  # look at everything
+        self._give_up_from = self._allowed_at + (self._settle_seconds if is_cold else 0.0)
         self._task = spawn(self._run(), "reconciliation of diskless topics")
 
     def end(self) -> None:
@@ -101,6 +121,7 @@ class Reconciliation:
             known.clear()
         self._again.clear()
         self._counted.clear()
+        self._settling.clear()
 
     async def _run(self) -> None:
         while True:
@@ -126,6 +147,8 @@ class Reconciliation:
 
     async def _give_up(self) -> None:
         """Give up brokers that are overdue, and log racks that become unavailable."""
+        if self._clock.monotonic() < self._give_up_from:  # broker.cluster.R5
+            return
         if not self._liveness_decision().records:
             return
         before = racks.racks_of(self._state.brokers.values())
@@ -145,11 +168,30 @@ class Reconciliation:
     def _threshold_ms(self) -> int:
         return self._machine.settings.diskless_managed_rf_rack_unavailable_threshold_ms
 
+    @property
+    def _settle_seconds(self) -> float:
+        return min(SETTLE_SECONDS, self._threshold_ms / 1000)
+
+    def _notice_returns(self) -> dict[str, Rack]:
+        """The racks of now; those that have come back a moment ago are settling."""
+        before, now = self._racks, self._clock.monotonic()
+        self._racks = found = racks.racks_of(self._state.brokers.values())
+        for name, rack in found.items():
+            old = rack if before is None else before.get(name)  # all are settled at the begin
+            if old is None or old.state is not RackState.HEALTHY:
+                self._settling.setdefault(name, _Settling(now + self._settle_seconds, old is None))
+            until, is_new = self._settling.get(name, _Settling(now))
+            is_whole = not is_new and rack.brokers == rack.eligible
+            if is_whole or rack.state is not RackState.HEALTHY or until <= now:
+                self._settling.pop(name, None)
+        return found
+
     # -- partitions
 
     def _notice_topology(self) -> None:
         """Look at all diskless topics again if the racks or their live brokers have changed."""
-        seen = Topology.of(self._state.brokers.values()), self._is_auto
+        topology = Topology.of_racks(self._notice_returns())
+        seen = topology.without_capacity(self._settling), self._is_auto  # broker.cluster.R4
         if seen != (self._topology, self._was_auto):
             self._topology, self._was_auto = seen
             self._found.clear()
@@ -207,7 +249,8 @@ class Reconciliation:
             if now is None:
                 return Decision([], [PassProgress(len(topic.partitions))])
             planner = Planner(
-                Topology.of(state.brokers.values()), state.diskless_load.copy())
+                Topology.of(state.brokers.values()).without_capacity(self._settling),
+                state.diskless_load.copy())
             return reconcile(state, now, first, planner, MoveBounds(LOOKED_AT_MAX, moves))
 
         decision = decide()
