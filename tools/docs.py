@@ -13,6 +13,7 @@ GENERATORS = (
     "api_table",  # docs/reference/apis.md: keys and versions served
     "command_reference",  # docs/reference/commands.md: every command, as its help tells
     "metrics_table",  # docs/operating/metrics.md: the table of metrics in it
+    "placement_pictures",  # docs/concepts/*.svg: states of racks, a reconciliation
     "settings_table",  # docs/reference/settings.md: every setting, its default and meaning
     "spec_coverage",  # docs/spec-coverage.md: which test shows which requirement
 )

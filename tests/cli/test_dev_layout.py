@@ -56,6 +56,26 @@ def test_nodes_share_a_remote_tier_below_their_directory(tmp_path: Path) -> None
     assert read({}) == [None] * 3
 
 
+def test_nodes_share_a_store_and_a_control_plane_for_diskless_topics(tmp_path: Path) -> None:
+    """D2: one setting gives them both; what is named is used instead, and no PostgreSQL is run."""
+    enabled = {"diskless.storage.system.enable": "true"}
+    named = {"diskless.control.plane.url": "postgresql://q:w@db/q",
+             "diskless.storage.url": "s3://b"}
+
+    def read(settings: dict[str, str]) -> tuple[bool, set[tuple[str | None, str | None]]]:
+        layout = plan(replace(NOTHING, settings=settings), "s")
+        found = [broker_settings(from_properties(layout.properties(node, tmp_path / "a b"), "file"))
+                 for node in layout.nodes]
+        return layout.needs_postgres, {
+            (each.diskless_storage_url, each.diskless_control_plane_url) for each in found}
+
+    assert read({}) == (False, {(None, None)})
+    place = f"{tmp_path}/a%20b"
+    assert read(enabled) == (True, {
+        (f"file://{place}/diskless", f"postgresql://postgres@/postgres?host={place}/postgres")})
+    assert read({**enabled, **named}) == (False, {("s3://b", "postgresql://q:w@db/q")})
+
+
 @pytest.mark.parametrize(("nodes", "chains", "voters"), [
     (1, 1, ["a-0"]),
     (2, 1, ["a-0"]),

@@ -96,6 +96,7 @@ class Peer:
     """One connection; several requests may be sent before their responses are read."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.client_id: str | None = "peer"
         self._reader = reader
         self._writer = writer
         self._next_id = 1
@@ -110,7 +111,7 @@ class Peer:
         """Send a request; `answer` returns the responses in the order of the requests."""
         self._asked.append((self._next_id, request.KEY, version))
         self._writer.write(encode_request(
-            request, version, correlation_id=self._next_id, client_id="peer"))
+            request, version, correlation_id=self._next_id, client_id=self.client_id))
         self._next_id += 1
 
     def send_bytes(self, data: bytes) -> None:

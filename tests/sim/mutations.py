@@ -49,6 +49,7 @@ from tests.broker.tiering.planted import (
     tiered_before_finished,
 )
 from tests.sim import diskless_mutations as diskless
+from tests.sim import placement_mutations as placement
 
 
 class Mutation(NamedTuple):
@@ -376,4 +377,23 @@ MUTATIONS = [
              diskless.orphans_not_condemned, 5),
     Mutation("orphans of diskless topics stay", "diskless clean-up", "diskless",
              diskless.orphans_stay),
+    Mutation("a new controller begins deadlines anew", "placement", "placement",
+             placement.deadlines_begin_anew),
+    Mutation("a clock that is set moves deadlines", "placement", "placement",
+             placement.clocks_are_believed),
+    Mutation("a rack is given up with its first broker", "placement", "placement",
+             placement.one_broker_is_the_rack),
+    Mutation("a rack that is down loses its replicas", "placement", "placement",
+             placement.degraded_is_lost),
+    Mutation("replicas of a rack that is down are placed in another", "placement", "placement",
+             placement.replaced_elsewhere),
+    Mutation("replicas are removed before others are added", "placement", "placement",
+             placement.removes_first),
+    Mutation("a rack keeps two replicas", "placement", "placement", placement.extras_stay),
+    Mutation("a step makes the first replica lead", "placement", "placement",
+             placement.preferred_at_once),
+    Mutation("a replica that returns leads", "placement", "placement", placement.returns_lead),
+    Mutation("moves are not paced", "placement", "placement", placement.unpaced),
+    Mutation("what operators do is not noticed", "placement", "placement",
+             placement.operators_unnoticed),
 ]

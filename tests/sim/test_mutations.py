@@ -26,5 +26,5 @@ def test_every_part_has_a_planted_bug() -> None:
     parts = Counter(mutation.part for mutation in MUTATIONS)
     assert {"raft", "quorum", "chain", "controller", "storage", "replication", "tiering",
             "compaction", "diskless writing", "diskless reading", "control plane",
-            "diskless clean-up"} <= set(parts)
+            "diskless clean-up", "placement"} <= set(parts)
     assert sum(parts.values()) >= 10

@@ -2,7 +2,8 @@
 
 Fields that a version lacks keep their defaults, so that a message survives the journey through
 that version unchanged.  Values are any that fit, and often those at the edge, save for the few
-that one of the oracles cannot hold: error codes it has no name for, times beyond its calendar.
+that one of the oracles cannot hold: error codes it has no name for, times beyond its calendar, and
+tagged fields of our own, which have tests of their own.
 """
 
 import random

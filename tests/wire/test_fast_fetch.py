@@ -100,6 +100,7 @@ def test_a_fetch_request_is_read_by_its_definition(
         assert call[:6] == (
             wanted.max_wait, wanted.min_bytes, wanted.max_bytes, wanted.isolation_level,
             wanted.session_id, wanted.session_epoch)
+        assert call.rack_id == wanted.rack_id
         assert call.targets == [
             (name(topic), part.partition, part.fetch_offset, part.partition_max_bytes,
              part.current_leader_epoch, part.last_fetched_epoch)

@@ -9,6 +9,8 @@ import pytest
 from quipu.wire.fields import STRING
 from quipu.wire.layout import layout
 from quipu.wire.messages import OWN_KEY_FIRST, REQUESTS, RESPONSES
+from quipu.wire.messages.k03_metadata import MetadataResponse
+from quipu.wire.messages.k75_describe_topic_partitions import DescribeTopicPartitionsResponse
 from quipu.wire.schema import Message, Struct
 from tests.wire.message_maker import APIS, OWN, PAYLOADS, messages, name_of
 from tests.wire.message_oracles import (
@@ -87,6 +89,25 @@ def _without_tags(struct: Struct) -> Any:
         elif isinstance(value, list):
             values[name] = [_without_tags(v) if isinstance(v, Struct) else v for v in value]
     return type(struct)(**values)
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [(m, v) for m, v in APIS if m is MetadataResponse and v >= 12]
+    + [(m, v) for m, v in APIS if m is DescribeTopicPartitionsResponse], ids=name_of)
+def test_tagged_fields_of_our_own_are_passed_over_by_others(
+    message: type[Message], version: int
+) -> None:
+    """D24: a client reads the topics of a response, and stops at no field that it does not know."""
+    for ours in messages(message, version, MESSAGES_PER_VERSION):
+        plain = ours.encode(version)
+        for topic in ours.topics:
+            topic.is_diskless = True
+        data = ours.encode(version)
+
+        assert len(data) == len(plain) + 3 * len(ours.topics)
+        assert message.decode(data, version) == ours
+        assert kafka_python_reencode(data, message, version) == plain
 
 
 @pytest.mark.parametrize(("message", "version"), OWN, ids=name_of)

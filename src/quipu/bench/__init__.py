@@ -1,6 +1,6 @@
 """`quipu bench`: measures a broker, and in the same run the limits of the machine.
 
-    commands.py     the commands produce, consume, latency, diskless and sql; start here
+    commands.py     the commands produce, consume, latency, diskless, placement and sql; start here
     runs.py         `BenchRun`: measures one load on the broker, and the limits for that load
     table.py        the table of docs/operating/benchmarks.md, P1 to P11 and P15: `make bench`
     lines.py        `Line`: one line of that table
@@ -8,6 +8,7 @@
     compaction.py   its line on produce while compaction runs
     diskless/       its lines P9 and P10, and `quipu bench diskless`
     sql/            measures the pipeline on Spark: `quipu bench sql`
+    placement/      measures managed placement alone, on large clusters: `quipu bench placement`
 
     frames.py       requests that are encoded once and sent many times
     closed_loop.py  load generator that sends requests as fast as responses come

@@ -1,4 +1,4 @@
-"""The commands `quipu bench produce | consume | latency | diskless | sql`: measure and report."""
+"""The commands of `quipu bench` that measure and report: produce, consume, latency and others."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from quipu.bench import limits, runs, tier
+from quipu.bench.diskless.capacity_command import capacity
 from quipu.bench.diskless.command import diskless
 from quipu.bench.diskless.nodes import NODE_SETTINGS as DISKLESS_SETTINGS
 from quipu.bench.errors import BenchError
 from quipu.bench.measured import Measured
+from quipu.bench.placement.command import placement
 from quipu.bench.plot import check_plot, draw
 from quipu.bench.report import Ratio, Report, ratio
 from quipu.bench.runs import BenchRun, RunLoad
@@ -28,7 +30,9 @@ app = typer.Typer(
     help="Measure a broker, and in the same run the limits of the machine.", **PLAIN
 )
 
+app.command()(capacity)
 app.command()(diskless)
+app.command()(placement)
 app.command()(sql)
 
 Bootstrap = Annotated[str | None, typer.Option(

@@ -117,9 +117,16 @@ def _send(
 ) -> None:
     for index in indexes:
         due = schedule.at(index)
-        while (wait := due - time.perf_counter()) > 0:
-            _receive(producer, consumer, wait)
+        receive_until(producer, due, consumer)
         producer.request(1, due)
+
+
+def receive_until(
+    producer: Producer, due: float, consumer: _LatencyConsumer | None = None
+) -> None:
+    """Receive responses until it is time to send again."""
+    while (wait := due - time.perf_counter()) > 0:
+        _receive(producer, consumer, wait)
 
 
 def _wait_for_responses(

@@ -20,12 +20,12 @@ def check_plot(path: Path | None) -> None:
         raise BenchError(f"--plot {path}: the name must end in one of {', '.join(SUFFIXES)}")
     if not path.absolute().parent.is_dir():
         raise BenchError(f"--plot {path}: there is no directory {path.absolute().parent}")
-    _figure_class()
+    figure_class()
 
 
 def draw(report: Report, path: Path) -> None:
     """Draw `report` to a file."""
-    figure = _figure_class()(figsize=(11, 4.5), layout="constrained")
+    figure = figure_class()(figsize=(11, 4.5), layout="constrained")
     bars, curves = figure.subplots(1, 2)
     figure.suptitle(report.title, fontsize=9)
     _draw_bars(bars, report)
@@ -33,7 +33,8 @@ def draw(report: Report, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def _figure_class() -> Any:  # noqa: ANN401 matplotlib has no types
+def figure_class() -> Any:  # noqa: ANN401 matplotlib has no types
+    """The class of figures; raises `BenchError` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 an extra: most runs need no picture
     except ImportError:

@@ -7,7 +7,7 @@ by the garbage, threads or interpreter lock of another one.
 import contextlib
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -25,6 +25,13 @@ def in_child(function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401 w
     """Call `function` in a new process; returns its result, or raises its error as `BenchError`."""
     with started(_call, function, args) as (pipe, _):
         return _received(pipe, CHILD_SECONDS_MAX)
+
+
+def in_children(calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]) -> list[Any]:
+    """Call functions, each in a new process, at the same time; as `in_child`."""
+    with contextlib.ExitStack() as stack:
+        pipes = [stack.enter_context(started(_call, *each))[0] for each in calls]
+        return [_received(pipe, CHILD_SECONDS_MAX) for pipe in pipes]
 
 
 @contextlib.contextmanager

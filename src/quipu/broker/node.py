@@ -35,6 +35,7 @@ from quipu.broker.observing.samples import (
     lag_samples,
     tier_samples,
     tier_totals,
+    zone_samples,
 )
 from quipu.broker.observing.stats import Stats
 from quipu.broker.partitions.cleaning import Cleaner
@@ -335,6 +336,7 @@ class Node:
             tier=lambda: tier_totals(self._tiering),
             tiered=lambda: self._samples(lambda _: tier_samples(self._tiering)),
             diskless=lambda: diskless_totals(self._diskless),
+            zones=lambda: self._samples(zone_samples),
             diskless_lags=lambda: self._samples(placement_samples.diskless_lags),
             placement=lambda: self._samples(placement_samples.of_controller),
             peers=self._peer_stats, ready=lambda: self.health.ready,

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -27,6 +27,7 @@ from quipu.cli.errors import CommandFailed
 from quipu.cli.output import note, printable, show
 from quipu.launch.group import NodeGroup
 from quipu.launch.ports import HOST
+from quipu.launch.postgres import PostgresServer, postgres_server
 from quipu.launch.process import NodeFailed, NodeProcess, start_command
 from quipu.model.settings import BROKER, parse
 
@@ -61,6 +62,12 @@ def dev(
         typer.Option(min=0, max=dev_layout.PORT_MAX,
                      help="Port of the first node; 0: any free ports. [9092]"),
     ] = None,
+    diskless: Annotated[
+        bool,
+        typer.Option("--diskless", help="Let topics be diskless: the nodes share an object store "
+                     "in DIR, and a control plane in PostgreSQL, which is started with them unless "
+                     "--set diskless.control.plane.url=URL names another."),
+    ] = False,
     settings: Annotated[
         list[str],
         typer.Option("--set", metavar="KEY=VALUE",
@@ -75,22 +82,28 @@ def dev(
     options = DevOptions(
         node_count=nodes, chain=chain, chain_count=chain_count, base_port=base_port,
         racks=tuple(word.strip() for word in racks.split(",")) if racks else (),
-        settings=_settings(settings))
+        settings=_settings([*_diskless_words(diskless), *settings]))
     with _locked(directory), _interruptible():
         layout = _layout(directory, options)
         _run(layout, directory, as_json=as_json)
 
 
 def _run(layout: DevLayout, directory: Path, *, as_json: bool) -> None:
+    """Run the nodes and what they need; the nodes end first."""
     is_up = False
-    with NodeGroup() as nodes:
+    postgres: PostgresServer | None = None
+    with ExitStack() as stack:
         try:
+            if layout.needs_postgres:
+                postgres = stack.enter_context(
+                    postgres_server(directory / dev_layout.CONTROL_PLANE_NAME))
+            nodes = stack.enter_context(NodeGroup())
             _start(nodes, layout, directory)
             for name, members in layout.chains.items():
                 _make_chain(layout.bootstrap, name, members)
             is_up = True
             _show_ready(nodes, layout, directory, as_json=as_json)
-            _watch(nodes, directory)
+            _watch(nodes, directory, postgres)
         except KeyboardInterrupt:
             if not is_up:
                 raise typer.Exit(128 + signal.SIGINT) from None
@@ -136,6 +149,13 @@ def _show_ready(nodes: NodeGroup, layout: DevLayout, directory: Path, *, as_json
         print(f"quipu ready {layout.bootstrap}")
     show(rows, _COLUMNS, as_json=as_json)
     sys.stdout.flush()
+    if layout.is_diskless:
+        first = layout.nodes[0]
+        address = "" if first.port == dev_layout.DEFAULT_PORT else f" -b {first.address}"
+        note("a diskless topic:  quipu topic create events --partitions 6 "
+             f"--config diskless.enable=true{address}\n"
+             f"where it is:        quipu placement show events{address}; "
+             f"quipu topic describe events{address}")
     note("Ctrl-C stops the cluster; `quipu chain describe` shows its state")
 
 
@@ -158,11 +178,16 @@ def _config_path(directory: Path, name: str) -> Path:
     return directory / f"{name}.properties"
 
 
-def _watch(nodes: NodeGroup, directory: Path) -> None:
-    """Report every node that ends; fail when none is left."""
+def _watch(nodes: NodeGroup, directory: Path, postgres: PostgresServer | None) -> None:
+    """Report every process that ends; fail when no node is left."""
     running = list(nodes)
     while running:
         time.sleep(WATCH_SECONDS)
+        if postgres is not None and postgres.code is not None:
+            note(f"PostgreSQL (process {postgres.pid}) ended with exit code {postgres.code}: "
+                 "diskless topics wait for it; to start it again, start quipu dev again; its log: "
+                 f"{postgres.log_path}")
+            postgres = None
         for node in [each for each in running if each.code is not None]:
             running.remove(node)
             note(f"{node.end_text()}; to start it again: "
@@ -196,6 +221,10 @@ def _locked(directory: Path) -> Iterator[None]:
             f"another quipu dev runs on {directory}; stop it, or choose another --dir") from None
     finally:
         os.close(lock)
+
+
+def _diskless_words(is_diskless: bool) -> list[str]:
+    return [f"{dev_layout.DISKLESS_ENABLE}=true"] if is_diskless else []
 
 
 def _settings(words: list[str]) -> dict[str, str]:

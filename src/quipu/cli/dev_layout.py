@@ -6,6 +6,10 @@
     DIR/a-0.log           the node's log output
     DIR/remote/           the remote tier of all nodes, if `remote.log.storage.system.enable` is
                           set and no other place with `remote.log.storage.url`
+    DIR/diskless/         the objects of diskless topics of all nodes, if `--diskless` is given and
+                          no other place with `diskless.storage.url`
+    DIR/postgres/         their control plane, if no other is given with
+                          `diskless.control.plane.url`
 
 Ports of a cluster with base port P: Kafka clients P, P+1, ...; other nodes P+100, P+101, ...;
 metrics and health P+200, P+201, ....  With P = 0 free ports are chosen once, and used again.
@@ -21,11 +25,17 @@ from typing import Final
 
 from quipu.cli.errors import CommandFailed
 from quipu.launch.ports import HOST, free_ports, listening_pid
+from quipu.launch.postgres import postgres_url
 
 FILE_NAME: Final = "dev.json"
 TIER_NAME: Final = "remote"
 STORAGE_ENABLE: Final = "remote.log.storage.system.enable"
 STORAGE_URL: Final = "remote.log.storage.url"
+DISKLESS_NAME: Final = "diskless"
+DISKLESS_ENABLE: Final = "diskless.storage.system.enable"
+DISKLESS_URL: Final = "diskless.storage.url"
+CONTROL_PLANE_NAME: Final = "postgres"
+CONTROL_PLANE_URL: Final = "diskless.control.plane.url"
 FILE_SIZE_MAX: Final = 1 << 20
 NODES_MAX: Final = 100  # so that the ranges of ports stay apart
 CHAINS_MAX: Final = 26
@@ -34,6 +44,7 @@ PEER_PORT_STEP: Final = 100
 METRICS_PORT_STEP: Final = 200
 NODE_ID_STEP: Final = 1000  # between the first nodes of two chains
 PORT_MAX: Final = 65_535
+DEFAULT_PORT: Final = 9092
 STOP_MS: Final = "2000"  # all nodes stop together: the last one has no node to hand over to
 _CHAIN_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,40}[a-z0-9])?")
 
@@ -88,6 +99,16 @@ class DevLayout:
         count = min(VOTERS_MAX, len(spread))
         return spread[: count - 1 if count % 2 == 0 else count]
 
+    @property
+    def is_diskless(self) -> bool:
+        """Whether the nodes may have diskless topics."""
+        return self.settings.get(DISKLESS_ENABLE) == "true"
+
+    @property
+    def needs_postgres(self) -> bool:
+        """Whether `quipu dev` runs the control plane of diskless topics itself."""
+        return self.is_diskless and CONTROL_PLANE_URL not in self.settings
+
     def properties(self, node: NodePlan, directory: Path) -> str:
         """The settings of one node, as a file for `quipu start --config`."""
         own = {
@@ -104,6 +125,9 @@ class DevLayout:
             **({"broker.rack": node.rack} if node.rack else {}),
             **({STORAGE_URL: (directory / TIER_NAME).absolute().as_uri()}
                if self.settings.get(STORAGE_ENABLE) == "true" else {}),
+            **({DISKLESS_URL: (directory / DISKLESS_NAME).absolute().as_uri(),
+                CONTROL_PLANE_URL: postgres_url(directory / CONTROL_PLANE_NAME)}
+               if self.is_diskless else {}),
             **self.settings,
         }
         lines = [f"{key}={_escaped(value)}" for key, value in own.items()]
@@ -129,7 +153,7 @@ def plan(options: DevOptions, secret: str) -> DevLayout:
     if count * len(names) > NODES_MAX:
         raise CommandFailed(f"{count * len(names)} nodes are too many for one machine; "
                             f"take {NODES_MAX} at most")
-    base = 9092 if options.base_port is None else options.base_port
+    base = DEFAULT_PORT if options.base_port is None else options.base_port
     ports = _ports(base, count * len(names))
     nodes = [
         NodePlan(

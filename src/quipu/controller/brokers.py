@@ -20,7 +20,7 @@ from quipu.controller import chains, diskless
 from quipu.controller.conversions import broker_record
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import NO_CHAIN, BrokerProcess, BrokerState
-from quipu.controller.racks import is_given_up, rack_of
+from quipu.controller.racks import is_rack_given_up, rack_of
 from quipu.controller.records import BrokerFencingChanged, BrokerUnregistered, Record
 from quipu.controller.state import ClusterState
 from quipu.model.chains import member_key
@@ -65,14 +65,15 @@ def register(
         broker = _broker(wanted, found.epoch)
         broker = dataclasses.replace(
             broker, fenced=found.fenced, stopping=found.stopping, fenced_at_ms=found.fenced_at_ms,
-            rack_given_up=found.rack_given_up)
+            given_up=found.given_up)
     else:
         _check_other_process(found, wanted, quiet=quiet)
         broker = _broker(wanted, numbers.version())
         was_down = found is not None and found.fenced and rack_of(found) == rack_of(broker)
         broker = dataclasses.replace(
             broker, fenced_at_ms=found.fenced_at_ms if found and was_down else now_ms,
-            rack_given_up=is_given_up(state.brokers.values(), rack_of(broker)))
+            given_up=(was_down and found is not None and found.given_up)
+            or is_rack_given_up(state.brokers.values(), rack_of(broker)))
         assert broker.fenced, broker
         assert found is None or broker.epoch > found.epoch, (found, broker)  # controller.S6
     if broker == found:
@@ -131,7 +132,7 @@ def unfence(
         return Decision([], [broker])
     up = state.up()
     assert node_id not in up, broker
-    broker = dataclasses.replace(broker, fenced=False, fenced_at_ms=0, rack_given_up=False)
+    broker = dataclasses.replace(broker, fenced=False, fenced_at_ms=0, given_up=False)
     up[node_id] = broker.process
     assert not broker.stopping, broker
     return Decision([BrokerFencingChanged(node_id=node_id),
@@ -180,7 +181,7 @@ def stop(
         broker, fenced=True, stopping=True, fenced_at_ms=broker.fenced_at_ms or now_ms)
     return Decision([BrokerFencingChanged(
         node_id=node_id, fenced=True, stopping=True, fenced_at_ms=stopped.fenced_at_ms,
-        rack_given_up=stopped.rack_given_up),
+        given_up=stopped.given_up),
         *chains.records_for(state, up, Numbers(state))], [stopped])
 
 

@@ -44,7 +44,7 @@ def broker_record(broker: BrokerState) -> BrokerRegistered:
         name=broker.name, peer_host=broker.peer_host, peer_port=broker.peer_port,
         incarnation=broker.incarnation, epoch=broker.epoch, fenced=broker.fenced,
         stopping=broker.stopping, lease_ms=broker.lease_ms, directory_id=broker.directory_id,
-        fenced_at_ms=broker.fenced_at_ms, rack_given_up=broker.rack_given_up,
+        fenced_at_ms=broker.fenced_at_ms, given_up=broker.given_up,
         listeners=[ListenerRecord(name=each.listener, host=each.host, port=each.port)
                    for each in broker.listeners])
 
@@ -90,7 +90,7 @@ def broker_of(record: BrokerRegistered) -> BrokerState:
         name=record.name, peer_host=record.peer_host, peer_port=record.peer_port,
         incarnation=record.incarnation, epoch=record.epoch, fenced=record.fenced,
         stopping=record.stopping, lease_ms=record.lease_ms, directory_id=record.directory_id,
-        fenced_at_ms=record.fenced_at_ms, rack_given_up=record.rack_given_up,
+        fenced_at_ms=record.fenced_at_ms, given_up=record.given_up,
         listeners=tuple(ListenerEndpoint(each.name, each.host, each.port)
                         for each in record.listeners))
 

@@ -65,8 +65,7 @@ def diskless_partition(
     state: "ClusterState", placement: DisklessPlacement, key: tuple[UUID, int]
 ) -> PartitionState:
     """A diskless partition, with a leader that is up if there is one."""
-    broker = state.brokers.get(placement.leader)
-    is_up = broker is not None and not broker.fenced  # as nearly always
+    is_up = state.is_up(placement.leader)  # as nearly always
     up = (placement.leader,) if is_up else tuple(state.up())
     placement = elected(placement, up)  # controller.D3
     return partition_state(placement, replica_set_of(placement, state.chains),

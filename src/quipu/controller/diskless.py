@@ -24,9 +24,9 @@ from typing import Final
 from quipu.controller.decision import Numbers
 from quipu.controller.managed.load import ReplicaLoad
 from quipu.controller.managed.placing import place
-from quipu.controller.managed.planning import Planner
 from quipu.controller.managed.topology import Topology
 from quipu.controller.placement import DisklessPlacement
+from quipu.controller.racks import rack_of
 from quipu.controller.records import (
     PartitionRecord,
     PartitionRun,
@@ -170,34 +170,32 @@ def preferred(state: ClusterState, placement: DisklessPlacement) -> NodeId:
 
 
 def moved_off(state: ClusterState, node_id: NodeId, numbers: Numbers) -> Iterable[Record]:
-    """Replace a broker that will not come back, by another of its rack where there is one."""
-    gone = Topology.of(broker for broker in state.brokers.values() if broker.node_id != node_id)
-    planner = Planner(gone, state.diskless_load.copy())
+    """Replace a broker that will not come back, by another of its rack where there is one.
+
+    Nothing else of its partitions changes: that is for reconciliation, if it may.
+    """
+    rack = rack_of(state.brokers[node_id])
+    rest = Topology.of(broker for broker in state.brokers.values() if broker.node_id != node_id)
+    load = state.diskless_load.copy()
     moves = DisklessMoves(numbers)
     for topic in state.diskless_topics():
         for index, partition in enumerate(topic.partitions):
             if node_id in partition.replicas:
-                replicas, leader = _without(node_id, partition, planner)
-                moves.add(topic, index, replicas, leader)
+                moves.add(topic, index, _without(node_id, rack, partition.replicas, rest, load))
     return moves.records
 
 
 def _without(
-    node_id: NodeId, partition: PartitionState, planner: Planner
-) -> tuple[Replicas, NodeId]:
-    """The replicas and the leader of a partition after a broker is gone for good."""
-    placement = partition.placement
-    assert isinstance(placement, DisklessPlacement), partition
-    step = planner.next_step(placement.replicas, placement.leader)
-    replicas, leader = step[:2] if step is not None else (placement.replicas, placement.leader)
-    rest = tuple(each for each in replicas if each != node_id)
-    if not rest:  # it was the only one, and nobody is up
-        rest = tuple(sorted(planner.topology.rack_of))[:1]
-    if not rest:
+    node_id: NodeId, rack: str, replicas: Replicas, rest: Topology, load: ReplicaLoad
+) -> Replicas:
+    """The replicas of a partition after the broker `node_id` of `rack` is gone for good."""
+    others = [each for each in replicas if each != node_id]
+    if rack in rest.eligible and all(rest.rack_of.get(each) != rack for each in others):
+        others.insert(replicas.index(node_id), load.take(rest.eligible[rack]))
+    if not others:  # no broker of its rack is up, and it was the only one: any will do
+        others = sorted(rest.up or rest.rack_of)[:1]
+    if not others:
         raise RequestError(
             f"node {node_id} is the last broker, and diskless topics need one: delete them first",
             code=Code.INVALID_REQUEST)
-    up = planner.topology.up
-    if leader == node_id:
-        leader = next((each for each in rest if each in up), rest[0])
-    return rest, leader
+    return tuple(others)

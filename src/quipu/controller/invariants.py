@@ -135,7 +135,7 @@ def _check_broker(
             assert broker is not None, record
             assert broker.fenced == record.fenced, record
             assert broker.stopping == record.stopping, record
-            assert broker.fenced or not broker.rack_given_up, record  # controller.K1
+            assert broker.fenced or not broker.given_up, record  # controller.K1
         case _:
             assert_never(record)
 
@@ -183,7 +183,7 @@ def _check_partition(
             assert partition.leader == placement.leader, partition
         case DisklessPlacement():
             assert placement.leader in placement.replicas, partition
-            up = state.up()
+            up = (placement.leader,) if state.is_up(placement.leader) else tuple(state.up())
             assert elected(placement, up) == placement, partition  # controller.D3
             assert partition.leader == acting_leader(placement, *key, up), partition
             assert partition.leader_epoch == 0, partition  # controller.D2

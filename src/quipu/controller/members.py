@@ -36,7 +36,7 @@ class BrokerState:
     directory_id: UUID = ZERO_UUID  # where its logs are
     listeners: tuple[ListenerEndpoint, ...] = ()  # none: PLAINTEXT alone, at host:port
     fenced_at_ms: int = 0  # 0: it is not fenced, or it is not known since when
-    rack_given_up: bool = False  # by the controller, since it was fenced (racks.py)
+    given_up: bool = False  # it was fenced for too long, and its replicas go (racks.py)
 
     def endpoint(self, listener: str) -> ListenerEndpoint | None:
         """Where clients reach it by the listener of that name; None if it has no such listener."""

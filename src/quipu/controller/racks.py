@@ -1,19 +1,21 @@
 """The racks of the cluster: which there are, and whether they can hold replicas.
 
     HEALTHY      some broker of the rack is up
-    DEGRADED     no broker of it is up, for less than the threshold: replicas stay where they are
-    UNAVAILABLE  no broker of it is up, and the controller has given the rack up: its replicas are
-                 removed, until a broker of it is up again
+    DEGRADED     no broker of it is up, and some for less than the threshold: replicas stay where
+                 they are
+    UNAVAILABLE  no broker of it is up, and all were given up: replicas are removed, until a broker
+                 of the rack is up again
 
-A broker without a rack is in the rack `unknown`, which is a rack like the others.
+A broker without a rack is in the rack `unknown`, which is a rack like the others.  A broker that
+is given up while others of its rack are up leaves its replicas to them.
 
 A state follows from the metadata alone: each broker has the time at which it was fenced, and
-whether its rack was given up since (`BrokerState.fenced_at_ms`, `BrokerState.rack_given_up`).  So
-every node sees the same states, and a new controller goes on with the deadline of the one before.
+whether it was given up since (`BrokerState.fenced_at_ms`, `BrokerState.given_up`).  So every node
+sees the same states, and a new controller goes on with the deadline of the one before.
 
 Invariants
-    controller.K1  a rack with a broker that is up is HEALTHY; no rack is given up before all of its
-                   brokers have been fenced for longer than the threshold
+    controller.K1  a rack with a broker that is up is HEALTHY; no broker is given up, and so no
+                   rack, before it has been fenced for longer than the threshold
     controller.K2  a rack that is given up stays so until a broker of it is unfenced; one whose
                    first broker has registered counts as given up until then
     controller.K3  a state changes only as TRANSITIONS has it
@@ -27,7 +29,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from quipu.controller.members import BrokerState
-from quipu.controller.records import BrokerFencingChanged, Record
+from quipu.controller.records import BrokerFencingChanged
 from quipu.model.ids import NodeId
 
 UNKNOWN_RACK: Final = "unknown"
@@ -66,6 +68,7 @@ class Rack(NamedTuple):
     degraded_since_ms: int  # when its last broker went down; 0: one is up, or it is not known
     brokers: tuple[NodeId, ...]  # all that are registered
     eligible: tuple[NodeId, ...]  # those that may get replicas
+    given_up: tuple[NodeId, ...] = ()  # those that have been down for too long
 
 
 def rack_of(broker: BrokerState) -> str:
@@ -84,15 +87,17 @@ def racks_of(brokers: Iterable[BrokerState]) -> dict[str, Rack]:
 def _rack(name: str, members: list[BrokerState]) -> Rack:
     members = sorted(members, key=lambda broker: broker.node_id)
     eligible = tuple(broker.node_id for broker in members if not broker.fenced)
+    given_up = tuple(broker.node_id for broker in members if broker.given_up)
     state, since = RackState.HEALTHY, 0
     if not eligible:  # controller.K1
         since = max(broker.fenced_at_ms for broker in members)
-        given_up = all(broker.rack_given_up for broker in members)
-        state = RackState.UNAVAILABLE if given_up else RackState.DEGRADED
-    return Rack(name, state, since, tuple(broker.node_id for broker in members), eligible)
+        is_gone = len(given_up) == len(members)
+        state = RackState.UNAVAILABLE if is_gone else RackState.DEGRADED
+    return Rack(
+        name, state, since, tuple(broker.node_id for broker in members), eligible, given_up)
 
 
-def is_given_up(brokers: Iterable[BrokerState], rack: str) -> bool:
+def is_rack_given_up(brokers: Iterable[BrokerState], rack: str) -> bool:
     """Whether a broker that registers in `rack`, and is not up yet, finds it given up.
 
     So does the first broker of a rack: nothing is placed there before it is up (controller.K2).
@@ -101,34 +106,25 @@ def is_given_up(brokers: Iterable[BrokerState], rack: str) -> bool:
     return found is None or found.state is RackState.UNAVAILABLE
 
 
-def overdue(brokers: Mapping[NodeId, BrokerState], now_ms: int, threshold_ms: int) -> list[Rack]:
-    """The DEGRADED racks that have been without a broker for longer than the threshold."""
-    return [rack for rack in racks_of(brokers.values()).values()
-            if rack.state is RackState.DEGRADED and _are_dated(brokers, rack)
-            and now_ms - rack.degraded_since_ms > threshold_ms]
-
-
 def liveness_records(
-    brokers: Mapping[NodeId, BrokerState], now_ms: int, threshold_ms: int
-) -> list[Record]:
-    """Give up the racks that are overdue.
+    brokers: Iterable[BrokerState], now_ms: int, threshold_ms: int
+) -> list[BrokerFencingChanged]:
+    """Give up brokers that have been fenced for longer than the threshold (controller.K1).
 
-    A broker that an older version fenced has no time: it gets that of now, once, so that its rack
-    is given its whole threshold.
+    A broker that an older version fenced has no time: it gets that of now, once, so that it is
+    given its whole threshold.  One whose time is ahead, because the controller before had a clock
+    that is, gets that of now as well: it waits for the threshold, and not for the clocks.
     """
-    given_up = {node_id for rack in overdue(brokers, now_ms, threshold_ms)
-                for node_id in rack.brokers}
-    records: list[Record] = []
-    for node_id, broker in brokers.items():
+    records = []
+    for broker in brokers:
+        since = broker.fenced_at_ms
         if not broker.fenced:
-            assert node_id not in given_up, broker  # controller.K1
-        elif node_id in given_up or broker.fenced_at_ms == 0:
+            continue
+        if not 0 < since <= now_ms:
+            since = now_ms
+        is_overdue = now_ms - since > threshold_ms
+        if since != broker.fenced_at_ms or (is_overdue and not broker.given_up):
             records.append(BrokerFencingChanged(
-                node_id=node_id, fenced=True, stopping=broker.stopping,
-                fenced_at_ms=broker.fenced_at_ms or now_ms,
-                rack_given_up=broker.rack_given_up or node_id in given_up))
+                node_id=broker.node_id, fenced=True, stopping=broker.stopping, fenced_at_ms=since,
+                given_up=broker.given_up or is_overdue))
     return records
-
-
-def _are_dated(brokers: Mapping[NodeId, BrokerState], rack: Rack) -> bool:
-    return all(brokers[node_id].fenced_at_ms for node_id in rack.brokers)

@@ -60,7 +60,7 @@ class BrokerRegistered(Message, key=2, versions="0", flexible="0+"):
     directory_id: UUID = uuid(tag=8)  # where its logs are; zeros: it did not say
     listeners: list[ListenerRecord] = array(ListenerRecord, tag=9)  # none: PLAINTEXT at host:port
     fenced_at_ms: int = int64(tag=10)  # 0: it is not fenced, or it is not known since when
-    rack_given_up: bool = boolean(tag=11)  # see racks.py
+    given_up: bool = boolean(tag=11)  # see racks.py
 
 
 class PlacementKind(IntEnum):
@@ -151,7 +151,7 @@ class BrokerFencingChanged(Message, key=8, versions="0", flexible="0+"):
     fenced: bool = boolean()
     stopping: bool = boolean()
     fenced_at_ms: int = int64(tag=0)  # 0: it is not fenced, or it is not known since when
-    rack_given_up: bool = boolean(tag=1)  # see racks.py
+    given_up: bool = boolean(tag=1)  # see racks.py
 
 
 class BrokerUnregistered(Message, key=9, versions="0", flexible="0+"):

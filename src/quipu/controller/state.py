@@ -160,11 +160,15 @@ class ClusterState:
         return {broker.node_id: broker.process for broker in self.brokers.values()
                 if not broker.fenced}
 
+    def is_up(self, node_id: NodeId) -> bool:
+        """Whether a broker is registered and not fenced."""
+        broker = self.brokers.get(node_id)
+        return broker is not None and not broker.fenced
+
     def is_live(self, member: ChainMember) -> bool:
         """Whether the very process that is this member is up."""
-        broker = self.brokers.get(member.node_id)
-        return (broker is not None and not broker.fenced
-                and broker.incarnation == member.incarnation)
+        return (self.is_up(member.node_id)
+                and self.brokers[member.node_id].incarnation == member.incarnation)
 
     def is_part(
         self, node_id: NodeId, incarnation: UUID, partition: PartitionState | None = None
@@ -220,12 +224,8 @@ class ClusterState:
 
     def topic_of(self, record: TopicCreated) -> Topic:
         """The topic that `record` makes."""
-        return Topic(
-            name=record.name,
-            topic_id=record.topic_id,
-            partitions=self._placed(record),
-            configs={config.name: config.value for config in record.configs},
-        )
+        return Topic(name=record.name, topic_id=record.topic_id, partitions=self._placed(record),
+                     configs={config.name: config.value for config in record.configs})
 
     # -- the only writer
 
@@ -326,9 +326,8 @@ class ClusterState:
         self, record: BrokerRegistered | BrokerFencingChanged | BrokerUnregistered
     ) -> list[Topic]:
         node_id = NodeId(record.node_id)
-        chain = self.chain_of(node_id)
+        chain, was_up = self.chain_of(node_id), self.is_up(node_id)
         led = chain is not None and self.leader_of(chain) == node_id
-        was_up = self._is_up(node_id)
         match record:
             case BrokerRegistered():
                 assert node_id >= 0, record
@@ -337,7 +336,7 @@ class ClusterState:
             case BrokerFencingChanged():
                 self.brokers[node_id] = dataclasses.replace(
                     self.brokers[node_id], fenced=record.fenced, stopping=record.stopping,
-                    fenced_at_ms=record.fenced_at_ms, rack_given_up=record.rack_given_up)
+                    fenced_at_ms=record.fenced_at_ms, given_up=record.given_up)
             case BrokerUnregistered():
                 assert chain is None, record  # controller.S7
                 del self.brokers[node_id]
@@ -347,13 +346,9 @@ class ClusterState:
         changed = self._derived(derived_topics.detached_from_chains(self, node_id))
         if chain is not None and (self.leader_of(chain) == node_id) != led:
             changed = self._derived(derived_topics.on_chain(self, chain.name))  # those too
-        if self._is_up(node_id) != was_up:
+        if self.is_up(node_id) != was_up:
             changed = [*changed, *self._derived(derived_topics.diskless(self))]
         return changed
-
-    def _is_up(self, node_id: NodeId) -> bool:
-        broker = self.brokers.get(node_id)
-        return broker is not None and not broker.fenced
 
     def _change_chain(self, record: ChainChanged) -> list[Topic]:
         chain = chain_of(record)
@@ -384,14 +379,18 @@ class ClusterState:
                 placement, key)
             assert after.partition_epoch > before.partition_epoch, (topic, record)  # controller.P1
             assert after.leader_epoch >= before.leader_epoch, (topic, record)
-            self.diskless_load.count_all(diskless_replicas([before]), -1)
-            self.diskless_load.count_all(diskless_replicas([after]))
+            for each, number in ((before, -1), (after, 1)):
+                self.diskless_load.count_all(diskless_replicas([each]), number)
             partitions[index] = after
-        for chain in sorted(topic.chains):
-            del self._topics_on[chain][topic.topic_id]
-        topic = dataclasses.replace(topic, partitions=tuple(partitions))
-        self._keep(topic)
-        return [topic]
+        moved_topic = dataclasses.replace(topic, partitions=tuple(partitions))
+        if topic.is_diskless:  # on no chain, before and after: the others are not looked at
+            self._replace(moved_topic)
+            self._use(target.epoch, target.version)
+        else:
+            for chain in sorted(topic.chains):
+                del self._topics_on[chain][topic.topic_id]
+            self._keep(moved_topic)
+        return [moved_topic]
 
     def _moved(
         self, placed: Placement, target: ChainPlacement | DisklessPlacement, key: Key

@@ -12,6 +12,7 @@
     principals.py        on whose behalf a request is carried out
     settings.py          settings by name: looking them up, parsing, what a topic inherits
     settings_types.py    what a setting is: its type, what it allows, how its text is parsed
+    listener_zones.py    the type of a setting that maps listeners to zones
     settings_sources.py  settings from a properties file, the environment, the command line
     broker_settings.py   the table of a broker's settings
     remote_settings.py   the part of it that is about a remote tier

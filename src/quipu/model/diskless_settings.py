@@ -9,6 +9,8 @@ Not here: the setting of a topic (topic_settings), which topics may be diskless 
 from dataclasses import dataclass
 from typing import Final
 
+from quipu.model.listener_zones import LISTENER_ZONES
+from quipu.model.listeners import ListenerZone
 from quipu.model.remote_settings import RemoteSettings
 from quipu.model.settings_types import (
     LONG_MAX,
@@ -17,11 +19,13 @@ from quipu.model.settings_types import (
     int64,
     optional_line,
     optional_secret,
+    ruled,
 )
 
 _DAY_MS: Final = 24 * 60 * 60_000
 _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
+_NO_ZONES: tuple[ListenerZone, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,3 +117,8 @@ class DisklessSettings(RemoteSettings):
         "Maximum number of replicas of diskless partitions that are added or removed in a second, "
         "in the whole cluster. Reassignments that clients request are not counted.",
         dynamic=True, low=1, high=1_000_000)
+    diskless_client_az_listener_map: tuple[ListenerZone, ...] = ruled(
+        _NO_ZONES, LISTENER_ZONES,
+        "Zones (racks) of clients by the listener that they connect to, such as "
+        "INSIDE:az1,OUTSIDE:az2. Of a diskless partition, a client is shown the replica in its "
+        "zone alone. A client whose client.id has diskless_az=ZONE is in that zone instead.")

@@ -59,6 +59,16 @@ class ListenerProtocol(NamedTuple):
         return f"{self.listener}:{self.protocol}"
 
 
+class ListenerZone(NamedTuple):
+    """The zone (rack) that the clients of the listener of that name are in."""
+
+    listener: str
+    zone: str
+
+    def __str__(self) -> str:
+        return f"{self.listener}:{self.zone}"
+
+
 DEFAULT: Final = ClientListener("PLAINTEXT", SecurityProtocol.PLAINTEXT)
 DEFAULT_PROTOCOLS: Final = tuple(  # the default of listener.security.protocol.map
     ListenerProtocol(str(protocol), protocol) for protocol in SecurityProtocol)

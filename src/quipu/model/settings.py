@@ -51,6 +51,7 @@ ALIASES: Final = {
     "broker.id": "node.id",
     "log.dir": "log.dirs",
     # Names of Inkless.
+    "inkless.client.az.listener.map": "diskless.client.az.listener.map",
     "inkless.consume.cache.max.bytes": "diskless.cache.bytes",
     "inkless.fetch.data.thread.pool.size": "diskless.fetch.threads",
     "inkless.fetch.lagging.consumer.thread.pool.size": "diskless.fetch.lagging.threads",

@@ -21,6 +21,7 @@ from quipu.model.listeners import (
     LISTENERS_MAX,
     ListenerEndpoint,
     ListenerProtocol,
+    ListenerZone,
     SecurityProtocol,
     is_listener_name,
 )
@@ -95,9 +96,9 @@ _RANGES: Final = {
     SettingType.LONG: (-(2**63), LONG_MAX),
 }
 
-Value = (int | float | bool | str | tuple[str, ...] | tuple[Voter, ...]
-         | tuple[AddressLimit, ...] | tuple[ListenerEndpoint, ...]
-         | tuple[ListenerProtocol, ...] | Address | None)
+Value = (int | float | bool | str | tuple[str, ...] | tuple[Voter, ...] | tuple[AddressLimit, ...]
+         | tuple[ListenerEndpoint, ...] | tuple[ListenerProtocol, ...] | tuple[ListenerZone, ...]
+         | Address | None)
 T = TypeVar("T", bound=Value)
 
 
@@ -294,6 +295,10 @@ def listener_protocols(
 
 def optional_address(about: str, **traits: Unpack[Traits]) -> Address | None:
     return _setting(_NO_ADDRESS, ADDRESS, about, traits)
+
+
+def ruled(default: T, kind: ValueRule, about: str, **traits: Unpack[Traits]) -> T:
+    return _setting(default, kind, about, traits)
 
 
 _NONE: int | None = None

@@ -11,7 +11,7 @@ check everything; after the faults the world heals and must converge.
     nemesis.py    injects faults of machines, links, disks, clocks and the object store
     runs.py       runs worlds by name and seed, and reports how to reproduce a failure
     twins/        simulated disks, connections, object stores and control planes for the nodes
-    worlds/       the worlds: of Raft, of chains, of whole nodes, of diskless topics
+    worlds/       the worlds: of Raft, chains, whole nodes, diskless topics and their placement
     workloads/    clients, and the checker of the responses that they got
 
 Start with world.py, then worlds/node.py; docs/internals/simulation.md explains how to use it.

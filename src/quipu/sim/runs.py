@@ -9,6 +9,7 @@ from quipu.sim.trace import Trace
 from quipu.sim.worlds.chain import ChainWorld
 from quipu.sim.worlds.diskless import DisklessWorld
 from quipu.sim.worlds.node import NodeWorld
+from quipu.sim.worlds.placement import PlacementWorld
 from quipu.sim.worlds.raft import RaftWorld
 from quipu.sim.worlds.tiered_chain import TieredChainWorld
 from quipu.sim.worlds.tiered_node import TieredNodeWorld
@@ -41,6 +42,7 @@ WORLDS: Final[dict[str, Callable[..., Simulation]]] = {
     "node": NodeWorld,
     "tiered-node": TieredNodeWorld,
     "diskless": DisklessWorld,
+    "placement": PlacementWorld,
 }
 
 

@@ -382,7 +382,8 @@ cdef object parse_fetch_body(Cursor *cursor, int version):
     """The whole request, or None if anything about it is not plainly right."""
     cdef bint flexible = version >= 12
     cdef PyTypeObject *cls = <PyTypeObject *>FetchCall
-    cdef object call = cls.tp_alloc(cls, 9)
+    cdef object call = cls.tp_alloc(cls, 10)
+    cdef object rack = ""
     cdef Py_ssize_t isolation
     cdef int32_t replica_id = take_int32(cursor) if version < 15 else -1
     put_item(call, 0, PyLong_FromLongLong(take_int32(cursor)))
@@ -395,7 +396,10 @@ cdef object parse_fetch_body(Cursor *cursor, int version):
     put_item(call, 6, take_targets(cursor, version))
     put_item(call, 7, take_forgotten(cursor, version) if version >= 7 else [])
     put_item(call, 8, PyLong_FromLongLong(replica_id))
-    if version >= 11 and take_string(cursor, flexible) is None:  # the client's rack
+    if version >= 11:
+        rack = take_string(cursor, flexible)
+    put_item(call, 9, rack)
+    if rack is None:
         return None
     take_no_tags(cursor, flexible)
     return None if cursor.bad or cursor.position != cursor.size else call

@@ -148,7 +148,7 @@ def parse_fetch(frame: memoryview, position: int, version: int) -> FetchCall:
         request.max_wait, request.min_bytes, request.max_bytes, request.isolation_level,
         request.session_id, request.session_epoch, targets, forgotten,
         request.replica_id if version < FETCH_VERSION_REPLICA_STATE
-        else request.replica_state.replica_id)
+        else request.replica_state.replica_id, request.rack_id)
 
 
 def slices(

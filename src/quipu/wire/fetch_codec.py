@@ -55,6 +55,7 @@ class FetchCall(NamedTuple):
     targets: list[FetchedFrom]
     forgotten: list[tuple[str | bytes, int]]  # topic and partition
     replica_id: int = -1  # -2 for a reader that also wants uncommitted records
+    rack_id: str = ""  # where the consumer is; empty if it does not say
 
 
 class FetchedPart(NamedTuple):

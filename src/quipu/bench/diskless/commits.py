@@ -7,7 +7,7 @@ the median of the ratios of neighbouring rounds.
 from typing import Final
 
 from quipu.bench.diskless.bare_commits import BATCHES, run_commits
-from quipu.bench.diskless.postgres_server import postgres_server
+from quipu.bench.diskless.postgres_server import temporary_postgres
 from quipu.bench.lines import Line, Series, median_ratio
 from quipu.bench.processes import in_child
 from quipu.bench.report import Ratio
@@ -30,7 +30,7 @@ def p10_several(_target: Target, _directory: str) -> Line | None:
 
 
 def _measure(writers: int) -> Line | None:
-    with postgres_server() as url:
+    with temporary_postgres() as url:
         if url is None:
             return None
         rounds = in_child(run_commits, url, writers, ROUNDS, SECONDS)

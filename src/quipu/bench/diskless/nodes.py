@@ -27,6 +27,7 @@ class Counted(NamedTuple):
     get_bytes: int = 0
     finds: int = 0  # transactions that look for records
     cache_hits: int = 0
+    receipt_objects: int = 0  # of the puts: without batches, written after a silence
 
     @classmethod
     def of(cls, text: str) -> Self:
@@ -50,12 +51,17 @@ class DisklessNode(NamedTuple):
 
     def counted(self) -> Counted:
         """What it has counted since its start."""
-        url = f"http://{HOST}:{self.metrics_port}/metrics"
-        try:
-            with urllib.request.urlopen(url, timeout=30.0) as found:
-                return Counted.of(found.read().decode())
-        except (urllib.error.URLError, OSError) as error:
-            raise BenchError(f"{url}: {error}") from error
+        return counted_at(self.metrics_port)
+
+
+def counted_at(metrics_port: int) -> Counted:
+    """What a node of this machine has counted since its start."""
+    url = f"http://{HOST}:{metrics_port}/metrics"
+    try:
+        with urllib.request.urlopen(url, timeout=30.0) as found:
+            return Counted.of(found.read().decode())
+    except (urllib.error.URLError, OSError) as error:
+        raise BenchError(f"{url}: {error}") from error
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ On the controller
     controller.py          the changes that can be requested from the controller
     liveness.py            which brokers are alive, and what follows for chains
     reconciliation.py      brings diskless partitions to one replica in each rack
+    term_clock.py          time within the controller's term, which nobody can set
     decision_queue.py      makes one decision at a time; returns when it is committed and applied
 
 Start with driver.py, then controller_channel.py, which shows the way of a request.

@@ -43,6 +43,7 @@ from quipu.broker.cluster.requests import (
     InternalTopicConfig,
 )
 from quipu.broker.cluster.state_machine import MetadataStateMachine
+from quipu.broker.cluster.term_clock import TermClock
 from quipu.broker.quorum import Quorum, QuorumConfig, QuorumView, StateMachine
 from quipu.broker.quorum.driver import CHANGE_TIMEOUT_SECONDS
 from quipu.broker.serving.topic_views import TopicViews
@@ -102,10 +103,11 @@ class ClusterDriver:
             self._quorum, is_registered=lambda node_id: node_id in self._machine.state.brokers)
         self._channel = ControllerChannel(
             self.node_id, self._quorum, self._server, listeners, net=net)
+        self._term_clock = TermClock(clock)
         self._liveness = Liveness(
-            self.node_id, self._machine, decisions, clock, rng,
+            self.node_id, self._machine, decisions, self._term_clock, rng,
             has_hung_up=None if net is None else net.has_hung_up)
-        self.reconciliation = Reconciliation(self._machine, decisions, clock)
+        self.reconciliation = Reconciliation(self._machine, decisions, self._term_clock)
         listeners.add(self.reconciliation)
         incarnation = rng.uuid() if net is None else net.identity.incarnation
         self._membership = Membership(
@@ -404,6 +406,7 @@ class ClusterDriver:
 
     def _on_leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a fact, not a flag
         if is_leader:
+            self._term_clock.begin()
             self.reconciliation.begin()
         else:
             self.reconciliation.end()

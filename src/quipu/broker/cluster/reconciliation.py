@@ -2,11 +2,12 @@
 
 Works while this node is the controller, in small steps between other decisions:
 
-    1  give up racks that have been without a broker for longer than the threshold
+    1  give up brokers that have been down for longer than the threshold, and so racks
     2  if brokers have come, gone or changed racks, look at all diskless topics again; else only at
        those that have changed
-    3  take the next step of partitions that are not at their target, as fast as the setting allows;
-       or, if diskless.managed.rf.auto.reconcile is false, only count them
+    3  count the partitions that are not at their target, which does not wait for anything, and take
+       the next step of them, as fast as the setting allows; or, if
+       diskless.managed.rf.auto.reconcile is false, only count them
 
 Invariants
     broker.cluster.R1  at most diskless.managed.rf.max.moves.per.sec replicas are added or removed
@@ -16,7 +17,8 @@ Invariants
                        successor, so brokers have heard of the one before they hear of the other
     broker.cluster.R3  a rack's deadline follows from the time at which its last broker was fenced,
                        which is in the metadata: a new controller neither resets nor skips it.
-                       Within a term time is monotonic, so a clock that is set does not move it
+                       Within a term time is monotonic (term_clock.py), so a clock that is set does
+                       not move it; between terms it is as exact as the clocks of the controllers
 
 Not here: the target and the steps to it (controller/managed), the states of racks
 (controller/racks.py).
@@ -35,6 +37,7 @@ from quipu.controller.decision import Decision
 from quipu.controller.managed.planning import Planner
 from quipu.controller.managed.reconciling import Bounds, Progress, reconcile
 from quipu.controller.managed.topology import Topology
+from quipu.controller.racks import RackState
 from quipu.controller.state import ClusterState
 from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code, QuipuError
@@ -59,13 +62,12 @@ class Reconciliation:
         self._decisions = decisions
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
-        self._began = 0.0
-        self._began_ms = 0
         self._topology: Topology | None = None
         self._due: dict[UUID, int] = {}  # topics to look at, and from which partition on
         self._drifted: dict[UUID, int] = {}  # partitions that are not at their target, by topic
         self._found: dict[UUID, int] = {}  # the same, of a pass that is not at its end
-        self._again: set[UUID] = set()  # topics that have changed since their pass began
+        self._again: set[UUID] = set()  # topics to look at again after the pass that they are in
+        self._counted: set[UUID] = set()  # topics that had a pass on this topology
         self._was_auto = True
         self._allowance = 0.0  # moves that may be made now (broker.cluster.R1)
         self._allowed_at = 0.0
@@ -86,8 +88,7 @@ class Reconciliation:
     def begin(self) -> None:
         """Begin a term: this node is the controller."""
         self.end()
-        self._began, self._began_ms = self._clock.monotonic(), self._clock.now_ms()
-        self._allowed_at, self._allowance = self._began, 0.0
+        self._allowed_at, self._allowance = self._clock.monotonic(), 0.0
         self._topology = None  # look at everything
         self._task = spawn(self._run(), "reconciliation of diskless topics")
 
@@ -99,6 +100,7 @@ class Reconciliation:
         for known in (self._due, self._drifted, self._found):
             known.clear()
         self._again.clear()
+        self._counted.clear()
 
     async def _run(self) -> None:
         while True:
@@ -113,7 +115,7 @@ class Reconciliation:
 
     async def tick(self) -> None:
         """Take the steps that are due now."""
-        await self._give_up_racks()
+        await self._give_up()
         self._notice_topology()
         self._allow()
         for _ in range(DECISIONS_MAX):
@@ -122,23 +124,22 @@ class Reconciliation:
 
     # -- racks
 
-    @property
-    def now_ms(self) -> int:
-        """The time of this term's begin, and what has passed since (broker.cluster.R3)."""
-        return self._began_ms + int((self._clock.monotonic() - self._began) * 1000)
-
-    async def _give_up_racks(self) -> None:
+    async def _give_up(self) -> None:
+        """Give up brokers that are overdue, and log racks that become unavailable."""
         if not self._liveness_decision().records:
             return
-        for rack in racks.overdue(self._state.brokers, self.now_ms, self._threshold_ms):
-            _log.warning("rack %s is unavailable: none of its brokers (%s) has been up for %d ms; "
-                         "its replicas of diskless partitions are removed", rack.name,
-                         ", ".join(map(str, rack.brokers)), self.now_ms - rack.degraded_since_ms)
+        before = racks.racks_of(self._state.brokers.values())
         await self._decisions.run(self._liveness_decision, confirm=False)
+        for rack in racks.racks_of(self._state.brokers.values()).values():
+            if rack.state is RackState.UNAVAILABLE and before.get(rack.name, rack) != rack:
+                _log.warning("rack %s is unavailable: none of its brokers (%s) has been up for "
+                             "%d ms; its replicas of diskless partitions are removed", rack.name,
+                             ", ".join(map(str, rack.brokers)),
+                             self._clock.now_ms() - rack.degraded_since_ms)
 
     def _liveness_decision(self) -> Decision[None]:
-        return Decision(
-            racks.liveness_records(self._state.brokers, self.now_ms, self._threshold_ms), [])
+        return Decision([*racks.liveness_records(
+            self._state.brokers.values(), self._clock.now_ms(), self._threshold_ms)], [])
 
     @property
     def _threshold_ms(self) -> int:
@@ -152,16 +153,18 @@ class Reconciliation:
         if seen != (self._topology, self._was_auto):
             self._topology, self._was_auto = seen
             self._found.clear()
-            self._due = dict.fromkeys((topic.topic_id for topic in self._state.diskless_topics()), 0)
+            self._counted.clear()
+            self._due = {topic.topic_id: 0 for topic in self._state.diskless_topics()}
 
     @property
     def _is_auto(self) -> bool:
         return self._machine.settings.diskless_managed_rf_auto_reconcile
 
     def _allow(self) -> None:
-        """Add what the time since the last tick allows; no more than a second's moves are saved."""
+        """Add what the time since the last tick allows; only one tick's moves are saved."""
         now, rate = self._clock.monotonic(), self._rate
-        self._allowance = min(self._allowance + (now - self._allowed_at) * rate, max(rate, 1.0))
+        saved_max = max(rate * TICK_SECONDS, 1.0)
+        self._allowance = min(self._allowance + (now - self._allowed_at) * rate, saved_max)
         self._allowed_at = now
 
     @property
@@ -175,7 +178,7 @@ class Reconciliation:
         if topic is None or not topic.is_diskless:
             self._forget(topic_id)
             return True
-        if self._is_auto and self._allowance < 1:
+        if self._is_auto and self._allowance < 1 and topic_id in self._counted:
             return False  # broker.cluster.R1
         if self._due[topic_id] == 0:
             self._again.discard(topic_id)
@@ -184,6 +187,8 @@ class Reconciliation:
         self.moves += progress.moves
         if topic_id not in self._due:
             return True  # it was deleted meanwhile
+        if progress.is_cut and self._is_auto:
+            self._again.add(topic_id)
         self._found[topic_id] = self._found.get(topic_id, 0) + progress.drifted
         if progress.next_partition < len(topic.partitions):
             self._due[topic_id] = progress.next_partition
@@ -200,7 +205,7 @@ class Reconciliation:
             state = self._state
             now = state.topics_by_id.get(topic.topic_id)
             if now is None:
-                return Decision([], [Progress(len(topic.partitions), 0, 0)])
+                return Decision([], [Progress(len(topic.partitions))])
             planner = Planner(
                 Topology.of(state.brokers.values()), state.diskless_load.copy())
             return reconcile(state, now, first, planner, Bounds(LOOKED_AT_MAX, moves))
@@ -212,7 +217,8 @@ class Reconciliation:
         return progress
 
     def _ended_pass(self, topic_id: UUID) -> None:
-        """All partitions of a topic were looked at; if some have changed, begin again."""
+        """All partitions of a topic were looked at; if it is to be looked at again, it is last."""
+        self._counted.add(topic_id)
         drifted = self._found.pop(topic_id, 0)
         if drifted:
             self._drifted[topic_id] = drifted
@@ -226,6 +232,7 @@ class Reconciliation:
         for known in (self._due, self._drifted, self._found):
             known.pop(topic_id, None)
         self._again.discard(topic_id)
+        self._counted.discard(topic_id)
 
     @property
     def _state(self) -> ClusterState:

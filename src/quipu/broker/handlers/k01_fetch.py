@@ -11,6 +11,7 @@ Behaviour
     * the next request of a connection is handled only after this response was sent
     * the head of a chain sends consumers to its tail; other serving nodes give records, and all
       other nodes respond with the leader: see serving/fetching.py
+    * a consumer of a diskless topic that says its rack is sent to a replica there, if there is one
     * replica id -2 reads everything that a node has, committed or not (`--dirty`)
 
 Versions
@@ -34,6 +35,7 @@ from quipu.broker.serving.fetching import (
 from quipu.broker.serving.pending_fetch import PendingFetch
 from quipu.broker.serving.reply import Reply
 from quipu.broker.serving.request_queue import LARGE_SIZE
+from quipu.broker.serving.zone_views import NOWHERE, nodes_nearer
 from quipu.model.errors import MalformedBytes, QuipuError
 from quipu.wire.fast import parse_fetch
 from quipu.wire.fetch_codec import encode_fetch_response
@@ -72,7 +74,8 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if len(session.targets) > TARGETS_MAX:
         large_fetch.go_on(broker, reply, (correlation_id, version), call, session)
         return
-    reader = call.max_bytes, version, call.replica_id == DIRTY_READER, client
+    near = nodes_nearer(broker, call.rack_id, reply.listener) if call.rack_id else NOWHERE
+    reader = call.max_bytes, version, call.replica_id == DIRTY_READER, client, near
     found = read(broker, session, reader)
     pending = PendingFetch(broker, reply, (correlation_id, reader), call, session)
     if ((found.size >= call.min_bytes and not found.coming) or found.failed or call.max_wait <= 0

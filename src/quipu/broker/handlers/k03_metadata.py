@@ -10,6 +10,8 @@ Behaviour
     * addresses are those of the listener that the client connected to.  A broker without this
       listener is left out, and partitions that it leads have LISTENER_NOT_FOUND (before v6:
       LEADER_NOT_AVAILABLE)
+    * of a partition of a diskless topic, a client with a zone (serving/client_zone.py) is shown the
+      live replica in its zone alone, if there is one (serving/zone_views.py)
 Versions
     v0   an empty list of topics asks for all
     v1   null asks for all, an empty list for none; rack, controller, is_internal
@@ -18,13 +20,15 @@ Versions
     v7   leader epoch                      v8   authorized operations
     v9   flexible                          v10  topic ids in the response
     v11  no authorized operations of the cluster: DescribeCluster has them
-    v12  topics can be requested by id     v13  an error code for the whole response
+    v12  topics can be requested by id, and a tagged field of our own says which are diskless
+    v13  an error code for the whole response
 """
 
 from typing import Final
 from uuid import UUID
 
 from quipu.broker.error_codes import code_of
+from quipu.broker.serving.client_zone import zone_of
 from quipu.broker.serving.context import Broker, Context
 from quipu.broker.serving.forwarding import request_controller
 from quipu.broker.serving.routing import controller_for
@@ -53,18 +57,18 @@ CREATE_VERSION: Final = 4  # of CreateTopics: the last without settings in the r
 async def handle(broker: Broker, request: MetadataRequest, context: Context) -> MetadataResponse:
     wanted = _wanted(request, context.api_version)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    topics = context.array(MetadataResponseTopic)
+    topics, zone = context.array(MetadataResponseTopic), zone_of(broker, context)
     if wanted is None:
         for known in list(broker.cluster.state.topics.values()):
             await context.pause()
-            topics.append(await _topic(broker, known, operations, context))
+            topics.append(await _topic(broker, known, operations, context, zone))
     else:
         refused = await _create_missing(broker, request, wanted, context)
         for requested in wanted:
             await context.pause()
             topic = broker.cluster.state.find_topic(requested.name, requested.topic_id)
             topics.append(_missing(requested, refused) if topic is None
-                          else await _topic(broker, topic, operations, context))
+                          else await _topic(broker, topic, operations, context, zone))
     cluster_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -153,12 +157,13 @@ def _why_missing(name: str | None, topic_id: UUID, refused: dict[str, Code]) -> 
 
 
 async def _topic(
-    broker: Broker, topic: Topic, operations: int, context: Context
+    broker: Broker, topic: Topic, operations: int, context: Context, zone: str | None
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=await broker.cluster.views.show(broker, topic, context),
+        partitions=await broker.cluster.views.show(broker, topic, context, zone),
         topic_authorized_operations=operations,
+        is_diskless=topic.is_diskless,
     )

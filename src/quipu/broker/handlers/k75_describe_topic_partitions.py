@@ -7,6 +7,8 @@ Behaviour
     * a topic that does not exist gets an error, and does not count on the page
     * an invalid limit or cursor is INVALID_REQUEST for every named topic, or for a topic without a
       name if none is named
+    * a client with a zone is shown partitions of diskless topics as by Metadata; which topics are
+      diskless, a tagged field of our own says
     * of a diskless topic, tagged fields have the effective replication factor and, of each
       partition, its racks, its coverage, what the controller does about it, and exceptions
     * arrays that may be null are empty instead: Java's tools fail on null
@@ -17,6 +19,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from quipu.broker.error_codes import code_of
+from quipu.broker.serving.client_zone import zone_of
 from quipu.broker.serving.context import Broker, Context
 from quipu.broker.serving.placements import Placements
 from quipu.broker.serving.topic_views import (
@@ -39,7 +42,7 @@ from quipu.wire.messages.k75_describe_topic_partitions import (
 async def handle(
     broker: Broker, request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
-    left = _page_size(broker, request)
+    left, zone = _page_size(broker, request), zone_of(broker, context)
     response = DescribeTopicPartitionsResponse(
         topics=context.array(DescribeTopicPartitionsResponseTopic))
     placements = Placements(broker)
@@ -53,7 +56,8 @@ async def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         last = min(len(topic.partitions), first + left)
-        described = await _topic(broker, topic, range(first, last), context, placements)
+        described = await _topic(
+            broker, topic, range(first, last), context, zone=zone, placements=placements)
         response.topics.append(described)
         left -= max(last - first, 0)
         if last < len(topic.partitions):
@@ -105,7 +109,8 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 async def _topic(
-    broker: Broker, topic: Topic, partitions: range, context: Context, placements: Placements
+    broker: Broker, topic: Topic, partitions: range, context: Context,
+    *, zone: str | None, placements: Placements,
 ) -> DescribeTopicPartitionsResponseTopic:
     described = DescribeTopicPartitionsResponseTopic(
         name=topic.name,
@@ -113,11 +118,12 @@ async def _topic(
         is_internal=topic.is_internal,
         partitions=context.array(DescribeTopicPartitionsResponsePartition),
         topic_authorized_operations=TOPIC_OPERATIONS,
+        is_diskless=topic.is_diskless,
     )
     if topic.is_diskless:
         described.effective_rf = placements.effective_factor
     for partition in show_some(
-            broker, topic, partitions, context, version=VERSION_LISTENER_NOT_FOUND):
+            broker, topic, partitions, context, version=VERSION_LISTENER_NOT_FOUND, zone=zone):
         await context.pause()
         shown = DescribeTopicPartitionsResponsePartition(
             error_code=partition.error_code,

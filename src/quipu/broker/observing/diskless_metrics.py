@@ -19,6 +19,7 @@ class DisklessTotals(NamedTuple):
     put_bytes: int = 0
     put_retries: int = 0
     put_seconds: float = 0.0
+    receipt_objects: int = 0
     commits: int = 0
     commit_retries: int = 0
     commit_seconds: float = 0.0
@@ -69,6 +70,9 @@ DISKLESS: Final[dict[str, Family]] = {  # by attribute of DisklessTotals
     "put_seconds": Family(
         "quipu_diskless_put_seconds_total", "counter",
         "Seconds in which objects were written, retries included."),
+    "receipt_objects": Family(
+        "quipu_diskless_receipt_objects_total", "counter",
+        "Objects with receipts alone, which a node writes once it has been silent for a second."),
     "commits": Family(
         "quipu_diskless_commits_total", "counter", "Objects that the control plane has ordered."),
     "commit_retries": Family(
@@ -141,3 +145,17 @@ DISKLESS: Final[dict[str, Family]] = {  # by attribute of DisklessTotals
         "quipu_diskless_foreign_objects_total", "counter",
         "Objects with names of others that were found in the store, and left alone."),
 }
+
+
+class ZoneSample(NamedTuple):
+    """How often clients with a zone were shown a replica of a diskless topic in that zone."""
+
+    topic: str
+    ratio: float
+
+
+ZONE_HITS: Final = Family(
+    "kafka_broker_diskless_preferred_broker_hit_ratio", "gauge",
+    "Of the partitions of a diskless topic in Metadata responses to clients with a zone, the part "
+    "that was shown with a broker in that zone, since the start; a topic that no such client has "
+    "asked for has no line.", "topic")

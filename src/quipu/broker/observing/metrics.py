@@ -19,7 +19,12 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from quipu import __version__
-from quipu.broker.observing.diskless_metrics import DISKLESS, DisklessTotals
+from quipu.broker.observing.diskless_metrics import (
+    DISKLESS,
+    ZONE_HITS,
+    DisklessTotals,
+    ZoneSample,
+)
 from quipu.broker.observing.metric_tables import (
     GAUGES,
     NET,
@@ -141,6 +146,7 @@ class Sources:
     tier: Callable[[], TierTotals] = TierTotals
     tiered: Callable[[], Iterable[TierSample]] = tuple
     diskless: Callable[[], DisklessTotals] = DisklessTotals
+    zones: Callable[[], Iterable[ZoneSample]] = tuple
     diskless_lags: Callable[[], Iterable[DisklessLagSample]] = tuple
     placement: Callable[[], Iterable[ControllerPlacement]] = tuple  # none: no controller is here
     peers: Callable[[], PeerStats] = PeerStats
@@ -281,6 +287,8 @@ def exposition(sources: Sources) -> Iterator[str]:
     yield _scalars(sources.peers(), PEERS) + _scalars(sources.stats, GAUGES)
     yield _scalars(sources.stats.remote, REMOTE) + _scalars(sources.tier(), TIER)
     yield _scalars(sources.diskless(), DISKLESS)
+    yield from _family(ZONE_HITS, (
+        (_labels(topic=each.topic), each.ratio) for each in sources.zones()))
     yield _by_reason(sources.net, NET_BY_REASON) + _by_reason(sources.stats, STATS_BY_REASON)
     yield _requests(sources.stats, sources.api_names)
     yield from _partitions(sources.partitions())
@@ -307,7 +315,7 @@ def reference() -> str:
     remote = (*REMOTE.values(), *TIER.values(), *TIERED_PARTITION.values())
     limits = (*GAUGES.values(), *NET_BY_REASON.values(), *STATS_BY_REASON.values())
     rows = sorted((*NET.values(), *STATS.values(), *PEERS.values(), *limits, *remote,
-                   *DISKLESS.values(), *_PLACEMENT, *_FAMILIES))
+                   *DISKLESS.values(), ZONE_HITS, *_PLACEMENT, *_FAMILIES))
     lines = [f"| `{row.name}` | {row.kind} | {row.labels} | {row.about} |\n" for row in rows]
     return "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n" + "".join(lines)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from quipu.broker.diskless.opening import Diskless
-from quipu.broker.observing.diskless_metrics import DisklessTotals
+from quipu.broker.observing.diskless_metrics import DisklessTotals, ZoneSample
 from quipu.broker.observing.metrics import (
     ChainSample,
     GroupSample,
@@ -86,6 +86,7 @@ def diskless_totals(diskless: Diskless | None) -> DisklessTotals:
         buffered_bytes=writer.buffered_now, uploads=writer.uploads_now, batches=writer.batches,
         batch_bytes=writer.batch_bytes, puts=writer.puts, put_bytes=writer.put_bytes,
         put_retries=writer.put_retries, put_seconds=writer.uploads.seconds,
+        receipt_objects=writer.receipt_objects,
         commits=writer.commits, commit_retries=writer.commit_retries,
         commit_seconds=writer.commit_waits.seconds, flushes=writer.flushes.count,
         flush_seconds=writer.flushes.seconds, failed_batches=writer.failed_batches,
@@ -98,6 +99,12 @@ def diskless_totals(diskless: Diskless | None) -> DisklessTotals:
         orphans_deleted=cleaning.orphans_deleted, objects_rewritten=cleaning.objects_rewritten,
         rewritten_bytes=cleaning.rewritten_bytes, cleaning_failures=cleaning.failures,
         foreign_objects=cleaning.foreign_objects)
+
+
+def zone_samples(broker: Broker) -> Iterator[ZoneSample]:
+    """How often clients with a zone were shown replicas in it, by diskless topic."""
+    for topic, hits in broker.cluster.views.hits(broker.cluster.state):
+        yield ZoneSample(topic, hits.ratio)
 
 
 def _tier_sample(led: LedPartition) -> TierSample:

@@ -15,6 +15,8 @@
     fetch_sessions.py   incremental fetch sessions (KIP-227)
     timestamp_searches.py  the searches by timestamp of a ListOffsets, within time limits
     routing.py          finds the leader of a partition, and the address of a node
+    client_zone.py      the zone of a client, from its client id or its listener
+    zone_views.py       what a client in a zone is shown of a diskless partition
     topic_views.py      topics as Metadata shows them; encoded once per change
     placements.py       placements of diskless partitions, as responses and metrics show them
     forwarding.py       sends requests to the controller that only it can carry out

@@ -203,8 +203,8 @@ class FetchSessions:
             self._hold(client.host, -session.held)
             session.held = 0
 
-    def refer(self, client: FetchClient, key: Key, referral: Referral) -> None:
-        """Remember to which node a client was sent for a partition, if there is room.
+    def refer(self, client: FetchClient, key: Key, referral: Referral) -> bool:
+        """Remember to which node a client was sent for a partition; False if there is no room.
 
         If there is none, the client is sent to the tail with every request; a node that is not the
         head lets every request wait until everything is committed that its log holds then.
@@ -214,8 +214,9 @@ class FetchSessions:
             if not self._has_room(client.host):
                 self._hold(client.host, -1)
                 self._stats.refusals[PARTITIONS] += 1
-                return
+                return False
         client.referrals[key] = referral
+        return True
 
     def close(self, client: FetchClient) -> None:
         """End the sessions of a connection that was closed (broker.serving.F3)."""

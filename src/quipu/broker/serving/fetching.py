@@ -15,6 +15,9 @@ Which node gives which records
       the end offset that a client sees goes back, and a chain without progress can be read
     * only a node that holds its lease responds that there are no newer records, or that an offset
       above its own end is out of range
+    * any node gives the records of a diskless partition; one that is not in the consumer's rack
+      sends it to a live replica there, if the consumer says its rack and there is one; not again
+      soon, on the same connection (broker.serving.Z4)
     * a dirty reader (replica id -2) gets everything that the log of any node has
 
 A partition whose bytes are being fetched from a remote tier is empty in a pass.  The fetch waits
@@ -38,8 +41,9 @@ from quipu.broker.serving.fetch_sessions import (
     Referral,
 )
 from quipu.broker.serving.routing import is_up, why_absent
+from quipu.broker.serving.zone_views import Nodes, nearer_replica
 from quipu.model.errors import Code
-from quipu.model.ids import NO_NODE, Epoch, Offset
+from quipu.model.ids import NO_NODE, Epoch, NodeId, Offset
 from quipu.model.partition_log import PartitionLog, PendingRead, ReadResult
 from quipu.wire.fetch_codec import FetchedPart
 
@@ -53,8 +57,9 @@ MOVED: Final = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 NO_OFFSET: Final = Offset(-1)
 
 FetchedTarget = tuple[FetchTarget, FetchedPart]
-# Max bytes, version, whether it reads dirty, client; a plain tuple, as every request makes one.
-Reader = tuple[int, int, bool, FetchClient]
+# Max bytes, version, whether it reads dirty, client, nodes in its rack if this one is not
+# (zone_views.nodes_nearer); a plain tuple, as every request makes one.
+Reader = tuple[int, int, bool, FetchClient, Nodes]
 Limit = tuple[int, bool]  # bytes that are left, and whether the first batch may exceed them
 
 
@@ -82,7 +87,7 @@ def read(
 
     Unless this pass `is_last`, bytes that have not arrived count against the client's limits.
     """
-    size_max, _, dirty, _ = reader
+    size_max, _, dirty, _, near = reader
     size_max = min(size_max, broker.settings.fetch_max_bytes)
     find = broker.partitions.find_for_wire
     parts: list[FetchedTarget] = []
@@ -102,7 +107,10 @@ def read(
         else:
             limit = size_max - size - reserved, size + reserved == 0
             coming_count = len(coming)
-            if partition.is_sole_replica:
+            if near and partition.is_diskless and (
+                    referred := _refer_nearer(broker, target, partition, reader)) is not None:
+                part, failed = referred, True
+            elif partition.is_sole_replica:
                 part = _read_one(target, partition, limit, dirty, coming)
             else:
                 part = _read_replica(
@@ -170,7 +178,7 @@ def _read_replica(
     *, coming: list[PendingRead],
 ) -> FetchedPart:
     """Read a partition that other nodes have too, or send the client to its tail."""
-    _, version, dirty, client = reader
+    _, version, dirty, client, _ = reader
     error = partition.why_unreadable(dirty=dirty)
     if error is not None:
         return FetchedPart(target.partition, code_of(error))
@@ -179,8 +187,9 @@ def _read_replica(
     tail = partition.preferred_read_replica
     if tail == broker.node_id or check_epoch(target.leader_epoch, partition.leader_epoch):
         return _read_one(target, partition, limit, dirty, coming)  # a wrong epoch is an error
-    if partition.is_leader and is_up(broker, tail) and broker.cluster.is_settled(tail) and _refer(
-            broker.fetch_sessions, client, target, partition, broker.clock.monotonic()):
+    if partition.is_leader and is_up(broker, tail) and broker.cluster.is_settled(tail) and (
+            not _was_referred(broker, client, target, tail)):
+        _refer(broker, client, target, tail, partition.leader_epoch)
         is_end = partition.committed_end >= partition.log_end
         end = partition.high_watermark if is_end else NO_OFFSET
         return FetchedPart(target.partition, 0, end, end, partition.log_start_offset,
@@ -196,21 +205,43 @@ def _read_replica(
     return part._replace(high_watermark=NO_OFFSET, last_stable_offset=NO_OFFSET)
 
 
-def _refer(
-    sessions: FetchSessions, client: FetchClient, target: FetchTarget,
-    partition: PartitionLog, now: float,
-) -> bool:
-    """Whether to send the client to the tail: not if it was sent there a moment ago.
+def _refer_nearer(
+    broker: Broker, target: FetchTarget, partition: PartitionLog, reader: Reader
+) -> FetchedPart | None:
+    """Send a consumer to the replica of a diskless partition in its rack, unless it was already.
 
-    Such a client ignores the redirection, as clients without a rack may, or cannot reach the tail.
+    A client that comes back is served: the replica may have refused its offset, or be unreachable.
+    If it cannot be remembered that a client was sent, it is not sent (broker.serving.Z4).
     """
-    tail = partition.preferred_read_replica
+    _, _, dirty, client, near = reader
+    nearer = nearer_replica(broker, target.topic, target.partition, near)
+    if nearer == NO_NODE or dirty or check_epoch(target.leader_epoch, partition.leader_epoch) or (
+            _was_referred(broker, client, target, nearer)) or not (
+            _refer(broker, client, target, nearer, partition.leader_epoch)):
+        return None
+    end = partition.high_watermark
+    return FetchedPart(target.partition, 0, end, end, partition.log_start_offset,
+                       preferred_read_replica=nearer)
+
+
+def _was_referred(
+    broker: Broker, client: FetchClient, target: FetchTarget, node_id: NodeId
+) -> bool:
+    """Whether the client was sent to a node for a partition a moment ago.
+
+    Such a client ignores the redirection, as clients without a rack may, or cannot reach the node.
+    """
     before = client.referrals.get(target.key)
-    if before is not None and before.node_id == tail and now - before.at < REFER_SECONDS:
-        return False
-    sessions.refer(
-        client, target.key, Referral(tail, now, partition.leader_epoch, NO_OFFSET))
-    return True
+    return (before is not None and before.node_id == node_id
+            and broker.clock.monotonic() - before.at < REFER_SECONDS)
+
+
+def _refer(
+    broker: Broker, client: FetchClient, target: FetchTarget, node_id: NodeId, epoch: Epoch
+) -> bool:
+    """Remember that a client is sent to a node; False if there is no room for that."""
+    return broker.fetch_sessions.refer(client, target.key, Referral(
+        node_id, broker.clock.monotonic(), epoch, NO_OFFSET))
 
 
 def _end_when_it_came(

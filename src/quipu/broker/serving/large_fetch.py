@@ -43,6 +43,7 @@ from quipu.broker.serving.fetching import (
 )
 from quipu.broker.serving.reply import Reply
 from quipu.broker.serving.routing import Key, PartitionLeader, endpoints, find_leader
+from quipu.broker.serving.zone_views import NOWHERE, nodes_nearer
 from quipu.model.errors import MalformedBytes, QuipuError
 from quipu.model.partition_log import PartitionLog, PendingRead
 from quipu.runtime.spawn import spawn
@@ -149,8 +150,10 @@ class _LargeFetch:
     async def _respond_at_once(self, call: FetchCall, session: FetchSession) -> bool:
         """Read once and respond; returns False if the request must wait for more records."""
         self._call, self._session = call, session
+        near = (nodes_nearer(self._broker, call.rack_id, self._reply.listener)
+                if call.rack_id else NOWHERE)
         self._reader = (call.max_bytes, self._version, call.replica_id == DIRTY_READER,
-                        self._client)
+                        self._client, near)
         self._missing = call.min_bytes
         if call.max_wait > 0:
             found = await self._turns.run(self._read(is_first=True))

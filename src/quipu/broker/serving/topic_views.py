@@ -2,7 +2,8 @@
 
 Clients ask for the same topics again and again, and topics seldom change.  So the encoded
 partitions of a topic are kept for the next response, until the topic, the set of its failed
-partitions or the set of fenced nodes changes.
+partitions or the set of fenced nodes changes.  Those of a diskless topic are kept for each zone of
+clients (zone_views.py), until the set of nodes in that zone changes.
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from uuid import UUID
 
 from quipu.broker.serving.context import Broker, Context
 from quipu.broker.serving.routing import unreachable
+from quipu.broker.serving.zone_views import NOWHERE, Nodes, ZoneHits, nodes_in, projected
 from quipu.controller.state import ClusterState
 from quipu.controller.topic_state import PartitionState, Topic
 from quipu.model.errors import Code
@@ -25,6 +27,7 @@ CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 VERSION_LISTENER_NOT_FOUND: Final = 6  # of Metadata: from here on, clients know the error
 
 _KEPT_SIZE_MAX: Final = 64 << 20  # bytes of all kept views
+_COUNTED_MAX: Final = 10_000  # topics for which it is counted whether zones have replicas
 _PAUSE_EACH: Final = 64  # partitions between two pauses
 
 
@@ -34,10 +37,13 @@ class _View(NamedTuple):
     topic: Topic
     failed: frozenset[int]
     down: frozenset[NodeId]
+    near: Nodes  # that are in the zone of its clients; none if the zone does not matter
+    hits: int  # partitions of which the replica in the zone is shown
     encoded: bytes
 
 
-_Key = tuple[UUID, int, frozenset[NodeId]]  # topic, version, nodes that its clients cannot reach
+# Topic, version, nodes that its clients cannot reach, their zone if it matters (broker.serving.Z1).
+_Key = tuple[UUID, int, frozenset[NodeId], str | None]
 
 
 class TopicViews:
@@ -47,6 +53,7 @@ class TopicViews:
         self._views: dict[_Key, _View] = {}
         self._size = 0
         self._names: tuple[int, list[str]] = -1, []
+        self._hits: dict[UUID, ZoneHits] = {}  # of diskless topics, for clients with a zone
 
     def names(self, state: ClusterState) -> list[str]:
         """The names of all topics, sorted; sorted again only after one was added or deleted."""
@@ -54,28 +61,50 @@ class TopicViews:
             self._names = state.names_version, sorted(state.topics)
         return self._names[1]
 
+    def hits(self, state: ClusterState) -> Iterator[tuple[str, ZoneHits]]:
+        """By topic: how often clients with a zone were shown a replica in it."""
+        for topic_id, hits in list(self._hits.items()):
+            topic = state.topics_by_id.get(topic_id)
+            if topic is not None:
+                yield topic.name, hits
+
     async def show(
-        self, broker: Broker, topic: Topic, context: Context
+        self, broker: Broker, topic: Topic, context: Context, zone: str | None = None
     ) -> list[MetadataResponsePartition]:
-        """Every partition of `topic`, for a response to Metadata."""
+        """Every partition of `topic`, for a response to Metadata of a client in `zone`."""
         if context.budget is None:
-            return list(show_some(broker, topic, range(len(topic.partitions)), context))
+            return list(show_some(broker, topic, range(len(topic.partitions)), context, zone=zone))
         shown = context.budget.encoded_array(MetadataResponsePartition)
         failed, down = await failed_partitions(broker, topic, context), _down(broker)
-        hidden = unreachable(broker, context.listener)
-        key = topic.topic_id, context.api_version, hidden
+        hidden, near = unreachable(broker, context.listener), _near(broker, topic, context, zone)
+        key = topic.topic_id, context.api_version, hidden, zone if near else None
         view = self._views.get(key)
         if view is not None and (view.topic is topic and view.failed == failed
-                                 and view.down == down):
+                                 and view.down == down and view.near == near):
             shown.append_encoded(view.encoded, len(topic.partitions))
-            return shown.as_list()
-        for index, state in enumerate(topic.partitions):
-            if index % _PAUSE_EACH == 0:
-                await context.pause()
-            partition = _partition(index, state, broker.node_id if index in failed else None, down)
-            shown.append(_hide_leader(partition, hidden, context.api_version))
-        self._keep(key, _View(topic, failed, down, shown.encoded()))
+        else:
+            hits = 0
+            for index, state in enumerate(topic.partitions):
+                if index % _PAUSE_EACH == 0:
+                    await context.pause()
+                seen = projected(state, near) if near else state
+                hits += seen is not state
+                is_failed_here = index in failed and seen.leader == broker.node_id
+                partition = _partition(
+                    index, seen, broker.node_id if is_failed_here else None, down)
+                shown.append(_hide_leader(partition, hidden, context.api_version))
+            view = _View(topic, failed, down, near, hits, shown.encoded())
+            self._keep(key, view)
+        if zone is not None and topic.is_diskless:
+            self._count(topic, view.hits)
         return shown.as_list()
+
+    def _count(self, topic: Topic, hits: int) -> None:
+        before = self._hits.pop(topic.topic_id, ZoneHits())
+        self._hits[topic.topic_id] = ZoneHits(
+            before.hits + hits, before.shown + len(topic.partitions))
+        if len(self._hits) > _COUNTED_MAX:  # the one that was not shown for longest
+            del self._hits[next(iter(self._hits))]
 
     def _keep(self, key: _Key, view: _View) -> None:
         old = self._views.pop(key, None)
@@ -104,16 +133,26 @@ def is_failed(broker: Broker, topic: Topic, index: int) -> bool:
 
 def show_some(
     broker: Broker, topic: Topic, partitions: range, context: Context,
-    *, version: int | None = None,
+    *, version: int | None = None, zone: str | None = None,
 ) -> Iterator[MetadataResponsePartition]:
-    """The given partitions of `topic`, as `version` of Metadata shows them."""
+    """The given partitions of `topic`, as `version` of Metadata shows them in `zone`."""
     version = context.api_version if version is None else version
     down, hidden = _down(broker), unreachable(broker, context.listener)
+    near = _near(broker, topic, context, zone)
     for index in partitions:
         state = topic.partitions[index]
+        if near:
+            state = projected(state, near)
         failed = state.leader == broker.node_id and is_failed(broker, topic, index)
         partition = _partition(index, state, broker.node_id if failed else None, down)
         yield _hide_leader(partition, hidden, version)
+
+
+def _near(broker: Broker, topic: Topic, context: Context, zone: str | None) -> Nodes:
+    """The nodes in the zone of a client, if they matter for what it is shown of `topic`."""
+    if zone is None or not topic.is_diskless:
+        return NOWHERE
+    return nodes_in(broker, zone, context.listener)
 
 
 def _down(broker: Broker) -> frozenset[NodeId]:

@@ -4,7 +4,8 @@ The target has one replica in each rack that is not given up:
 
     1  a rack with several replicas keeps one: the leader if it is there, else the first that is up
     2  a rack without a replica gets one, on the least loaded broker that is up there
-    3  replicas in racks that are given up, or on brokers that are not registered, go
+    3  replicas on brokers that are given up, or not registered, go; so do those in racks that are
+       given up
 
 A step adds first, and removes only when nothing is left to add; so a partition never has fewer live
 replicas on the way than at the end.  A rack all of whose brokers are down keeps what it has, and
@@ -12,8 +13,8 @@ gets nothing: a replica is never placed in another rack instead.
 
 Invariants
     controller.M1  a replica is added only in a rack of the target that has none
-    controller.M2  a replica is removed only if its rack has another one, is given up, or its broker
-                   is not registered; and only if nothing is to be added, and one of those that stay
+    controller.M2  a replica is removed only if its rack has another one, or its broker is given up
+                   or not registered; and only if nothing is to be added, and one of those that stay
                    is up
     controller.M3  the leader stays the leader as long as it is a replica and up
     controller.M4  a partition at its target, as far as brokers are up, is left alone: the next step
@@ -55,9 +56,14 @@ class Step(NamedTuple):
 
 def assess(replicas: Replicas, leader: NodeId, topology: Topology) -> Assessment:
     """Compare the replicas of a partition with the target."""
+    racks = {topology.rack_of.get(node_id) for node_id in replicas}
+    if (len(racks) == len(replicas) == len(topology.racks) and racks.issuperset(topology.racks)
+            and topology.gone.isdisjoint(replicas)):
+        return Assessment(replicas, (), (), ())  # as nearly always
     by_rack: dict[str | None, list[NodeId]] = {}
     for node_id in replicas:
-        by_rack.setdefault(topology.rack_of.get(node_id), []).append(node_id)
+        if node_id not in topology.gone:
+            by_rack.setdefault(topology.rack_of.get(node_id), []).append(node_id)
     stay: set[NodeId] = set()
     missing: list[str] = []
     blocked: list[str] = []
@@ -103,13 +109,18 @@ class Planner:
             found = self._known[key] = assess(replicas, leader, self.topology)
         return found
 
-    def next_step(self, replicas: Replicas, leader: NodeId) -> Step | None:
-        """The next change of a partition; None if it stays as it is (controller.M4)."""
+    def next_step(
+        self, replicas: Replicas, leader: NodeId, moves_max: int | None = None
+    ) -> Step | None:
+        """The next change of a partition; None if it stays as it is (controller.M4).
+
+        At most `moves_max` replicas are added or removed: then another step follows.
+        """
         found = self.assess(replicas, leader)
         if found.missing:
-            return self._add(replicas, leader, found.missing)
+            return self._add(replicas, leader, found.missing[:moves_max])
         if found.surplus and not self.topology.up.isdisjoint(found.kept):  # controller.M2
-            return self._remove(replicas, leader, found)
+            return self._remove(replicas, leader, found.surplus[:moves_max])
         return None
 
     def _add(self, replicas: Replicas, leader: NodeId, racks: tuple[str, ...]) -> Step:
@@ -129,14 +140,15 @@ class Planner:
         assert len(set(after)) == len(after), (replicas, after)
         return Step(after, self._leader(after, leader), len(added))
 
-    def _remove(self, replicas: Replicas, leader: NodeId, found: Assessment) -> Step:
-        """Remove the replicas that are too many (controller.M2)."""
-        assert found.kept, (replicas, found)
-        self.load.drop(found.surplus)
-        if found.kept[0] != replicas[0]:
+    def _remove(self, replicas: Replicas, leader: NodeId, surplus: Replicas) -> Step:
+        """Remove replicas that are too many (controller.M2)."""
+        after = tuple(node_id for node_id in replicas if node_id not in surplus)
+        assert after, (replicas, surplus)
+        self.load.drop(surplus)
+        if after[0] != replicas[0]:
             self.load.leads[replicas[0]] -= 1
-            self.load.leads[found.kept[0]] += 1
-        return Step(found.kept, self._leader(found.kept, leader), len(found.surplus))
+            self.load.leads[after[0]] += 1
+        return Step(after, self._leader(after, leader), len(surplus))
 
     def _leader(self, replicas: Replicas, leader: NodeId) -> NodeId:
         """Who leads a partition with these replicas (controller.M3)."""

@@ -1,7 +1,7 @@
 """The records that bring diskless partitions to their target, a bounded number at a time.
 
 One call looks at the partitions of one topic, from a given one on, and stops when it has looked at
-or moved enough: the caller goes on from there (broker/cluster/reconciliation.py).
+enough: the caller goes on from there (broker/cluster/reconciliation.py).
 """
 
 from typing import NamedTuple
@@ -18,8 +18,9 @@ class Progress(NamedTuple):
     """How far a call came."""
 
     next_partition: int  # where the next call goes on; the number of partitions at the end
-    drifted: int  # partitions, of those looked at, that are not at their target
-    moves: int  # replicas that are added or removed
+    drifted: int = 0  # partitions, of those looked at, that are not at their target
+    moves: int = 0  # replicas that are added or removed
+    is_cut: bool = False  # more could have been moved than was allowed
 
 
 class Bounds(NamedTuple):
@@ -34,24 +35,26 @@ def reconcile(
 ) -> Decision[Progress]:
     """Take the next step for partitions of `topic`, from number `first` on.
 
-    A step is taken as a whole, so the last one may exceed `bounds.moves`.
+    The last step may be a part of one, so that `bounds.moves` holds.
     """
-    moves = DisklessMoves(Numbers(state))
-    drifted = moved = 0
-    index = first
+    made = DisklessMoves(Numbers(state))
+    drifted = moves = 0
+    is_cut = False
     end = min(len(topic.partitions), first + bounds.looked_at)
-    while index < end:
+    for index in range(first, end):
         placement = topic.partitions[index].placement
         assert isinstance(placement, DisklessPlacement), topic.name
-        found = planner.assess(placement.replicas, placement.leader)
-        if found.is_drifted:
-            if bounds.moves and moved >= bounds.moves:
-                break
-            drifted += 1
-            step = (planner.next_step(placement.replicas, placement.leader)
-                    if bounds.moves else None)
-            if step is not None:
-                moves.add(topic, index, step.replicas, step.leader)
-                moved += step.moves
-        index += 1
-    return Decision(moves.records, [Progress(index, drifted, moved)])
+        replicas, leader = placement.replicas, placement.leader
+        if not planner.assess(replicas, leader).is_drifted:
+            continue
+        drifted += 1
+        left = bounds.moves - moves
+        if not left:
+            is_cut = True
+            continue
+        step = planner.next_step(replicas, leader, left)
+        if step is not None:
+            made.add(topic, index, step.replicas, step.leader)
+            moves += step.moves
+    assert moves <= bounds.moves, (moves, bounds)  # broker.cluster.R1
+    return Decision(made.records, [Progress(end, drifted, moves, is_cut)])

@@ -15,12 +15,14 @@ class Topology(NamedTuple):
     rack_of: Mapping[NodeId, str]  # of every registered broker
     eligible: Mapping[str, tuple[NodeId, ...]]  # by rack, of HEALTHY ones: brokers that are up
     up: frozenset[NodeId]  # the same, of all racks
+    gone: frozenset[NodeId] = frozenset()  # brokers that were given up, and leave their replicas
 
     @classmethod
     def of(cls, brokers: Iterable[BrokerState]) -> "Topology":
         """The topology of these brokers.
 
-        Racks that are given up are left out: nothing is placed there, and replicas go.
+        Racks that are given up are left out: nothing is placed there, and replicas go.  Those of
+        a DEGRADED rack stay, on whichever of its brokers they are.
         """
         return cls.of_racks(racks_of(brokers))
 
@@ -31,7 +33,9 @@ class Topology(NamedTuple):
                         if rack.state is not RackState.UNAVAILABLE),
             rack_of={node_id: name for name, rack in racks.items() for node_id in rack.brokers},
             eligible={name: rack.eligible for name, rack in racks.items() if rack.eligible},
-            up=frozenset(node_id for rack in racks.values() for node_id in rack.eligible))
+            up=frozenset(node_id for rack in racks.values() for node_id in rack.eligible),
+            gone=frozenset(node_id for rack in racks.values()
+                           if rack.state is not RackState.DEGRADED for node_id in rack.given_up))
 
     @property
     def effective_factor(self) -> int:

@@ -72,6 +72,11 @@ def index_size(log_count: int, batch_count: int) -> int:
             + TRAILER_SIZE)
 
 
+def receipts_size(receipt_count: int, number_count: int, note_count: int) -> int:
+    """Bytes of receipts and notes in a footer."""
+    return receipt_count * _RECEIPT.size + number_count * _NUMBER.size + note_count * _NOTE.size
+
+
 class FooterBatch(NamedTuple):
     """A batch as the footer describes it."""
 

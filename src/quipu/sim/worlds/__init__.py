@@ -8,6 +8,9 @@
     diskless_broker.py   ... the brokers that they are parts of
     diskless_nemesis.py  ... faults, also of the control plane
     diskless_checkers.py ... checks of the control plane and of the objects
+    placement.py         controllers that place diskless partitions, brokers in racks, operators
+    placement_controller.py  ... the controllers, on a simulated quorum
+    placement_checkers.py    ... checks of each decision, and of deadlines
     raft.py              the core of Raft and its driver, with its checkers
     chain.py             the core of chains, on simulated logs
     tiered_chain.py      ... the same, with logs that have a remote tier

@@ -16,6 +16,11 @@ Versions
     v11  operations on the cluster move to DescribeCluster
     v12  topics may be requested by id
     v13  an error code for the whole response
+Of our own
+    From v12 on a topic of a response may have the tagged field 100, `is_diskless`: one byte, 1 if
+    the records of the topic are in object storage alone.  Other topics do not have the field, and
+    clients that do not know it pass over it.  Kafka numbers its own tagged fields from 0 on, so
+    100 leaves room for those to come, and no version is claimed that Kafka may define otherwise.
 """
 
 from uuid import UUID
@@ -70,6 +75,7 @@ class MetadataResponseTopic(Struct):
     is_internal: bool = boolean("1+")
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
     topic_authorized_operations: int = int32("8+", default=-0x8000_0000)
+    is_diskless: bool = boolean("12+", tag=100)  # of our own
 
 
 class MetadataResponse(Response, key=3, versions="0-13", flexible="9+"):

@@ -7,6 +7,8 @@ Behaviour
       which Kafka's clients skip
 Versions
     v0  flexible from the start
+Of our own
+    A topic of a response may have the tagged field 100, `is_diskless`, as those of Metadata.
 """
 
 from uuid import UUID
@@ -79,6 +81,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     partitions: list[DescribeTopicPartitionsResponsePartition] = array(
         DescribeTopicPartitionsResponsePartition)
     topic_authorized_operations: int = int32(default=-0x8000_0000)
+    is_diskless: bool = boolean(tag=100)  # of our own
     # Quipu's own: the number of replicas that each partition of a diskless topic should have.
     effective_rf: int = int32(tag=101, default=-1)
 
