@@ -5,9 +5,10 @@
     versitygw      an S3 server                             by `go install`
     azurite        an emulator of Azure Blob Storage        by npm, with the Node.js in .venv
     kafka-tools    Kafka's own command line tools, on Java  by Maven
+    prometheus     its parser and evaluator of alert rules  by `go build`
 
-Versions are pinned here, in package-lock.json and in pom.xml.  Each is installed into a folder of
-.interop that is named by a digest of these, complete or not at all; so a second run installs
+Versions are pinned here, in package-lock.json, go.sum and pom.xml.  Each is installed into a folder
+of .interop that is named by a digest of these, complete or not at all; so a second run installs
 nothing.  A lock file makes a second run in one clone wait.  Then tests/interop runs.
 
 What cannot be had is said at the end, with the tests that were skipped for want of it:
@@ -113,6 +114,10 @@ SOFTWARE = (
         "kafka-tools", "4.3.0", ("java", "mvn"), ("kafka/pom.xml",),
         lambda folder: ["mvn", "-B", "-q", "-Dstyle.color=never", MAVEN_GOAL,
                         "-DincludeScope=runtime", f"-DoutputDirectory={folder / 'jars'}"]),
+    Software(
+        "prometheus", "0.305.0", ("go",),
+        ("prometheus/go.mod", "prometheus/go.sum", "prometheus/main.go"),
+        lambda _: ["go", "build", "-o", "rules", "."]),
 )
 
 

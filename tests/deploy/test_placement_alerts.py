@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from quipu.controller.racks import RackState, racks_of
 from tests.broker.diskless.parts import until
 from tests.deploy.promql import Alert, Database, evaluate, names_in
 from tests.harness.racked import RackedNode, Scrape, value
@@ -85,9 +86,8 @@ async def test_a_rack_that_is_given_up_does_not_alert_as_degraded(tmp_path: Path
             tmp_path, diskless_managed_rf_rack_unavailable_threshold_ms="1") as node:
         await node.join(2, "r2")
         await node.leave(2)
-        state = node.node.broker.cluster.state
-        await until(lambda: all(
-            broker.rack_given_up for broker in state.brokers.values() if broker.rack == "r2"))
+        brokers = node.node.broker.cluster.state.brokers
+        await until(lambda: racks_of(brokers.values())["r2"].state is RackState.UNAVAILABLE)
         timeline = Timeline(alert("DisklessRackDegraded"))
         given_up = await node.scrape()
         assert value(given_up, "kafka_controller_diskless_rack_state", rack="r2") == 2

@@ -8,6 +8,7 @@
     test_node.py            a node with its tier on each of them, killed while it copies
     kafka_tools.py          runs Kafka's own command line tools
     test_kafka_tools.py     these tools on a topic with a tier
+    test_alert_rules.py     the alert rules, as Prometheus itself reads and evaluates them
 
 What is installed, and what happens where it cannot be, is in tools/interop.py.
 """

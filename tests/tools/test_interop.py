@@ -157,7 +157,7 @@ def test_tests_without_their_software_are_skipped_with_the_reason(tmp_path: Path
 
 
 def test_pins_are_the_versions_that_are_told() -> None:
-    """In package.json and pom.xml as in the table."""
+    """In package.json, pom.xml and go.mod as in the table."""
     by_name = {each.name: each for each in SOFTWARE}
     package = json.loads((interop.TESTS / "azurite" / "package.json").read_text())
     assert package["dependencies"] == {"azurite": by_name["azurite"].version}
@@ -165,3 +165,5 @@ def test_pins_are_the_versions_that_are_told() -> None:
     assert f"<kafka.version>{by_name['kafka-tools'].version}</kafka.version>" in pom
     command = by_name["versitygw"].command(Path())
     assert command[-1].endswith(f"@v{by_name['versitygw'].version}")
+    modules = (interop.TESTS / "prometheus" / "go.mod").read_text()
+    assert f"prometheus/prometheus v{by_name['prometheus'].version}\n" in modules
