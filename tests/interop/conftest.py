@@ -2,20 +2,14 @@
 
 import json
 import os
-import subprocess
-import tarfile
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from tests.contract.object_store.stores import Bucket, StoreUnderTest
-from tests.harness.node import REPOSITORY
 from tests.interop.servers import SERVERS, StoreServer, Versitygw
 from tools.interop import PROBLEMS, SOFTWARE
-
-FIRST_MANAGED = "controller: managed placement of diskless topics"  # before it: one replica
 
 
 def folder_of(name: str) -> Path:
@@ -78,24 +72,3 @@ def store_url(server: StoreServer) -> str:
 def kafka_jars() -> Path:
     """The folder of Kafka's tools and of what they need."""
     return folder_of("kafka-tools") / "jars"
-
-
-@pytest.fixture
-def earlier_version(tmp_path: Path) -> Path:
-    """The sources of the version before managed placement; its compiled parts run as Python.
-
-    They are in the history of this repository: the parent of the commit that began with it.
-    """
-    def git(*words: str) -> bytes:
-        return subprocess.run(["git", "-C", str(REPOSITORY), *words], check=True,
-                              capture_output=True).stdout
-
-    if not (REPOSITORY / ".git").exists():
-        pytest.skip("this is no checkout, so there is no earlier version")
-    commits = git("log", "--format=%H", "--fixed-strings", f"--grep={FIRST_MANAGED}").split()
-    if not commits:
-        pytest.skip("the history of this checkout does not have the earlier version")
-    folder = tmp_path / "earlier"
-    with tarfile.open(fileobj=BytesIO(git("archive", f"{commits[-1].decode()}^", "src"))) as files:
-        files.extractall(folder, filter="data")
-    return folder / "src"

@@ -1,4 +1,4 @@
-"""Managed placement as Kafka's own tools see it, and beside a node of an earlier version."""
+"""Managed placement as Kafka's own tools see it."""
 
 import json
 import re
@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.cluster.traffic import traffic
 from tests.harness.cluster import RunningCluster
 from tests.harness.postgres import PostgresServer
-from tests.harness.progress import wait_for
 from tests.interop.kafka_tools import KafkaTools
-from tests.kill.load import PARTITIONS
 
 pytestmark = pytest.mark.interop
 
@@ -77,36 +74,3 @@ def test_kafkas_tools_move_and_elect(
         assert "Successfully completed leader election" in done
         shown = tools.run("kafka-topics", "--describe", "--topic", "placed")
         assert re.findall(r"Partition: 0\s+Leader: (\d)", shown) == [str(first[1])]
-
-
-@pytest.mark.timeout(300)
-def test_a_cluster_with_a_node_of_the_earlier_version_keeps_serving(
-    earlier_version: Path, postgres: PostgresServer, tmp_path: Path
-) -> None:
-    """D9: nodes are upgraded one after the other while clients write and read; topics with one
-    replica are reconciled as soon as the controller is a new one, and no data moves.
-    """
-    cluster = cluster_at(tmp_path / "mixed", postgres)
-    for node in cluster.nodes.values():
-        node.environment = {"PYTHONPATH": str(earlier_version)}
-    with cluster:
-        cluster.create_topic("old", partitions=PARTITIONS, diskless_enable="true")
-        assert {len(each) for each in replicas(cluster, "old")} == {1}
-        with traffic(cluster, "old") as load:
-            for name in ("a-0", "a-1"):
-                load.await_progress()
-                cluster[name].stop()
-                cluster[name].environment = {}
-                cluster[name].start()
-                cluster.await_serving("a")
-            load.await_progress()  # one old node, two new ones
-            while cluster.controller() == "a-2":
-                cluster["a-2"].kill()
-                cluster["a-2"].start()
-            wait_for(lambda: all(sorted(each) == [1, 2, 3] for each in replicas(cluster, "old")))
-            load.await_progress()
-            cluster["a-2"].stop()
-            cluster["a-2"].environment = {}
-            cluster["a-2"].start()
-            load.await_progress()
-        assert load.anomalies() == []

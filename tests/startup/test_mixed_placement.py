@@ -1,0 +1,82 @@
+"""A cluster whose nodes are upgraded one by one to the version that manages placement."""
+
+import subprocess
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.cluster.traffic import traffic
+from tests.harness.cluster import RunningCluster
+from tests.harness.node import REPOSITORY
+from tests.harness.postgres import PostgresServer
+from tests.harness.progress import wait_for
+from tests.kill.load import PARTITIONS
+
+pytestmark = pytest.mark.xdist_group("racks")
+
+# In the history of this repository: the parent of this commit gives a partition one replica.
+FIRST_MANAGED = "controller: managed placement of diskless topics"
+
+
+def earlier_version(folder: Path) -> Path:
+    """The sources of the version before managed placement; its compiled parts run as Python."""
+    def git(*words: str) -> bytes:
+        return subprocess.run(["git", "-C", str(REPOSITORY), *words], check=True,
+                              capture_output=True).stdout
+
+    commits = git("log", "--format=%H", "--fixed-strings", f"--grep={FIRST_MANAGED}").split()
+    assert commits, "the whole history is needed: git fetch --unshallow"
+    with tarfile.open(fileobj=BytesIO(git("archive", f"{commits[-1].decode()}^", "src"))) as files:
+        files.extractall(folder, filter="data")
+    return folder / "src"
+
+
+def replicas(cluster: RunningCluster, topic: str) -> list[list[int]]:
+    listed = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, timeout=20)
+    return [each.replicas for _, each in sorted(listed.topics[topic].partitions.items())]
+
+
+def upgrade(cluster: RunningCluster, name: str) -> None:
+    """Stop a node, and start it with the sources of now."""
+    assert cluster[name].stop() == 0
+    cluster[name].environment = {}
+    cluster[name].start()
+    cluster.await_serving("a")
+
+
+def test_a_cluster_with_a_node_of_the_earlier_version_keeps_serving(tmp_path: Path) -> None:
+    """D9: nodes are upgraded one after the other while clients write and read; topics with one
+    replica are reconciled as soon as the controller is a new one, and no data moves.
+    """
+    source, postgres = earlier_version(tmp_path / "earlier"), PostgresServer()
+    cluster = RunningCluster(tmp_path / "mixed", nodes=3, racks=("r1", "r2", "r3"), settings={
+        "diskless.storage.system.enable": "true",
+        "diskless.storage.url": (tmp_path / "objects").as_uri(),
+        "diskless.control.plane.url": postgres.url, "diskless.flush.interval.ms": "20"})
+    for node in cluster.nodes.values():
+        node.environment = {"PYTHONPATH": str(source)}
+    try:
+        with cluster:
+            cluster.create_topic("old", partitions=PARTITIONS, diskless_enable="true")
+            assert {len(each) for each in replicas(cluster, "old")} == {1}
+            with traffic(cluster, "old") as load:
+                for name in ("a-0", "a-1"):
+                    load.await_progress()
+                    upgrade(cluster, name)
+                load.await_progress()  # one old node, two new ones
+                for _ in cluster.until("a new node is the controller"):
+                    if cluster.controller() != "a-2":
+                        break
+                    cluster["a-2"].kill()
+                    cluster["a-2"].start()
+                wait_for(lambda: all(
+                    sorted(each) == [1, 2, 3] for each in replicas(cluster, "old")))
+                load.await_progress()
+                upgrade(cluster, "a-2")
+                load.await_progress()
+            assert load.anomalies() == []
+    finally:
+        postgres.stop()
