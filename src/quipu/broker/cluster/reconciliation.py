@@ -75,7 +75,7 @@ class Reconciliation:
         self._decisions = decisions
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
-        self._topology: Topology | None = None
+        self._seen: tuple[Topology, frozenset[str], bool] | None = None  # of the last look
         self._give_up_from = 0.0  # broker.cluster.R5
         self._racks: dict[str, Rack] | None = None  # when they were last looked at
         self._settling: dict[str, _Settling] = {}  # by rack (broker.cluster.R4)
@@ -84,7 +84,6 @@ class Reconciliation:
         self._found: dict[UUID, int] = {}  # the same, of a pass that is not at its end
         self._again: set[UUID] = set()  # topics to look at again after the pass that they are in
         self._counted: set[UUID] = set()  # topics that had a pass on this topology
-        self._was_auto = True
         self._allowance = 0.0  # moves that may be made now (broker.cluster.R1)
         self._allowed_at = 0.0
         self.moves = 0  # replicas that this controller has added or removed
@@ -108,7 +107,7 @@ class Reconciliation:
         """
         self.end()
         self._allowed_at, self._allowance = self._clock.monotonic(), 0.0
-        self._topology = self._racks = None  # look at everything
+        self._seen = self._racks = None  # look at everything
         self._give_up_from = self._allowed_at + (self._settle_seconds if is_cold else 0.0)
         self._task = spawn(self._run(), "reconciliation of diskless topics")
 
@@ -191,9 +190,9 @@ class Reconciliation:
     def _notice_topology(self) -> None:
         """Look at all diskless topics again if the racks or their live brokers have changed."""
         topology = Topology.of_racks(self._notice_returns())
-        seen = topology.without_capacity(self._settling), self._is_auto  # broker.cluster.R4
-        if seen != (self._topology, self._was_auto):
-            self._topology, self._was_auto = seen
+        seen = topology, frozenset(self._settling), self._is_auto
+        if seen != self._seen:
+            self._seen = seen
             self._found.clear()
             self._counted.clear()
             self._due = {topic.topic_id: 0 for topic in self._state.diskless_topics()}
@@ -248,9 +247,8 @@ class Reconciliation:
             now = state.topics_by_id.get(topic.topic_id)
             if now is None:
                 return Decision([], [PassProgress(len(topic.partitions))])
-            planner = Planner(
-                Topology.of(state.brokers.values()).without_capacity(self._settling),
-                state.diskless_load.copy())
+            planner = Planner(Topology.of(state.brokers.values()), state.diskless_load.copy(),
+                              self._settling)  # broker.cluster.R4
             return reconcile(state, now, first, planner, MoveBounds(LOOKED_AT_MAX, moves))
 
         decision = decide()

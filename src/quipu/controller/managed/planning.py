@@ -21,7 +21,7 @@ Invariants
                    of the last step is none
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -101,12 +101,15 @@ def _one_of(replicas: Sequence[NodeId], leader: NodeId, up: AbstractSet[NodeId])
 class Planner:
     """Plans the next steps of many partitions on one topology, and counts what it plans.
 
-    `load` is changed: give it a copy of the state's.
+    `load` is changed: give it a copy of the state's.  Racks that are `settling` get nothing yet.
     """
 
-    def __init__(self, topology: Topology, load: ReplicaLoad) -> None:
+    def __init__(
+        self, topology: Topology, load: ReplicaLoad, settling: Container[str] = frozenset()
+    ) -> None:
         self.topology = topology
         self.load = load
+        self._settling = settling
         self._known: dict[tuple[Replicas, NodeId], Assessment] = {}
 
     def assess(self, replicas: Replicas, leader: NodeId) -> Assessment:
@@ -125,8 +128,11 @@ class Planner:
         At most `moves_max` replicas are added or removed: then another step follows.
         """
         found = self.assess(replicas, leader)
+        missing = tuple(rack for rack in found.missing if rack not in self._settling)
+        if missing:
+            return self._add(replicas, leader, missing[:moves_max])
         if found.missing:
-            return self._add(replicas, leader, found.missing[:moves_max])
+            return None  # nothing is removed before that is added (controller.M2)
         if found.surplus and not self.topology.up.isdisjoint(found.kept):  # controller.M2
             return self._remove(replicas, leader, found.surplus[:moves_max])
         return None

@@ -1,6 +1,6 @@
 """The racks of the cluster as planning sees them: plain values, made once for many partitions."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from quipu.controller.members import BrokerState
@@ -37,11 +37,6 @@ class Topology(NamedTuple):
             up=frozenset(node_id for rack in racks.values() for node_id in rack.eligible),
             gone=frozenset(node_id for rack in racks.values()
                            if rack.state is not RackState.DEGRADED for node_id in rack.given_up))
-
-    def without_capacity(self, racks: Container[str]) -> "Topology":
-        """The same, but nothing is placed in these racks, and what is there stays."""
-        return self._replace(eligible={
-            name: brokers for name, brokers in self.eligible.items() if name not in racks})
 
     @property
     def effective_factor(self) -> int:
