@@ -80,7 +80,9 @@ class _Change:
 class _OnlyHealthy(_Change):
     @staticmethod
     def of(topology: Topology) -> Topology:
-        return topology._replace(racks=tuple(topology.eligible))
+        return topology._replace(racks=tuple(topology.eligible), gone=frozenset(
+            node_id for node_id, rack in topology.rack_of.items()
+            if rack not in topology.eligible or node_id in topology.gone))
 
 
 class _Elsewhere(_Change):
