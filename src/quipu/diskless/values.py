@@ -9,9 +9,14 @@ from uuid import UUID
 
 from quipu.model.ids import NodeId, Offset, ProducerId, TimestampMs
 
-LEADER_EPOCH: Final = 0  # of every batch of a diskless topic: no node leads it
+LEADER_EPOCH: Final = 0  # of every batch of a log that was never on disks: no node leads it
 NO_PRODUCER: Final = ProducerId(-1)
 NO_SEQUENCE: Final = -1
+
+
+# The leader epochs of a log, and where each begins; the last one is that of its objects.
+Lineage = tuple[tuple[int, Offset], ...]
+BORN_DISKLESS: Final[Lineage] = ((LEADER_EPOCH, Offset(0)),)
 
 
 class LogKey(NamedTuple):
