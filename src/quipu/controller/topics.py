@@ -25,8 +25,8 @@ from quipu.controller.conversions import added_count, chain_run
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.internal_topics import refuse
 from quipu.controller.members import Chain
-from quipu.controller.placement import ChainPlacement
 from quipu.controller.migration import check_fixed
+from quipu.controller.placement import ChainPlacement
 from quipu.controller.placer import ChainPlacer, ChainWeight, Chance, no_chance, topic_count
 from quipu.controller.records import (
     ConfigRecord,

@@ -3,7 +3,8 @@
 Not here: the bytes of an object (objects/), the operations (control_plane/interface.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -27,6 +28,9 @@ class LogKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic_id}-{self.partition}"
+
+
+NO_EPOCHS: Final[Mapping[LogKey, int]] = MappingProxyType({})  # leader epochs of no log
 
 
 class BatchCoordinates(NamedTuple):

@@ -369,7 +369,8 @@ class ClusterDriver:
         """Report how far all sealed partitions are that this node leads, with their versions."""
         reports = self._membership.migrations
         reports.keep(found)
-        if any([reports.see(key, *each) for key, each in found.items()]):
+        is_news = [reports.see(key, *each) for key, each in found.items()]
+        if any(is_news):
             self._membership.heartbeat_soon()
 
     def report_failure(self, topic_id: UUID, partition: int, why: str) -> None:

@@ -10,7 +10,6 @@ from quipu.broker.diskless.tiered_partition import TieredPartition
 from quipu.broker.diskless.tiering import LEASE_MS, DisklessTiering
 from quipu.broker.tiering.opening import Tiering
 from quipu.controller.topic_state import Topic
-from quipu.diskless.values import LogKey
 from quipu.runtime.clock import Clock
 from quipu.runtime.rng import Rng
 from quipu.runtime.spawn import spawn
@@ -30,8 +29,10 @@ def start_tiering(
         for topic in cluster.state.diskless_topics():
             settings = cluster.topic_settings(topic)
             for number, partition in enumerate(topic.partitions):
-                if partition.leader == own_id:
-                    yield TieredPartition(LogKey(topic.topic_id, number), topic.name, settings)
+                found = diskless.partitions.find_for_wire(topic.topic_id.bytes, number)
+                if partition.leader == own_id and found is not None and found.is_known:
+                    yield TieredPartition(
+                        found.key, topic.name, settings, found.tier.epochs())
 
     def has_tier(topic: Topic) -> bool:
         return topic.is_diskless and cluster.topic_settings(topic).remote_storage_enable

@@ -102,6 +102,12 @@ class RemoteLog:
         if self._services.roles.leads(key):
             spawn(self._follow(key), f"follow {key}")
 
+    def look_soon(self, partition: PartitionLog) -> None:
+        """Take the next step of `partition` soon, unless it failed a moment ago."""
+        task = self._tasks.get(partition_of(partition))
+        if task is not None and task.failures == 0:
+            task.due_at = 0.0
+
     async def _follow(self, key: TopicIdPartition) -> None:
         with suppress(QuipuError):  # the first read tries again
             await self._services.roles.follow(key, though_leading=True)
