@@ -195,16 +195,18 @@ def is_tiered(partition: ReplicatedPartition) -> bool:
 
 def has_records(partition: ReplicatedPartition) -> bool:
     """Whether the active segment has records that the tier lacks."""
-    segments = partition.log.segments
-    return len(segments) > 0 and segments[-1].base_offset < segments[-1].end_offset and (
-        segments[-1].end_offset > partition.log.tiered.end_offset)
+    log = partition.log
+    segments = log.segments
+    return len(segments) > 0 and log.end_offset > max(
+        segments[-1].base_offset, log.tiered.end_offset)
 
 
 def bytes_left(partition: ReplicatedPartition) -> int:
     """Bytes of the segments that hold records which the tier lacks."""
     log = partition.log
     tiered = max(log.tiered.end_offset, log.log_start_offset)
-    return sum(segment.size for segment in log.segments if segment.end_offset > tiered)
+    size = sum(segment.size for segment in log.segments[:-1] if segment.end_offset > tiered)
+    return size + (log.segments[-1].size if has_records(partition) else 0)
 
 
 def adopted_log(partition: ReplicatedPartition) -> AdoptedLog:
