@@ -42,8 +42,11 @@ from tests.harness.writers import (
 PARTITIONS = 3
 TIERED = {"remote_storage_enable": "true", "segment_bytes": "65536",
           "min_insync_replicas": "2"}
-KILLED_WITHIN = 1.5  # seconds after the migration has begun, or after the kill before
+MOMENTS = ("at once", "copying", "copying", "switching", "later")  # at which a process is killed
+LATER_SECONDS_MAX = 1.0
 DOWN_SECONDS_MAX = 2.0
+STORE_DELAYS = (0.3, 1.0, 2.0)  # seconds for a response of the store, while it copies
+BOTH_DOWN_SHARE = 0.3  # of the runs: no controller can be elected for a while
 CANCELLED_SHARE = 0.25  # of the runs
 
 
@@ -80,14 +83,31 @@ class Migration:
     def note(self, what: str) -> None:
         self.events.append(f"{time.monotonic() - self._began_at:.2f} s: {what}")
 
-    def kill(self, name: str) -> None:
-        """End a node's process, and start it again after a while."""
-        time.sleep(KILLED_WITHIN * self._chance.random())
-        steps = self.steps()
+    def kill_both(self, names: Sequence[str]) -> None:
+        """End the processes of two nodes, each at some moment, and start them again."""
+        first, second = self._chance.sample(list(names), 2)
+        is_both_down = self._chance.random() < BOTH_DOWN_SHARE
+        self._kill(first)
+        if not is_both_down:
+            self._start(first)
+        self._kill(second)
+        for name in [second] if not is_both_down else [first, second]:
+            self._start(name)
+
+    def _kill(self, name: str) -> None:
+        moment = self._chance.choice(MOMENTS)
+        if moment == "later":
+            time.sleep(LATER_SECONDS_MAX * self._chance.random())
+        elif moment != "at once" and all(node.runs for node in self.site.cluster.nodes.values()):
+            wait_for(lambda: bool({moment, "done"} & self.steps().keys()), pause=0.01,
+                     what=lambda: f"{self.topic}: not {moment}{self.site.cluster.logs()}")
         self.site.cluster[name].kill()
-        self.note(f"{name} killed at {steps}")
+        self.note(f"{name} killed ({moment})")
+
+    def _start(self, name: str) -> None:
         time.sleep(DOWN_SECONDS_MAX * self._chance.random())
         self.site.cluster[name].start()
+        self.note(f"{name} started, {self.steps()}")
 
     def await_done(self) -> None:
         wait_for(lambda: self.steps() == {"done": PARTITIONS}, progress=self.steps, pause=0.2,
@@ -125,13 +145,12 @@ def migrate_once(site: DisklessSite, topic: str, chance: random.Random) -> list[
         await_progress(writers, site.cluster.logs, 100)
         controller = site.cluster.controller()
         broker = chance.choice([name for name in site.cluster.nodes if name != controller])
-        site.proxy.delay_seconds = chance.choice([0.0, 0.1, 0.3])
+        site.proxy.delay_seconds = chance.choice(STORE_DELAYS)
         migration.begin()
         if chance.random() < CANCELLED_SHARE and migration.call_off():
             await_progress(writers, site.cluster.logs, 10)
             migration.begin()
-        migration.kill(controller)
-        migration.kill(broker)
+        migration.kill_both([controller, broker])
         site.proxy.delay_seconds = 0.0
         migration.await_done()
         await_progress(writers, site.cluster.logs, 100)

@@ -32,6 +32,7 @@ from quipu.broker.diskless.tier import DisklessTier
 from quipu.broker.error_codes import code_of
 from quipu.broker.partitions import batch_checks
 from quipu.broker.partitions.fetch_waiters import FetchWaiters
+from quipu.broker.partitions.partition_errors import OffsetNotAvailable
 from quipu.diskless.errors import ControlPlaneUnavailable
 from quipu.diskless.reading.reader import DisklessRead
 from quipu.diskless.values import LEADER_EPOCH, Lineage, LogBounds, LogKey
@@ -329,6 +330,9 @@ class DisklessPartition:
 
     def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
         """The last epoch at or before `epoch`, and where it ended; (-1, -1) if none is known."""
+        if self._early is not None and epoch != self.leader_epoch != LEADER_EPOCH:
+            raise OffsetNotAvailable(f"{self.topic_partition}: its earlier leader epochs are not "
+                                     "known yet; try again")
         index = bisect_right(self.lineage, epoch, key=itemgetter(0))
         if index == 0 or epoch > self.leader_epoch:
             return _NO_EPOCH, NO_OFFSET
