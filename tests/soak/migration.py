@@ -45,7 +45,7 @@ TIERED = {"remote_storage_enable": "true", "segment_bytes": "65536",
 MOMENTS = ("at once", "copying", "copying", "switching", "later")  # at which a process is killed
 LATER_SECONDS_MAX = 1.0
 DOWN_SECONDS_MAX = 2.0
-STORE_DELAYS = (0.3, 1.0, 2.0)  # seconds for a response of the store, while it copies
+STORE_DELAYS = (0.2, 0.5, 0.9)  # seconds for a response of the store, while it copies
 BOTH_DOWN_SHARE = 0.3  # of the runs: no controller can be elected for a while
 CANCELLED_SHARE = 0.25  # of the runs
 
@@ -154,6 +154,9 @@ def migrate_once(site: DisklessSite, topic: str, chance: random.Random) -> list[
         site.proxy.delay_seconds = 0.0
         migration.await_done()
         await_progress(writers, site.cluster.logs, 100)
+        wanted = sum(writer.acknowledged for writer in writers)
+        wait_for(lambda: len(follower.reads) >= wanted, progress=lambda: len(follower.reads),
+                 what=lambda: f"{len(follower.reads)} of {wanted} followed{site.cluster.logs()}")
     reads = read_topic(site.bootstrap, topic, PARTITIONS)
     found = [f"{topic}: {each.name}: {each.detail}"
              for each in anomalies(topic, writers, [reads, follower.reads])]

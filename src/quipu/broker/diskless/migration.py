@@ -58,7 +58,7 @@ class MigrationServices:
     clock: Clock
     topics: Callable[[UUID], Topic | None]
     find: Callable[[UUID, int], ReplicatedPartition | None]
-    copy_soon: Callable[[PartitionLog], None]  # the tier looks at the partition
+    copy_soon: Callable[[PartitionLog], str]  # the tier looks at it; why it failed the last time
     report: Callable[[dict[Key, tuple[int, MigrationProgress]]], None]
 
 
@@ -120,7 +120,7 @@ class Migrations:
         assert replicas is not None, partition
         step, trouble = MigrationStep.SEALING, ""
         try:
-            step = await self._advance(topic, partition)
+            step, trouble = await self._advance(topic, partition)
         except QuipuError as error:
             trouble = str(error)
             self._limited.warning(
@@ -132,34 +132,37 @@ class Migrations:
         left = 0 if step is MigrationStep.SWITCHING else bytes_left(partition)
         return replicas.version, MigrationProgress(number, step, left, trouble)
 
-    async def _advance(self, topic: Topic, partition: ReplicatedPartition) -> MigrationStep:
+    async def _advance(
+        self, topic: Topic, partition: ReplicatedPartition
+    ) -> tuple[MigrationStep, str]:
+        """The step that a partition is in, and what is in its way."""
         log = partition.log
         if not partition.is_readable or partition.high_watermark < log.end_offset:
-            return MigrationStep.SEALING
+            return MigrationStep.SEALING, ""
         if not is_tiered(partition):
             if not partition.tier.segments(1) and has_records(partition):
                 partition.internal.roll(self._services.clock.now_ms())
-            self._services.copy_soon(partition)
-            return MigrationStep.COPYING
+            return MigrationStep.COPYING, self._services.copy_soon(partition)
         return await self._enter(topic, partition)
 
-    async def _enter(self, topic: Topic, partition: ReplicatedPartition) -> MigrationStep:
+    async def _enter(
+        self, topic: Topic, partition: ReplicatedPartition
+    ) -> tuple[MigrationStep, str]:
         """Enter the log in the control plane, unless that is done (broker.diskless.M1)."""
         services, epoch = self._services, partition.leader_epoch
         key = topic.topic_id, partition.topic_partition.partition
         if self._entered.get(key) == epoch:
-            return MigrationStep.SWITCHING
+            return MigrationStep.SWITCHING, ""
         adopted = adopted_log(partition)
         await services.plane.create_logs(topic.topic_id, topic.name, len(topic.partitions))
         if not await services.plane.adopt_log(adopted, services.clock.now_ms()):
-            self._limited.warning(
-                f"enter {partition.topic_partition}", "%s: the control plane does not take the "
-                "log in epoch %d: a later head has entered it", partition.topic_partition, epoch)
-            return MigrationStep.COPYING
+            return MigrationStep.COPYING, (
+                f"the control plane does not take the log in epoch {epoch}: a later head has "
+                "entered it, or it has records already")
         self._entered[key] = epoch
         _log.info("%s is ready to become diskless, at offset %d", partition.topic_partition,
                   adopted.end_offset)
-        return MigrationStep.SWITCHING
+        return MigrationStep.SWITCHING, ""
 
     # -- changes of the metadata
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from quipu.diskless.values import LogKey
+from quipu.diskless.values import LEADER_EPOCH, LogKey
 from quipu.model.ids import Epoch, Offset
 from quipu.model.settings import TopicSettings
 from quipu.remote.metadata.segment_metadata import TopicIdPartition
@@ -15,7 +15,8 @@ class TieredPartition(NamedTuple):
     log: LogKey
     topic: str
     settings: TopicSettings
-    lineage: Sequence[tuple[Epoch, Offset]]  # its leader epochs, and where each begins
+    # Its leader epochs, and where each begins.
+    lineage: Sequence[tuple[Epoch, Offset]] = ((Epoch(LEADER_EPOCH), Offset(0)),)
 
     @property
     def partition(self) -> TopicIdPartition:
