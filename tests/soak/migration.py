@@ -45,8 +45,8 @@ TIERED = {"remote_storage_enable": "true", "segment_bytes": "65536",
 MOMENTS = ("at once", "copying", "copying", "switching", "later")  # at which a process is killed
 LATER_SECONDS_MAX = 1.0
 DOWN_SECONDS_MAX = 2.0
-STORE_DELAYS = (0.2, 0.5, 0.9)  # seconds for a response of the store, while it copies
-BOTH_DOWN_SHARE = 0.3  # of the runs: no controller can be elected for a while
+STORE_DELAYS = (0.2, 0.6, 0.9)  # seconds for a response of the store, while it copies
+BOTH_DOWN_SHARE = 0.5  # of the runs: no controller can be elected for a while
 CANCELLED_SHARE = 0.25  # of the runs
 
 
@@ -58,6 +58,7 @@ class Migration:
         self._chance = chance
         self.events: list[str] = []
         self._began_at = 0.0
+        self._down = 0  # how many nodes are
 
     def begin(self) -> None:
         self.ask(MigrationAction.BEGIN)
@@ -98,16 +99,19 @@ class Migration:
         moment = self._chance.choice(MOMENTS)
         if moment == "later":
             time.sleep(LATER_SECONDS_MAX * self._chance.random())
-        elif moment != "at once" and all(node.runs for node in self.site.cluster.nodes.values()):
+        elif moment != "at once" and not self._down:
             wait_for(lambda: bool({moment, "done"} & self.steps().keys()), pause=0.01,
                      what=lambda: f"{self.topic}: not {moment}{self.site.cluster.logs()}")
+        steps = self.steps() if not self._down else "unknown, as no controller is up"
         self.site.cluster[name].kill()
-        self.note(f"{name} killed ({moment})")
+        self._down += 1
+        self.note(f"{name} killed at {steps}")
 
     def _start(self, name: str) -> None:
         time.sleep(DOWN_SECONDS_MAX * self._chance.random())
         self.site.cluster[name].start()
-        self.note(f"{name} started, {self.steps()}")
+        self._down -= 1
+        self.note(f"{name} started at {self.steps()}")
 
     def await_done(self) -> None:
         wait_for(lambda: self.steps() == {"done": PARTITIONS}, progress=self.steps, pause=0.2,
