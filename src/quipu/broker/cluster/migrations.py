@@ -60,10 +60,11 @@ class MigrationReports:
         self._next = 0  # where the next heartbeat goes on, if they are many
 
     def see(self, key: Key, version: int, progress: MigrationProgress) -> bool:
-        """Note how far a partition is; returns whether its step is another one."""
-        known = self._reports.get(key)
-        self._reports[key] = _Report(version, progress)
-        return known is None or (known.version, known.progress.step) != (version, progress.step)
+        """Note how far a partition is; returns whether that is news."""
+        report = _Report(version, progress)
+        is_news = self._reports.get(key) != report
+        self._reports[key] = report
+        return is_news
 
     def keep(self, keys: Iterable[Key]) -> None:
         """Forget all others."""
