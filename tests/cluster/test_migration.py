@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from quipu.client.admin.migration import MigrationAction
+from quipu.model.migration import MigrationAction
 from quipu.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from quipu.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,

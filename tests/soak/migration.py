@@ -22,10 +22,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from quipu.client.admin.migration import MigrationAction, MigrationState, migrate_topic
+from quipu.client.admin.migration import MigrationState, migrate_topic
 from quipu.client.cluster import Cluster
 from quipu.client.errors import ClientError
 from quipu.client.settings import ClientSettings
+from quipu.model.migration import MigrationAction
 from tests.harness.diskless_site import DisklessSite
 from tests.harness.history import Read
 from tests.harness.progress import wait_for

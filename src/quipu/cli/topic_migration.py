@@ -10,16 +10,17 @@ import typer
 from quipu.cli.cluster import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, connect
 from quipu.cli.errors import CommandFailed
 from quipu.cli.output import count, note, print_json, show
-from quipu.client.admin.migration import MigrationAction, MigrationState, migrate_topic
+from quipu.client.admin.migration import MigrationState, migrate_topic
 from quipu.client.cluster import Cluster
 from quipu.client.errors import ClientError
 from quipu.model.errors import ErrorKind
+from quipu.model.migration import MigrationAction
 
 POLL_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 60.0  # for which a cluster may fail to say how far it is
 
 
-class Target(StrEnum):
+class MigrationTarget(StrEnum):
     """What topics can be made."""
 
     DISKLESS = "diskless"
@@ -28,7 +29,9 @@ class Target(StrEnum):
 def migrate(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of a topic.")],
     *,
-    to: Annotated[Target, typer.Option(help="What the topic is to become.")] = Target.DISKLESS,
+    to: Annotated[
+        MigrationTarget, typer.Option(help="What the topic is to become.")
+    ] = MigrationTarget.DISKLESS,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Call the migration off: the topic takes writes "
                                             "again.  Works until the switch.")] = False,
@@ -42,7 +45,7 @@ def migrate(
     Producers wait meanwhile, consumers do not.  The cluster goes on by itself if this command ends;
     start it again to watch.
     """
-    assert to is Target.DISKLESS
+    assert to is MigrationTarget.DISKLESS
     with connect(bootstrap) as cluster:
         if cancel:
             migrate_topic(cluster, name, MigrationAction.CANCEL)

@@ -6,7 +6,6 @@ from quipu.broker.cluster.migrations import (
     REPORTED_MAX,
     MigrationProgress,
     MigrationReports,
-    MigrationStep,
     MigrationTally,
 )
 from quipu.broker.cluster.requests import MigratingPartition
@@ -15,6 +14,7 @@ from quipu.controller.state import ClusterState
 from quipu.controller.topic_requests import NewTopic
 from quipu.controller.topics import create_topics
 from quipu.model.ids import NodeId
+from quipu.model.migration import MigrationStep
 from quipu.model.settings import BrokerSettings
 from tests.controller.states import carry_out, ids, state_with, stop
 
@@ -63,7 +63,9 @@ def test_only_what_the_head_says_of_this_version_counts() -> None:
 
 
 def test_a_change_of_heads_begins_anew_and_the_switch_ends_it() -> None:
-    """D32: what an earlier head has reported is forgotten (broker.cluster.V1)."""
+    """D32: what an earlier head has reported counts for nothing (broker.cluster.V1), and is
+    forgotten (broker.cluster.V2).
+    """
     state, tally = sealed(), MigrationTally()
     tally.add(state, [report(state, 0), report(state, 1)], HEAD)
     stop(state, HEAD)

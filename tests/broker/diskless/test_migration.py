@@ -65,7 +65,7 @@ async def migrated(peer: Peer) -> None:
 @looped
 async def test_producers_go_on_where_they_were(tmp_path: Path) -> None:
     """D30: a batch that is repeated after the switch is a duplicate, with its first offset; the
-    next sequence is taken, and one that leaves out some is not.
+    next sequence is taken, and one that leaves out some is not (broker.diskless.M1).
     """
     async with node_here(tmp_path) as node, node.connect() as peer:
         await node.create("t", 2, remote_storage_enable="true")
@@ -93,7 +93,7 @@ async def test_a_sealed_partition_is_read_and_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D30, D32: while the control plane cannot be reached; the operator is told why, can call it
-    off, and a producer can go on.
+    off, and a producer can go on (broker.diskless.M2).
     """
     async def unavailable(self: object, adopted: AdoptedLog, now_ms: int) -> bool:
         raise ControlPlaneUnavailable("the database is down")
@@ -128,6 +128,32 @@ async def test_a_sealed_partition_is_read_and_not_changed(
         assert bounds is not None
         assert bounds[:3] == (0, 2, 2)
         assert (await migrate(peer, CANCEL)).error_code == Code.INVALID_REQUEST
+
+
+@looped
+async def test_a_batch_that_was_refused_comes_before_later_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D30: a producer whose first batch came while the topic was sealed, and whose second came
+    after the switch, on the same connection (broker.partitions.S1).
+    """
+    async def nothing(self: Migrations) -> None:
+        return
+
+    async with node_here(tmp_path) as node, node.connect() as peer:
+        await node.create("t", remote_storage_enable="true")
+        with monkeypatch.context() as patch:
+            patch.setattr(migration_module.Migrations, "make_pass", nothing)
+            await migrate(peer, BEGIN)
+            refused = await put(peer, "t", b"0", base_sequence=0, **PRODUCER)
+            assert refused.error_code == Code.NOT_LEADER_OR_FOLLOWER
+        await migrated(peer)
+
+        early = await put(peer, "t", b"1", base_sequence=1, **PRODUCER)
+        assert early.error_code not in (0, Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        for number in range(2):
+            part = await put(peer, "t", b"%d" % number, base_sequence=number, **PRODUCER)
+            assert (part.error_code, part.base_offset) == (0, number)
 
 
 @looped

@@ -13,7 +13,6 @@ Not here: the work that is reported (broker/diskless/migration.py), the decision
 """
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -21,21 +20,12 @@ from quipu.broker.cluster.requests import MigratingPartition
 from quipu.controller.state import ClusterState
 from quipu.controller.topic_state import PartitionState, Topic
 from quipu.model.ids import NodeId
+from quipu.model.migration import MigrationStep
 
 REPORTED_MAX: Final = 1000  # partitions in one heartbeat; the next one has more
 UNKNOWN_SIZE: Final = -1
 
 Key = tuple[UUID, int]
-
-
-class MigrationStep(IntEnum):
-    """How far a partition is; the numbers are those of requests and responses."""
-
-    NOT_BEGUN = 0  # it is on a chain, and takes writes
-    SEALING = 1  # it takes no more writes; replicas are still to get the last ones
-    COPYING = 2  # the rest of its records is copied to the remote tier
-    SWITCHING = 3  # it is ready, and waits for the other partitions of the topic
-    DONE = 4  # it is diskless
 
 
 class MigrationProgress(NamedTuple):

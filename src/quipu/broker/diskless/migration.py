@@ -27,13 +27,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from quipu.broker.cluster.migrations import MigrationProgress, MigrationStep
+from quipu.broker.cluster.migrations import MigrationProgress
 from quipu.broker.partitions.replicated_partition import ReplicatedPartition
 from quipu.controller.topic_state import Topic
 from quipu.diskless.control_plane.interface import AdoptedLog, AdoptedProducer, ControlPlane
 from quipu.diskless.values import LogKey
 from quipu.model.errors import QuipuError
 from quipu.model.ids import Offset, ProducerId, TimestampMs
+from quipu.model.migration import MigrationStep
 from quipu.model.partition_log import PartitionLog
 from quipu.runtime.clock import Clock
 from quipu.runtime.log_limits import LimitedLog

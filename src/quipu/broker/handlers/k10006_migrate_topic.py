@@ -7,11 +7,11 @@ Behaviour
     * carried out by the controller; other nodes forward the request to it
 """
 
-from enum import IntEnum
 from typing import Final, assert_never
 
 from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code, RequestError
+from quipu.model.migration import MigrationAction
 from quipu.wire.messages.k10006_migrate_topic import (
     MigratedPartition,
     MigrateTopicRequest,
@@ -19,14 +19,6 @@ from quipu.wire.messages.k10006_migrate_topic import (
 )
 
 ON_CONTROLLER: Final = True
-
-
-class MigrationAction(IntEnum):
-    """What a request asks for."""
-
-    DESCRIBE = 0
-    BEGIN = 1
-    CANCEL = 2
 
 
 async def handle(

@@ -19,7 +19,7 @@ from quipu.model.ids import Offset, ProducerId, TimestampMs
 OWNER = "adoption"  # of the claim that an adopted log begins with
 
 
-class Verdict(Enum):
+class AdoptionVerdict(Enum):
     """Whether a log is entered."""
 
     ENTER = "enter"
@@ -27,24 +27,24 @@ class Verdict(Enum):
     REFUSED = "refused"  # by a later head, or because it has been written to
 
 
-class StoredLog(NamedTuple):
+class LogBefore(NamedTuple):
     """What a control plane has of the log so far."""
 
     bounds: LogBounds
     lineage: Lineage
 
 
-def judge_adoption(stored: StoredLog | None, adopted: AdoptedLog) -> Verdict:
+def judge_adoption(stored: LogBefore | None, adopted: AdoptedLog) -> AdoptionVerdict:
     """diskless.C12: an adoption replaces earlier ones, and nothing else."""
     if stored is None:
-        return Verdict.REFUSED  # the topic is deleted
+        return AdoptionVerdict.REFUSED  # the topic is deleted
     known_epoch = stored.lineage[-1][0]
     if stored.lineage != BORN_DISKLESS and known_epoch >= adopted.epoch:
-        return Verdict.KNOWN if known_epoch == adopted.epoch else Verdict.REFUSED
+        return AdoptionVerdict.KNOWN if known_epoch == adopted.epoch else AdoptionVerdict.REFUSED
     start, end = stored.bounds.diskless_start_offset, stored.bounds.high_watermark
     if start != end or (end > 0 and stored.lineage == BORN_DISKLESS):
-        return Verdict.REFUSED  # it has been written to
-    return Verdict.ENTER
+        return AdoptionVerdict.REFUSED  # it has been written to
+    return AdoptionVerdict.ENTER
 
 
 def lineage_of(adopted: AdoptedLog) -> Lineage:

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from quipu.diskless.control_plane.adoption import (
     OWNER,
-    StoredLog,
-    Verdict,
+    AdoptionVerdict,
+    LogBefore,
     histories_of,
     judge_adoption,
     lineage_of,
@@ -347,9 +347,9 @@ class MemoryControlPlane:
     async def adopt_log(self, adopted: AdoptedLog, now_ms: int) -> bool:
         log = self._tables.logs.get(adopted.log)
         verdict = judge_adoption(
-            None if log is None else StoredLog(log.bounds(), log.lineage), adopted)
-        if log is None or verdict is not Verdict.ENTER:
-            return verdict is Verdict.KNOWN
+            None if log is None else LogBefore(log.bounds(), log.lineage), adopted)
+        if log is None or verdict is not AdoptionVerdict.ENTER:
+            return verdict is AdoptionVerdict.KNOWN
         log.log_start = adopted.log_start_offset
         log.diskless_start = log.high_watermark = adopted.end_offset
         log.lineage, log.producers = lineage_of(adopted), histories_of(adopted, now_ms)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from quipu.diskless.control_plane.adoption import (
     OWNER,
-    StoredLog,
-    Verdict,
+    AdoptionVerdict,
+    LogBefore,
     decode_lineage,
     encode_lineage,
     histories_of,
@@ -56,10 +56,10 @@ def adoption(adopted: AdoptedLog, now_ms: int) -> Work[bool]:
         async with connection.transaction():
             row = await (await connection.execute(_LOCK_LOG, key)).fetchone()
             verdict = judge_adoption(
-                None if row is None else StoredLog(LogBounds(*row[1:5]), decode_lineage(row[5])),
+                None if row is None else LogBefore(LogBounds(*row[1:5]), decode_lineage(row[5])),
                 adopted)
-            if row is None or verdict is not Verdict.ENTER:
-                return verdict is Verdict.KNOWN
+            if row is None or verdict is not AdoptionVerdict.ENTER:
+                return verdict is AdoptionVerdict.KNOWN
             log_id, end = row[0], adopted.end_offset
             await connection.execute(_SET_LOG, (
                 adopted.log_start_offset, end, end, encode_lineage(lineage_of(adopted)), log_id))

@@ -9,8 +9,8 @@ from typing import Final
 
 from quipu.diskless.control_plane.adoption import (
     OWNER,
-    StoredLog,
-    Verdict,
+    AdoptionVerdict,
+    LogBefore,
     decode_lineage,
     encode_lineage,
     histories_of,
@@ -31,9 +31,9 @@ def adopt_log(connection: sqlite3.Connection, adopted: AdoptedLog, now_ms: int) 
     row = log_row(connection, log)
     (lineage,) = lineages(connection, [log])
     verdict = judge_adoption(
-        None if row is None or lineage is None else StoredLog(row.bounds, lineage), adopted)
-    if row is None or verdict is not Verdict.ENTER:
-        return verdict is Verdict.KNOWN
+        None if row is None or lineage is None else LogBefore(row.bounds, lineage), adopted)
+    if row is None or verdict is not AdoptionVerdict.ENTER:
+        return verdict is AdoptionVerdict.KNOWN
     connection.execute(
         "UPDATE diskless_logs SET log_start = ?, diskless_start = ?, high_watermark = ?, "
         "lineage = ? WHERE log_id = ?",
