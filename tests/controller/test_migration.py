@@ -87,7 +87,7 @@ def test_a_topic_is_sealed_then_switched() -> None:
     assert [partition.replicas for partition in topic.partitions] == [A, B, A]
     assert [partition.leader for partition in topic.partitions] == [1, 3, 1]
     assert [partition.leader_epoch for partition in topic.partitions] == [
-        partition.leader_epoch for partition in sealed]  # controller.M3
+        partition.leader_epoch for partition in sealed]  # controller.G3
     assert state.topics_on("a") == []
     assert state.diskless_topics() == [topic]
 
@@ -109,7 +109,7 @@ def test_a_snapshot_has_every_step(steps: int) -> None:
 
 
 def test_only_reports_of_all_heads_about_these_very_versions_count() -> None:
-    """D32: a head of an earlier epoch may have missed something (controller.M2)."""
+    """D32: a head of an earlier epoch may have missed something (controller.G2)."""
     state = a_state()
     begin(state)
     early = reports(state)
@@ -220,7 +220,7 @@ def test_a_compacted_topic_and_unknown_ones_are_refused() -> None:
 
 
 def test_a_sealed_topic_keeps_what_its_migration_needs() -> None:
-    """D30: its tier, its partitions and its chains (controller.M4); others may change."""
+    """D30: its tier, its partitions and its chains (controller.G4); others may change."""
     state = a_state()
     begin(state)
 
@@ -255,7 +255,7 @@ def test_a_failure_while_sealed_waits_for_its_repair() -> None:
 
 
 def test_partitions_that_are_not_sealed_never_become_diskless() -> None:
-    """D21: whatever a record says (controller.M2)."""
+    """D21: whatever a record says (controller.G2)."""
     state = a_state()
     with pytest.raises(UnfitRecord, match="only sealed ones"):
         state.apply(PartitionsMoved(

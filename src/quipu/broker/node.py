@@ -21,7 +21,6 @@ from typing import Final, TypeVar
 from quipu.broker import handlers
 from quipu.broker.cluster import ClusterDriver
 from quipu.broker.cluster.membership import Endpoints
-from quipu.broker.diskless.migration import start_migrations
 from quipu.broker.diskless.opening import Diskless, can_serve
 from quipu.broker.diskless.tiering_start import start_tiering
 from quipu.broker.groups import Groups
@@ -248,8 +247,6 @@ class Node:
             if self._tiering is not None:
                 self._tasks += start_tiering(
                     self.broker, self._tiering, clock=self._clock, rng=self._rng)
-                self._tasks.append(
-                    start_migrations(self.broker, self._tiering, clock=self._clock))
 
     @property
     def diskless(self) -> Diskless | None:

@@ -13,14 +13,14 @@ What is under way is in the metadata alone: the placements of the partitions say
 goes on after the end of any process, also of the controller.
 
 Invariants
-    controller.M1  all partitions of a topic are sealed together, switched together, or called off
+    controller.G1  all partitions of a topic are sealed together, switched together, or called off
                    together: each in one decision
-    controller.M2  a partition becomes diskless only when it is sealed, and its head has reported,
+    controller.G2  a partition becomes diskless only when it is sealed, and its head has reported,
                    about the version that it has, that tier and control plane have everything.  A
                    head of an earlier version may have missed something: its report does not count
-    controller.M3  a switched partition keeps the leader epoch that it was sealed in last: clients
+    controller.G3  a switched partition keeps the leader epoch that it was sealed in last: clients
                    ignore metadata with a lower one.  No record on the chain has that epoch
-    controller.M4  a sealed topic keeps what its migration needs: its tier, its number of
+    controller.G4  a sealed topic keeps what its migration needs: its tier, its number of
                    partitions, its chains
 
 Not here: what a head does, and how far it is (broker/diskless), diskless partitions after the
@@ -86,7 +86,7 @@ def cancel(state: ClusterState, name: str) -> Decision[Topic]:
 
 
 def switch(state: ClusterState, reports: Mapping[Key, int]) -> Decision[None]:
-    """Make sealed topics diskless whose heads have all reported (controller.M2).
+    """Make sealed topics diskless whose heads have all reported (controller.G2).
 
     `reports`: the versions that they are about, by partition.
     """
@@ -123,7 +123,7 @@ def why_not(
 
 
 def why_unfit(settings: TopicSettings, broker: BrokerSettings) -> str | None:
-    """Why these settings of a topic do not allow its migration (controller.M4)."""
+    """Why these settings of a topic do not allow its migration (controller.G4)."""
     if not broker.remote_log_storage_system_enable:
         return ("its records are read from a remote tier then: set "
                 "remote.log.storage.system.enable=true on the brokers and restart them")
@@ -140,7 +140,7 @@ def why_unfit(settings: TopicSettings, broker: BrokerSettings) -> str | None:
 
 
 def check_changes(topic: Topic, settings: TopicSettings, broker: BrokerSettings) -> None:
-    """Raise if a topic that is being migrated may not have these settings (controller.M4)."""
+    """Raise if a topic that is being migrated may not have these settings (controller.G4)."""
     if topic.is_migrating and (why := why_unfit(settings, broker)) is not None:
         raise RequestError(
             f"topic {topic.name} is being migrated to diskless: {why}, or call the migration off "
@@ -148,7 +148,7 @@ def check_changes(topic: Topic, settings: TopicSettings, broker: BrokerSettings)
 
 
 def check_fixed(topic: Topic, what: str) -> None:
-    """Raise if a topic is being migrated, which forbids `what` (controller.M4)."""
+    """Raise if a topic is being migrated, which forbids `what` (controller.G4)."""
     if topic.is_migrating:
         raise RequestError(
             f"topic {topic.name} is being migrated to diskless, and cannot be {what} before that "
@@ -184,7 +184,7 @@ def _why_not_placed(state: ClusterState, topic: Topic) -> str | None:
 
 
 def _sealed(topic: Topic, numbers: Numbers, *, is_sealed: bool) -> Iterable[Record]:
-    """Seal all partitions, or none, under a new epoch (controller.M1)."""
+    """Seal all partitions, or none, under a new epoch (controller.G1)."""
     groups: dict[ChainPlacement, list[int]] = {}
     for index, partition in enumerate(topic.partitions):
         placement = partition.placement
@@ -213,6 +213,6 @@ def _switched(state: ClusterState, topic: Topic, numbers: Numbers) -> Iterable[R
         yield PartitionsMoved(
             topic_id=topic.topic_id, partitions=partitions, kind=PlacementKind.DISKLESS,
             replicas=list(state.chains[chain].nodes), leader=leader,
-            epoch=epoch, version=version)  # controller.M3
+            epoch=epoch, version=version)  # controller.G3
     yield ConfigChanged(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=ENABLE,
                         value="true")

@@ -81,7 +81,7 @@ def _why_not_moved(state: "ClusterState", topic: "Topic", record: PartitionsMove
     for index in record.partitions:
         placement = topic.partitions[index].placement
         if isinstance(placement, DisklessPlacement) != becomes_diskless and not (
-                becomes_diskless and _may_become_diskless(placement)):  # controller.M2
+                becomes_diskless and _may_become_diskless(placement)):  # controller.G2
             return "diskless partitions stay diskless, and of others only sealed ones become it"
     match kind:
         case PlacementKind.CHAIN:

@@ -5,7 +5,7 @@ just become it knows after a heartbeat of each node what the one before it knew.
 
 Invariants
     broker.cluster.V1  a report counts only for the version of the replica set that it is about, and
-                       only if the head of that set has sent it (controller.M2)
+                       only if the head of that set has sent it (controller.G2)
     broker.cluster.V2  what is kept is bounded by the number of sealed partitions
 
 Not here: the work that is reported (broker/diskless/migration.py), the decisions

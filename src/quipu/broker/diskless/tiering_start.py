@@ -1,10 +1,13 @@
-"""Starts what moves old records of diskless topics to a node's remote tier, and deletes them."""
+"""Starts what moves old records of diskless topics to a node's remote tier, and deletes them; and
+what makes topics with a tier diskless.
+"""
 
 import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from quipu.broker.diskless.deleted_tiers import DeletedTiers
+from quipu.broker.diskless.migration import start_migrations
 from quipu.broker.diskless.tier_orphans import TierOrphans
 from quipu.broker.diskless.tiered_partition import TieredPartition
 from quipu.broker.diskless.tiering import LEASE_MS, DisklessTiering
@@ -49,4 +52,5 @@ def start_tiering(
     deleted = DeletedTiers(tiering.deleted, tiering.view, has_tier)
     cluster.follow(deleted)
     return [spawn(moving.run(), "move diskless records to the tier"),
-            spawn(deleted.run(), "delete tiers of diskless topics")]
+            spawn(deleted.run(), "delete tiers of diskless topics"),
+            start_migrations(broker, tiering, clock=clock)]

@@ -1,4 +1,4 @@
-"""A sealed partition: its chain serves reads and takes no batches of clients (controller.M1).
+"""A sealed partition: its chain serves reads and takes no batches of clients (controller.G1).
 
     append --> refused with NOT_LEADER_OR_FOLLOWER, which producers retry after they have asked for
                metadata: before the switch they come back here, after it the partition is diskless
