@@ -35,14 +35,16 @@ class DisklessSite:
 
     def __init__(
         self, directory: Path, server: S3Server, settings: Mapping[str, str] | None = None, *,
-        nodes: int = 3,
+        nodes: int = 3, is_tiered: bool = False,
     ) -> None:
+        """With `is_tiered` the nodes have a remote tier in a bucket of the same server."""
         self._stack = ExitStack()
         self._directory = directory
         self._nodes = nodes
         self._settings = settings or {}
         self._server = server
         self._bucket = server.bucket()
+        self._tier = server.bucket() if is_tiered else None
         self._pinned: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -54,7 +56,8 @@ class DisklessSite:
                 "diskless.storage.system.enable": "true",
                 "diskless.storage.url": self._url(self.proxy.port),
                 "diskless.control.plane.url": self.postgres.url,
-                "diskless.flush.interval.ms": str(FLUSH_MS), **self._settings})
+                "diskless.flush.interval.ms": str(FLUSH_MS), **self._tier_settings(),
+                **self._settings})
             self._pin()
             stack.enter_context(self.cluster)
             self._stack = stack.pop_all()
@@ -94,8 +97,16 @@ class DisklessSite:
         _, out = self.diskless("objects", "--json")
         return [json.loads(line) for line in out.splitlines()]
 
-    def _url(self, port: int) -> str:
-        url = self._server.url(self._bucket, port=port)
+    def _tier_settings(self) -> dict[str, str]:
+        if self._tier is None:
+            return {}
+        return {"remote.log.storage.system.enable": "true",
+                "remote.log.storage.url": self._url(self.proxy.port, self._tier),
+                "rlmm.config.metadata.storage.url": self.postgres.url,
+                "remote.log.manager.task.interval.ms": "200"}
+
+    def _url(self, port: int, bucket: str | None = None) -> str:
+        url = self._server.url(bucket or self._bucket, port=port)
         return url.replace("timeout_ms=20000", f"timeout_ms={int(STORE_SECONDS * 1000)}")
 
     def _pin(self) -> None:

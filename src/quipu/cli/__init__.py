@@ -11,6 +11,7 @@ Start at main.py: it finds the command in a table and imports only that one.
     chain.py          `quipu chain`: list, create, extend, describe
     quorum.py         `quipu quorum`: the nodes that elect the controller
     topic.py          `quipu topic`: create, list, describe, alter, delete
+    topic_migration.py  makes a topic on chains diskless, and watches that
     group.py          `quipu group`: list, describe, reset, delete
     produce.py        `quipu produce`: lines in, records out
     consume.py        `quipu consume`: records in, lines or JSON out

@@ -26,6 +26,7 @@ from quipu.diskless import rebuild as rebuilding
 from quipu.diskless.errors import ControlPlaneNotEmpty, ForeignObjects
 from quipu.diskless.objects.names import ObjectName
 from quipu.diskless.rebuild import RebuildProgress, RebuildReport
+from quipu.diskless.rebuild_lineage import lineage_of_segments
 from quipu.diskless.rebuild_plan import TieredOffsets
 from quipu.diskless.values import LogKey
 from quipu.model.errors import Code, QuipuError
@@ -109,7 +110,8 @@ def _tiers_of(cluster: Cluster, topic: TopicDescription) -> Tiers:
         if copied:
             tiers[LogKey(topic.topic_id, partition.partition)] = TieredOffsets(
                 Offset(min(each.start_offset for each in copied)),
-                Offset(max(each.end_offset for each in copied) + 1))
+                Offset(max(each.end_offset for each in copied) + 1),
+                lineage_of_segments(copied, found.leader_epoch) if found.is_diskless else None)
     return tiers
 
 

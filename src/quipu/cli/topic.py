@@ -19,6 +19,7 @@ from quipu.cli.cluster import (
 from quipu.cli.errors import CommandFailed
 from quipu.cli.output import count, note, print_json, show
 from quipu.cli.placement import placement_fields, table_fields
+from quipu.cli.topic_migration import migrate
 from quipu.client.admin import topics
 from quipu.client.admin.placement import describe_placement
 from quipu.client.admin.remote import describe_remote
@@ -27,6 +28,7 @@ from quipu.client.cluster import Cluster
 from quipu.client.errors import BrokerRefused, NotServed
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", **PLAIN)
+app.command()(migrate)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
 Settings = Annotated[

@@ -23,6 +23,7 @@ Decisions: (state, request) -> Decision
     failed_replicas.py  partitions one of whose replicas has failed
     elections.py     preferred heads, and unclean ones
     reassignment.py  partitions that move between chains
+    migration.py     topics on chains that become diskless
     topics.py        create and delete topics, add partitions
     topic_requests.py  what clients request: new topics, more partitions
     configs.py       alter settings of topics and brokers

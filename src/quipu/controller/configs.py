@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, assert_never
 
+from quipu.controller import migration
 from quipu.controller.decision import Decision
 from quipu.controller.internal_topics import check_changes
 from quipu.controller.records import ConfigChanged, Record
@@ -159,6 +160,7 @@ def _plan(
         before, after = topic_settings(old, defaults), topic_settings(new, defaults)
         check_diskless(after, before, unavailable=why_unavailable(settings))
         check_tiering(after, before, is_available=settings.remote_log_storage_system_enable)
+        migration.check_changes(state.topics[resource.name], after, settings)
     assert len(changed) <= len(old) + len(alteration.changes), (resource, changed)
     assert all(name in old or name in new for name in changed), (resource, changed)
     return [

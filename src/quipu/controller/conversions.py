@@ -127,12 +127,13 @@ def partition_records(
             case DisklessPlacement():
                 named += [_diskless_record(placement)] * count
                 last = runs[-1] if runs else None
-                if last is not None and last.version == placement.version and (
-                        last.kind == PlacementKind.DISKLESS):
+                if last is not None and last.kind == PlacementKind.DISKLESS and (
+                        last.epoch, last.version) == (placement.epoch, placement.version):
                     last.count += count
                 else:
                     runs.append(PartitionRun(
-                        count=count, kind=PlacementKind.DISKLESS, version=placement.version))
+                        count=count, kind=PlacementKind.DISKLESS, epoch=placement.epoch,
+                        version=placement.version))
             case _:
                 assert_never(placement)
     assert sum(run.count for run in runs) == len(partitions), (runs, len(partitions))
@@ -146,7 +147,7 @@ def chain_run(placement: ChainPlacement, count: int) -> PartitionRun:
     return PartitionRun(
         count=count, kind=PlacementKind.CHAIN, chain=placement.chain,
         moving_to=placement.moving_to, joined=placement.joined, epoch=placement.epoch,
-        version=placement.version)
+        version=placement.version, sealed=placement.sealed)
 
 
 def _legacy_record(placement: LegacyPlacement) -> PartitionRecord:
@@ -174,7 +175,7 @@ def placements_of(record: TopicCreated | PartitionsAdded) -> Iterator[tuple[Plac
                     yield _legacy_placement(next(named)), 1
             case PlacementKind.DISKLESS:
                 for _ in range(run.count):
-                    yield _diskless_placement(next(named), run.version), 1
+                    yield _diskless_placement(next(named), run), 1
             case _:
                 assert_never(kind)
     if not record.runs:  # all of them are legacy
@@ -191,13 +192,15 @@ def moved_placement(record: PartitionsMoved) -> ChainPlacement | DisklessPlaceme
     """Where a record moves partitions to; the leader of a diskless one may be NO_NODE."""
     kind = placement_kind(record)
     if kind is PlacementKind.DISKLESS:
-        return DisklessPlacement(_nodes(record.replicas), NodeId(record.leader), record.version)
+        return DisklessPlacement(_nodes(record.replicas), NodeId(record.leader), record.version,
+                                 Epoch(record.epoch))
     assert kind is PlacementKind.CHAIN, record  # nothing becomes legacy
     return _chain_placement(record)
 
 
 def _chain_placement(run: PartitionRun | PartitionsMoved) -> ChainPlacement:
-    return ChainPlacement(run.chain, run.moving_to, run.joined, Epoch(run.epoch), run.version)
+    return ChainPlacement(run.chain, run.moving_to, run.joined, Epoch(run.epoch), run.version,
+                          sealed=run.sealed)
 
 
 def _legacy_placement(record: PartitionRecord) -> LegacyPlacement:
@@ -207,8 +210,9 @@ def _legacy_placement(record: PartitionRecord) -> LegacyPlacement:
         epoch=Epoch(record.leader_epoch), version=record.partition_epoch)
 
 
-def _diskless_placement(record: PartitionRecord, version: int) -> DisklessPlacement:
-    return DisklessPlacement(_nodes(record.replicas), NodeId(record.leader), version)
+def _diskless_placement(record: PartitionRecord, run: PartitionRun) -> DisklessPlacement:
+    return DisklessPlacement(
+        _nodes(record.replicas), NodeId(record.leader), run.version, Epoch(run.epoch))
 
 
 def _nodes(node_ids: Iterable[int]) -> tuple[NodeId, ...]:

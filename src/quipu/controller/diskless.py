@@ -8,8 +8,9 @@ Invariants
     controller.D1  clients are shown a live broker as the leader of a diskless partition as long as
                    there is one: its leader, or, if no replica is up, another by a fixed rule over
                    topic id and partition (`placement.acting_leader`)
-    controller.D2  the leader epoch of a diskless partition is 0 for ever: nothing is fenced by it,
-                   and all batches have this epoch
+    controller.D2  the leader epoch of a diskless partition never changes: nothing is fenced by it,
+                   and all batches in objects have this epoch.  It is 0 if the partition was made
+                   diskless, else the last one that it had on a chain (migration.py)
     controller.D3  the leader of a diskless partition changes only if it is down (the first replica
                    that is up follows it), if it is no replica any more, or by an election
     controller.D4  all replicas of a diskless partition are in sync

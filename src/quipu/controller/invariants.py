@@ -186,7 +186,7 @@ def _check_partition(
             up = (placement.leader,) if state.is_up(placement.leader) else tuple(state.up())
             assert elected(placement, up) == placement, partition  # controller.D3
             assert partition.leader == acting_leader(placement, *key, up), partition
-            assert partition.leader_epoch == 0, partition  # controller.D2
+            assert partition.leader_epoch == placement.epoch, partition  # controller.D2
             assert partition.isr == partition.replicas, partition  # controller.D4
         case _:
             assert_never(placement)

@@ -14,6 +14,9 @@ from the chain.  While it moves, two chains hold it:
     joined     A, moving to B         A and B serve, one after the other
     settled    chain B
 
+A partition that is about to become diskless is *sealed*: its chain serves it, and takes no writes
+(migration.py).
+
 A partition one of whose replicas has failed is *detached* from its chain: it has members of its own
 (`own_chain`, see failed_replicas.py) until all of them have the state that they have in the chain.
 
@@ -54,6 +57,7 @@ class ChainPlacement(NamedTuple):
     version: int = 0  # of its last change, its creation included
     own_chain: Chain | None = None  # its members, while it is detached from `chain`
     failed: tuple[NodeId, ...] = ()  # of them, whose replica has failed
+    sealed: bool = False  # it takes no writes: it is about to become diskless (migration.py)
 
 
 class LegacyPlacement(NamedTuple):
@@ -72,10 +76,7 @@ class DisklessPlacement(NamedTuple):
     replicas: tuple[NodeId, ...]  # in the order of preference
     leader: NodeId  # one of them; it stays until it is down, removed, or another is elected
     version: int = 0  # of its last change, its creation included
-
-    @property
-    def epoch(self) -> Epoch:  # controller.D2
-        return Epoch(0)
+    epoch: Epoch = Epoch(0)  # the leader epoch, for ever (controller.D2)
 
 
 Placement: TypeAlias = ChainPlacement | LegacyPlacement | DisklessPlacement
@@ -152,10 +153,12 @@ def _chain_replica_set(placement: ChainPlacement, chains: Mapping[str, Chain]) -
     here = placement.own_chain or chains[placement.chain]  # controller.P3
     if placement.moving_to is not None:
         return _replica_set_between(placement, here, chains[placement.moving_to])
-    if here.epoch >= placement.epoch and here.version >= placement.version:
+    if here.epoch >= placement.epoch and here.version >= placement.version and (
+            not placement.sealed):
         return here.replica_set
     return dataclasses.replace(here.replica_set, epoch=max(here.epoch, placement.epoch),
-                               version=max(here.version, placement.version))
+                               version=max(here.version, placement.version),
+                               is_sealed=placement.sealed)
 
 
 def _replica_set_between(placement: ChainPlacement, here: Chain, there: Chain) -> ReplicaSet:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 from uuid import UUID
 
-from quipu.controller import diskless
+from quipu.controller import diskless, migration
 from quipu.controller.assignments import chains_in_words
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import Chain
@@ -184,6 +184,7 @@ def _plan(
     *,
     factor_may_change: bool,
 ) -> None:
+    migration.check_fixed(topic, "moved")
     placement = topic.partitions[wanted.partition].placement
     match placement:
         case ChainPlacement():

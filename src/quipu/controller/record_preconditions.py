@@ -11,7 +11,7 @@ does not fit, that is a bug, and an assertion (state.py).
 
 from typing import TYPE_CHECKING, assert_never
 
-from quipu.controller.placement import ChainPlacement
+from quipu.controller.placement import ChainPlacement, DisklessPlacement, Placement
 from quipu.controller.records import (
     ConfigChanged,
     PartitionDetached,
@@ -77,8 +77,12 @@ def why_unfit(state: "ClusterState", record: Record) -> str | None:
 
 def _why_not_moved(state: "ClusterState", topic: "Topic", record: PartitionsMoved) -> str | None:
     kind = placement_kind(record)
-    if topic.is_diskless != (kind is PlacementKind.DISKLESS):
-        return "diskless partitions stay diskless, and no others become it"
+    becomes_diskless = kind is PlacementKind.DISKLESS
+    for index in record.partitions:
+        placement = topic.partitions[index].placement
+        if isinstance(placement, DisklessPlacement) != becomes_diskless and not (
+                becomes_diskless and _may_become_diskless(placement)):  # controller.G2
+            return "diskless partitions stay diskless, and of others only sealed ones become it"
     match kind:
         case PlacementKind.CHAIN:
             return _why_no_chain(state, record.chain, record.moving_to)
@@ -92,6 +96,11 @@ def _why_not_moved(state: "ClusterState", topic: "Topic", record: PartitionsMove
             return None
         case _:
             assert_never(kind)
+
+
+def _may_become_diskless(placement: Placement) -> bool:
+    return (isinstance(placement, ChainPlacement) and placement.sealed
+            and placement.own_chain is None)
 
 
 def _why_no_partitions(

@@ -95,6 +95,7 @@ class PartitionRun(Struct):
     epoch: int = int32()
     version: int = int32()
     kind: int = int8(tag=0)  # a PlacementKind (controller.R3)
+    sealed: bool = boolean(tag=1)  # of the chain kind alone
 
 
 class ConfigRecord(Struct):
@@ -194,6 +195,7 @@ class PartitionsMoved(Message, key=11, versions="0", flexible="0+"):
     kind: int = int8(tag=0)  # a PlacementKind
     replicas: list[int] = array(INT32, tag=1)  # of the diskless kind alone
     leader: int = int32(tag=2, default=NO_NODE)  # as well; NO_NODE: the one before, if it can be
+    sealed: bool = boolean(tag=3)  # of the chain kind alone
 
 
 class NumbersUsed(Message, key=12, versions="0", flexible="0+"):

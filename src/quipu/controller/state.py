@@ -401,7 +401,9 @@ class ClusterState:
             stays = placed.leader in target.replicas
             target = target._replace(leader=placed.leader if stays else target.replicas[0])
         match placed:
-            case ChainPlacement(own_chain=None) | LegacyPlacement() | DisklessPlacement():
+            case DisklessPlacement():
+                return target._replace(epoch=placed.epoch)  # controller.D2
+            case ChainPlacement(own_chain=None) | LegacyPlacement():
                 return target
             case ChainPlacement():
                 assert isinstance(target, ChainPlacement), target  # see record_preconditions.py

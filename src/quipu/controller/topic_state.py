@@ -41,6 +41,11 @@ class PartitionState(NamedTuple):
                 assert_never(self.placement)
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether the partition takes no writes, because it is about to become diskless."""
+        return isinstance(self.placement, ChainPlacement) and self.placement.sealed
+
+    @property
     def own_chain(self) -> Chain | None:
         """The members of a partition that is detached from its chain; None if it is not."""
         match self.placement:
@@ -103,6 +108,11 @@ class Topic:
     def is_diskless(self) -> bool:
         """Whether its records are in object storage alone; all partitions are placed alike."""
         return isinstance(self.partitions[0].placement, DisklessPlacement)
+
+    @property
+    def is_migrating(self) -> bool:
+        """Whether it is about to become diskless; all of its partitions are, or none."""
+        return self.partitions[0].is_sealed
 
     @property
     def replication_factor(self) -> int:

@@ -25,6 +25,7 @@ from quipu.controller.conversions import added_count, chain_run
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.internal_topics import refuse
 from quipu.controller.members import Chain
+from quipu.controller.migration import check_fixed
 from quipu.controller.placement import ChainPlacement
 from quipu.controller.placer import ChainPlacer, ChainWeight, Chance, no_chance, topic_count
 from quipu.controller.records import (
@@ -313,6 +314,7 @@ def _plan_partitions(
         raise RequestError(f"topic {wanted.name} does not exist",
                            code=Code.UNKNOWN_TOPIC_OR_PARTITION)
     refuse(topic.name, "given more partitions")
+    check_fixed(topic, "given more partitions")
     have = len(topic.partitions)
     if wanted.total <= have:
         raise RequestError(f"topic {topic.name} has {have} partitions; {wanted.total} is not more",

@@ -11,6 +11,7 @@
     run_bytes.py     the batches in a run's bytes, for tiering and for Spark's tasks
     rebuild.py       fills an empty control plane from the objects of a store
     rebuild_plan.py  which offsets their batches have
+    rebuild_lineage.py  which leader epochs a log has that was on disks
 
 Start with control_plane/interface.py, then writing/writer.py and reading/reader.py.
 

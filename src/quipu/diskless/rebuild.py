@@ -109,6 +109,9 @@ async def rebuild(
     for log, bounds in plan.logs.items():
         if log.topic_id in restored:
             await plane.restore_bounds(log, *bounds)
+    for log, tier in (tiers or {}).items():
+        if log.topic_id in restored and tier.lineage is not None:
+            await plane.restore_lineage(log, tier.lineage)
     gaps = [gap for gap in plan.gaps if gap.log.topic_id in restored]
     entered = list(_entered(found, plan))
     for filler in fill_gaps(gaps, name, clock.now_ms()):

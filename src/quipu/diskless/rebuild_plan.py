@@ -23,7 +23,7 @@ from uuid import UUID
 from quipu.diskless.objects.footer import NO_OFFSET, FooterBatch, ObjectFooter
 from quipu.diskless.objects.names import ObjectName
 from quipu.diskless.objects.receipts import LogNote, duplicate_of, merge_notes
-from quipu.diskless.values import BatchCoordinates, LogKey
+from quipu.diskless.values import BatchCoordinates, Lineage, LogKey
 from quipu.model.bounds import OFFSET_MAX
 from quipu.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 
@@ -46,6 +46,7 @@ class TieredOffsets(NamedTuple):
 
     start: Offset
     end: Offset
+    lineage: Lineage | None = None  # of a log that was on disks: its leader epochs
 
 
 class OffsetGap(NamedTuple):

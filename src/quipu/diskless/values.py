@@ -3,15 +3,21 @@
 Not here: the bytes of an object (objects/), the operations (control_plane/interface.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from quipu.model.ids import NodeId, Offset, ProducerId, TimestampMs
 
-LEADER_EPOCH: Final = 0  # of every batch of a diskless topic: no node leads it
+LEADER_EPOCH: Final = 0  # of every batch of a log that was never on disks: no node leads it
 NO_PRODUCER: Final = ProducerId(-1)
 NO_SEQUENCE: Final = -1
+
+
+# The leader epochs of a log, and where each begins; the last one is that of its objects.
+Lineage = tuple[tuple[int, Offset], ...]
+BORN_DISKLESS: Final[Lineage] = ((LEADER_EPOCH, Offset(0)),)
 
 
 class LogKey(NamedTuple):
@@ -22,6 +28,9 @@ class LogKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic_id}-{self.partition}"
+
+
+NO_EPOCHS: Final[Mapping[LogKey, int]] = MappingProxyType({})  # leader epochs of no log
 
 
 class BatchCoordinates(NamedTuple):

@@ -8,6 +8,7 @@
     batch_rules.py       which batches a topic accepts, according to its settings
     topics.py            topic names: which are legal, which clash, which are internal
     chains.py            the replicas of a partition, their states and their order
+    migration.py         how far a topic is that becomes diskless
     listeners.py         the named addresses that clients connect to
     principals.py        on whose behalf a request is carried out
     settings.py          settings by name: looking them up, parsing, what a topic inherits

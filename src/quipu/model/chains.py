@@ -11,8 +11,9 @@ Invariants
               ones
     model.H2  there is always a serving member, even if its process is down: only serving members
               have every acknowledged record
-    model.H3  one epoch has the same serving members in the same order everywhere; `version` grows
-              with every change, the epoch only when the serving members or their order change
+    model.H3  one epoch has the same serving members in the same order everywhere, and is sealed
+              everywhere or nowhere; `version` grows with every change, the epoch only when one of
+              these changes
 """
 
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class ReplicaSet:
     epoch: Epoch
     version: int
     members: tuple[ReplicaMember, ...]
+    is_sealed: bool = False  # the head takes no batches of clients in this epoch
 
     def __post_init__(self) -> None:
         states = [member.state for member in self.members]

@@ -1,7 +1,7 @@
 """Which topics may be diskless, and why others may not.
 
-A topic is made diskless when it is created, and stays what it is: its records would have to move
-from one place to another.
+A topic is made diskless when it is created, or by a migration, as its records have to move from
+one place to another (controller/migration.py); then it stays diskless.
 
 Not here: the value that one setting alone may have (topic_settings), which replicas such a topic
 has (controller/diskless.py).
@@ -46,10 +46,11 @@ def check_diskless(
     `old` is None for a new topic.  `unavailable`: the result of `why_unavailable`.
     """
     if old is not None and new.diskless_enable != old.diskless_enable:
-        there = "diskless" if old.diskless_enable else "not diskless"
         raise SettingError(
-            f"diskless.enable can be set only when a topic is created, and this one is {there}: "
-            "create another topic, and copy the records")
+            "diskless.enable can be set only when a topic is created, and this one is diskless, "
+            "which it stays: create another topic, and copy the records" if old.diskless_enable
+            else "diskless.enable can be set only when a topic is created, as records have to move "
+            "to object storage: `quipu topic migrate NAME --to diskless` does that for this topic")
     if not new.diskless_enable:
         return
     if old is None and unavailable is not None:

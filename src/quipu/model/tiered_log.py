@@ -80,6 +80,11 @@ class TieredLog(Protocol):
         ...
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether the log is about to become diskless: nothing of it may expire meanwhile."""
+        ...
+
+    @property
     def retention_ms(self) -> int:
         """How long records are kept in both tiers together; -1: for ever."""
         ...

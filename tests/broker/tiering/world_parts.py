@@ -93,6 +93,7 @@ class ModelTier:
     """`PartitionLog.tier` of one leader."""
 
     is_enabled = is_copied = True
+    is_sealed = False
     retention_ms = -1
 
     def __init__(self, log: "LeaderLog", world: "TierWorld") -> None:

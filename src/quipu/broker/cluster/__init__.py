@@ -5,6 +5,7 @@ On every node
     membership.py          this node's registration, heartbeats, lease and controlled shutdown
     controller_channel.py  sends every request to the controller, whichever node that is
     requests.py            the messages from nodes to the controller
+    migrations.py          how far migrations to diskless topics are
     caught_up.py           collects reports that replicas have caught up
     state_machine.py       applies the metadata records that the quorum has committed
     metadata_listeners.py  notifies listeners of changes of the metadata

@@ -28,6 +28,7 @@ from quipu.controller import (
     chains,
     configs,
     elections,
+    migration,
     producer_ids,
     reassignment,
     topics,
@@ -37,6 +38,7 @@ from quipu.controller.members import Chain
 from quipu.controller.state import ClusterState
 from quipu.controller.topic_limits import RequestLimits
 from quipu.controller.topic_requests import NewPartitions, NewTopic
+from quipu.controller.topic_state import Topic
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId, TopicPartition
 from quipu.model.settings import BrokerSettings
@@ -205,6 +207,23 @@ class Controller:
     ) -> list[reassignment.Ongoing]:
         return await self._run(
             lambda: Decision([], reassignment.ongoing(self._state, wanted)))
+
+    async def begin_migration(self, name: str, *, validate_only: bool = False) -> Topic:
+        """Seal a topic, which becomes diskless as soon as its heads are ready."""
+        (topic,) = await self._run(
+            lambda: migration.begin(self._state, name, self._static), validate_only=validate_only)
+        return topic
+
+    async def cancel_migration(self, name: str) -> Topic:
+        """Let a sealed topic take writes again."""
+        (topic,) = await self._run(lambda: migration.cancel(self._state, name))
+        return topic
+
+    async def migrating_topic(self, name: str) -> Topic:
+        """A topic, as the controller knows it."""
+        (topic,) = await self._run(
+            lambda: Decision([], [migration.find(self._state, name)]))
+        return topic
 
     def _elect(
         self, kind: elections.ElectionType, wanted: Sequence[TopicPartition] | None

@@ -13,7 +13,7 @@ Invariants
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from quipu.broker.cluster.listing import BrokerListing
 from quipu.broker.cluster.liveness import Liveness
 from quipu.broker.cluster.membership import Endpoints, Membership, Reader
 from quipu.broker.cluster.metadata_listeners import MetadataListener
+from quipu.broker.cluster.migrations import MigrationProgress, MigrationTally
 from quipu.broker.cluster.reconciliation import Reconciliation
 from quipu.broker.cluster.requests import (
     AllocateProducerIdsRequest,
@@ -50,7 +51,7 @@ from quipu.broker.serving.topic_views import TopicViews
 from quipu.controller import describe_configs, internal_topics
 from quipu.controller.members import BrokerState
 from quipu.controller.producer_ids import CHANCE_SIZE, id_for_client
-from quipu.controller.state import ClusterState
+from quipu.controller.state import ClusterState, Key
 from quipu.controller.topic_state import Topic
 from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId, ProducerId, TopicPartition
 from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
@@ -358,6 +359,19 @@ class ClusterDriver:
         The head of a partition that moves between chains reports this.
         """
         self.report_in_sync(topic_id, partition, NO_NODE, version=version)
+
+    @property
+    def migrations(self) -> MigrationTally:
+        """How far migrations to diskless topics are; on the controller."""
+        return self._liveness.migrations
+
+    def report_migrations(self, found: Mapping[Key, tuple[int, MigrationProgress]]) -> None:
+        """Report how far all sealed partitions are that this node leads, with their versions."""
+        reports = self._membership.migrations
+        reports.keep(found)
+        is_news = [reports.see(key, *each) for key, each in found.items()]
+        if any(is_news):
+            self._membership.heartbeat_soon()
 
     def report_failure(self, topic_id: UUID, partition: int, why: str) -> None:
         """Report that a log of this node has failed: other replicas serve the partition."""

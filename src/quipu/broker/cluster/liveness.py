@@ -56,6 +56,7 @@ from uuid import UUID
 
 from quipu.broker.cluster.caught_up import CaughtUpTally
 from quipu.broker.cluster.decision_queue import DecisionQueue
+from quipu.broker.cluster.migrations import MigrationTally
 from quipu.broker.cluster.requests import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -69,7 +70,7 @@ from quipu.broker.cluster.requests import (
 from quipu.broker.cluster.state_machine import MetadataStateMachine
 from quipu.broker.error_codes import code_of
 from quipu.broker.quorum.contract import PreviousLeader
-from quipu.controller import brokers, chains, failed_replicas, reassignment
+from quipu.controller import brokers, chains, failed_replicas, migration, reassignment
 from quipu.controller.decision import Decision
 from quipu.controller.members import BrokerState
 from quipu.controller.records import ClusterCreated
@@ -111,6 +112,7 @@ class Liveness:
         self._met: set[NodeId] = set()  # sent a heartbeat in this term (broker.cluster.L2)
         self._cold_since: dict[str, float] = {}
         self._tally = CaughtUpTally()
+        self.migrations = MigrationTally()
         self._sweeping: asyncio.Task[None] | None = None
 
     # -- the term
@@ -247,7 +249,16 @@ class Liveness:
         if arrived:
             await self._decisions.run(
                 lambda: reassignment.advance(self._state, arrived), confirm=False)
+        if request.migrating:
+            await self._migrate(sender, request)
         return BrokerHeartbeatResponse(is_fenced=broker.fenced, session_ms=self._session_ms)
+
+    async def _migrate(self, sender: NodeId, request: BrokerHeartbeatRequest) -> None:
+        """Switch topics whose partitions are all ready to become diskless."""
+        if self.migrations.add(self._state, request.migrating, sender) and (
+                migration.switch(self._state, self.migrations.ready()).records):
+            await self._decisions.run(
+                lambda: migration.switch(self._state, self.migrations.ready()), confirm=False)
 
     async def _bootstrap_chain(self, node_id: NodeId) -> None:
         """Create the chain of a single node without voters, if it has none yet.

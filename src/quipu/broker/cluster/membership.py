@@ -28,6 +28,7 @@ from uuid import UUID
 
 from quipu.broker.cluster.caught_up import CaughtUpReports, Key
 from quipu.broker.cluster.controller_channel import ControllerChannel
+from quipu.broker.cluster.migrations import MigrationReports
 from quipu.broker.cluster.requests import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -104,6 +105,7 @@ class Membership:
         self.is_fenced = True
         self.trouble = ""  # broker.cluster.B4: the first failure
         self.reports = CaughtUpReports(settings.own_id)
+        self.migrations = MigrationReports()
         self.readers: list[Reader] = []
         self.failed: dict[Key, str] = {}  # broker.cluster.B5: with the errors
         self._settings = settings
@@ -270,7 +272,8 @@ class Membership:
             failed_partitions=[FailedPartition(topic_id=topic_id, partition=partition)
                                for topic_id, partition in islice(self.failed, FAILED_MAX)],
             caught_up_chains=self.reports.caught_up_chains(state),
-            caught_up_partitions=self.reports.caught_up_partitions(state))
+            caught_up_partitions=self.reports.caught_up_partitions(state),
+            migrating=self.migrations.reports())
         response = await self._channel.ask(  # broker.cluster.B2: `ask` waits for the metadata
             request, BrokerHeartbeatResponse,
             timeout_seconds=self._settings.broker_session_timeout_ms / 2000)

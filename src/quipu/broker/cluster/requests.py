@@ -22,6 +22,7 @@ from quipu.wire.fields import (
     array,
     binary,
     boolean,
+    int8,
     int16,
     int32,
     int64,
@@ -88,6 +89,17 @@ class FailedPartition(Struct):
     partition: int = int32()
 
 
+class MigratingPartition(Struct):
+    """How far a sealed partition is that the sender leads (migrations.py)."""
+
+    topic_id: UUID = uuid()
+    partition: int = int32()
+    version: int = int32()
+    step: int = int8()  # a MigrationStep
+    bytes_left: int = int64()
+    trouble: str = string()
+
+
 class BrokerHeartbeatRequest(Message, key=2, versions="0", flexible="0+"):
     """A node is alive; with its reports."""
 
@@ -99,6 +111,7 @@ class BrokerHeartbeatRequest(Message, key=2, versions="0", flexible="0+"):
     caught_up_partitions: list[CaughtUpPartition] = array(CaughtUpPartition)
     trouble: str = string("0+", tag=0)  # why other nodes should serve instead; or empty
     failed_partitions: list[FailedPartition] = array(FailedPartition, tag=1)  # all, each time
+    migrating: list[MigratingPartition] = array(MigratingPartition, tag=2)  # all, each time
 
 
 class BrokerHeartbeatResponse(Message, key=2, versions="0", flexible="0+"):

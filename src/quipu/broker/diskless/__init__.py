@@ -13,8 +13,9 @@
     tiering.py       moves them, and lets old segments expire there
     tier_orphans.py  finds segments that appeared late, and deletes them
     deleted_tiers.py  deletes the segments of deleted topics
-    tiering_start.py  starts the three of them
+    tiering_start.py  starts these, and migrations
     services.py      what the partitions share: writer, reader, control plane
+    migration.py     what heads do so that topics on chains become diskless
     opening.py       makes all of it from the settings, and starts and stops it
 
 Start with `partition`, at `append` and `read`.

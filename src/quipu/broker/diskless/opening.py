@@ -109,7 +109,7 @@ class Diskless:
 
         self._registration = LogRegistration(
             self.plane, ClusterView(
-                topics=lambda: {topic.topic_id for topic in cluster.state.diskless_topics()},
+                topics=lambda: set(cluster.state.topics_by_id),
                 is_controller=lambda: cluster.is_controller, confirm=confirm),
             self.clock,
             sweep_seconds=min(SWEEP_SECONDS, self.settings.diskless_object_grace_ms / 4000))

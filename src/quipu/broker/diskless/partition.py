@@ -19,7 +19,9 @@ Not here: what the writer and the reader do (quipu.diskless), reads of the tier 
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Final
 from uuid import UUID
 
@@ -30,9 +32,10 @@ from quipu.broker.diskless.tier import DisklessTier
 from quipu.broker.error_codes import code_of
 from quipu.broker.partitions import batch_checks
 from quipu.broker.partitions.fetch_waiters import FetchWaiters
+from quipu.broker.partitions.partition_errors import OffsetNotAvailable
 from quipu.diskless.errors import ControlPlaneUnavailable
 from quipu.diskless.reading.reader import DisklessRead
-from quipu.diskless.values import LEADER_EPOCH, LogBounds, LogKey
+from quipu.diskless.values import LEADER_EPOCH, Lineage, LogBounds, LogKey
 from quipu.model.batch_rules import BatchRules, rules_of
 from quipu.model.errors import (
     Code,
@@ -69,19 +72,24 @@ _NO_EPOCH: Final = Epoch(-1)
 class DisklessPartition:
     """A partition of a diskless topic; implements `quipu.model.partition_log.PartitionLog`."""
 
-    __slots__ = ("_appends", "_early", "_notified", "key", "rules", "services", "settings",
-                 "topic_id", "topic_partition", "waiters")
+    __slots__ = ("_appends", "_early", "_notified", "key", "lineage", "rules", "services",
+                 "settings", "topic_id", "topic_partition", "waiters")
 
     def __init__(
         self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings,
-        services: DisklessServices,
+        services: DisklessServices, *, epoch: int = LEADER_EPOCH,
     ) -> None:
+        """`epoch`: the leader epoch, for ever (controller.D2)."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.key = LogKey(topic_id, topic_partition.partition)
         self.settings = settings
         self.rules: BatchRules = rules_of(settings)
         self.services = services
+        # Leader epochs; of a partition that was on a chain, all of them when the log is known.
+        self.lineage: Lineage = ((epoch, Offset(0)),)
+        if epoch != LEADER_EPOCH:
+            services.reader.epochs[self.key] = epoch
         self.waiters = FetchWaiters()
         self._early: EarlyAppends | None = EarlyAppends(self.key)  # until the log is known
         self._appends: appends.AppendQueue = {}  # whose outcome is awaited, oldest first
@@ -98,6 +106,11 @@ class DisklessPartition:
     def is_known(self) -> bool:
         """Whether the control plane knows the log, so that it can be written to and read."""
         return self._early is None
+
+    def learn_lineage(self, lineage: Lineage | None) -> None:
+        """Take over the leader epochs that the control plane knows, if they are this log's."""
+        if lineage is not None and lineage[-1][0] == self.leader_epoch:
+            self.lineage = lineage
 
     def became_known(self) -> None:
         """The control plane knows the log from now on."""
@@ -187,7 +200,7 @@ class DisklessPartition:
 
     @property
     def leader_epoch(self) -> Epoch:
-        return Epoch(LEADER_EPOCH)
+        return Epoch(self.lineage[-1][0])
 
     @property
     def is_leader(self) -> bool:
@@ -316,10 +329,15 @@ class DisklessPartition:
         return await tier_reads.find_max_timestamp(self, run_long)
 
     def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
-        """The end of the log for the one epoch that there is."""
-        if epoch != LEADER_EPOCH:
+        """The last epoch at or before `epoch`, and where it ended; (-1, -1) if none is known."""
+        if self._early is not None and epoch != self.leader_epoch != LEADER_EPOCH:
+            raise OffsetNotAvailable(f"{self.topic_partition}: its earlier leader epochs are not "
+                                     "known yet; try again")
+        index = bisect_right(self.lineage, epoch, key=itemgetter(0))
+        if index == 0 or epoch > self.leader_epoch:
             return _NO_EPOCH, NO_OFFSET
-        return epoch, self.high_watermark
+        end = self.lineage[index][1] if index < len(self.lineage) else self.high_watermark
+        return Epoch(self.lineage[index - 1][0]), end
 
     async def producers(self) -> list[ProducerInfo]:
         """The idempotent producers that the control plane remembers."""

@@ -4,14 +4,14 @@ Follows the cluster's metadata: it makes a partition for each that is created, a
 the control plane must know (registration.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from quipu.broker.diskless.partition import DisklessPartition
 from quipu.broker.diskless.registration import LogRegistration
 from quipu.broker.diskless.services import DisklessServices
 from quipu.controller.topic_state import Topic
-from quipu.diskless.values import LogKey
+from quipu.diskless.values import LEADER_EPOCH, Lineage, LogKey
 from quipu.model.errors import QuipuError
 from quipu.model.ids import TopicPartition
 from quipu.model.settings import TopicSettings
@@ -37,6 +37,7 @@ class DisklessPartitions:
         self._by_name: dict[tuple[str, int], DisklessPartition] = {}
         self._by_id: dict[tuple[bytes, int], DisklessPartition] = {}
         registration.on_known = self._known
+        registration.on_lineages = self._learn_lineages
         registration.on_failed = self._failed
 
     def __len__(self) -> int:
@@ -69,13 +70,18 @@ class DisklessPartitions:
         for index in range(first_new, len(topic.partitions)):
             if (topic.topic_id.bytes, index) not in self._by_id:
                 partition = DisklessPartition(
-                    TopicPartition(topic.name, index), topic.topic_id, settings, self._services)
+                    TopicPartition(topic.name, index), topic.topic_id, settings, self._services,
+                    epoch=topic.partitions[index].leader_epoch)
                 self._by_name[topic.name, index] = partition
                 self._by_id[topic.topic_id.bytes, index] = partition
-        self._registration.want(topic.topic_id, topic.name, len(topic.partitions))
+        self._registration.want(
+            topic.topic_id, topic.name, len(topic.partitions),
+            is_adopted=any(each.leader_epoch != LEADER_EPOCH for each in topic.partitions))
 
     def on_replicas_changed(self, topic: Topic) -> None:
-        """Do nothing: every node serves every diskless partition."""
+        """Serve a topic that has become diskless; else nothing: every node serves all of them."""
+        if topic.is_diskless and (topic.topic_id.bytes, 0) not in self._by_id:
+            self.on_partitions_added(topic, 0)
 
     def on_brokers_changed(self) -> None:
         """Do nothing: the state of brokers is read when it is needed."""
@@ -107,6 +113,12 @@ class DisklessPartitions:
                 yield
 
     # -- what the control plane knows
+
+    def _learn_lineages(self, topic_id: bytes, lineages: Sequence[Lineage | None]) -> None:
+        for index, lineage in enumerate(lineages):
+            partition = self._by_id.get((topic_id, index))
+            if partition is not None:
+                partition.learn_lineage(lineage)
 
     def _known(self, topic_id: bytes, count: int) -> None:
         for index in range(count):

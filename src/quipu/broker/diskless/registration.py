@@ -13,13 +13,14 @@ Invariants
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from quipu.diskless.control_plane.interface import ControlPlane
+from quipu.diskless.values import Lineage, LogKey
 from quipu.model.errors import QuipuError
 from quipu.runtime.clock import Clock
 from quipu.runtime.log_limits import LimitedLog
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 class ClusterView:
     """What registration needs to know about the cluster, when it is needed."""
 
-    topics: Callable[[], AbstractSet[UUID]]  # the ids of all diskless topics
+    topics: Callable[[], AbstractSet[UUID]]  # the ids of all topics: others may become diskless
     is_controller: Callable[[], bool]
     confirm: Callable[[], Awaitable[object]]  # raises unless this node is still the controller
 
@@ -53,22 +54,31 @@ class LogRegistration:
         self._clock = clock
         self._sweep_seconds = sweep_seconds
         self._wanted: dict[UUID, tuple[str, int]] = {}
+        self._adopted: set[UUID] = set()  # topics with logs that were on disks
         self._dead: dict[UUID, None] = {}  # to be deleted
         self._suspects: frozenset[UUID] = frozenset()  # of no topic at the last look
         self._changed = asyncio.Event()
         self._limited = LimitedLog(_log, clock.monotonic)
         self.on_known: Callable[[bytes, int], None] = lambda _topic_id, _count: None
+        self.on_lineages: Callable[[bytes, Sequence[Lineage | None]], None] = (
+            lambda _topic_id, _lineages: None)
         self.on_failed: Callable[[bytes, int, QuipuError], None] = lambda _id, _count, _error: None
         self.trouble: str | None = None  # why the control plane could not be asked the last time
 
-    def want(self, topic_id: UUID, name: str, count: int) -> None:
-        """Make the control plane know so many logs of a topic, and then call `on_known`."""
+    def want(self, topic_id: UUID, name: str, count: int, *, is_adopted: bool = False) -> None:
+        """Make the control plane know so many logs of a topic, and then call `on_known`.
+
+        If some of them were on disks, `on_lineages` is called before.
+        """
         self._wanted[topic_id] = name, count
+        if is_adopted:
+            self._adopted.add(topic_id)
         self._changed.set()
 
     def deleted(self, topic_id: UUID) -> None:
         """Forget the topic, and have its logs deleted if this is the controller's node."""
         self._wanted.pop(topic_id, None)
+        self._adopted.discard(topic_id)
         if self._view.is_controller():
             self._dead[topic_id] = None
             self._changed.set()
@@ -103,7 +113,7 @@ class LogRegistration:
             return
         for topic_id, (_, count) in known.items():
             wanted = self._wanted.get(topic_id)
-            if wanted is not None and wanted[1] <= count:
+            if wanted is not None and wanted[1] <= count and topic_id not in self._adopted:
                 del self._wanted[topic_id]
                 self.on_known(topic_id.bytes, wanted[1])
 
@@ -125,6 +135,9 @@ class LogRegistration:
     async def _register(self, topic_id: UUID, name: str, count: int) -> bool:
         try:
             await self._plane.create_logs(topic_id, name, count)
+            if topic_id in self._adopted:
+                self.on_lineages(topic_id.bytes, await self._plane.lineages(
+                    [LogKey(topic_id, number) for number in range(count)]))
         except QuipuError as error:
             self._note(error)
             self.on_failed(topic_id.bytes, count, error)

@@ -3,11 +3,12 @@
 Old records are moved to the tier by a pass of its own, not from a log on this node's disk.
 """
 
+from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from quipu.diskless.values import LEADER_EPOCH
 from quipu.model.errors import Code, RequestError
-from quipu.model.ids import Epoch, Offset
+from quipu.model.ids import NO_EPOCH, Epoch, Offset
 from quipu.model.tiered_log import SegmentSource, TierableSegment
 
 if TYPE_CHECKING:  # it makes this
@@ -33,6 +34,10 @@ class DisklessTier:
     @property
     def is_copied(self) -> bool:
         return self.is_enabled and not self._partition.settings.remote_log_copy_disable
+
+    @property
+    def is_sealed(self) -> bool:
+        return False
 
     @property
     def retention_ms(self) -> int:
@@ -65,12 +70,13 @@ class DisklessTier:
         return 0
 
     def epochs(self) -> list[tuple[Epoch, Offset]]:
-        # From 0 on: a segment that begins below the log start is of the same history.
-        return [(Epoch(LEADER_EPOCH), Offset(0))]
+        # A segment that begins below the log start is of the same history.
+        return [(Epoch(epoch), start) for epoch, start in self._partition.lineage]
 
     def epoch_for_offset(self, offset: Offset) -> Epoch:
-        del offset
-        return Epoch(LEADER_EPOCH)
+        lineage = self._partition.lineage
+        index = bisect_right(lineage, offset, key=itemgetter(1))
+        return Epoch(lineage[index - 1][0]) if index else NO_EPOCH
 
 
 def _no_log(partition: "DisklessPartition", what: object) -> RequestError:

@@ -17,7 +17,7 @@ Not here: what an orphan is (remote/segments/orphans.py), partitions of deleted 
 from contextlib import suppress
 from typing import Final
 
-from quipu.broker.diskless.tiered_partition import LINEAGE, TieredPartition
+from quipu.broker.diskless.tiered_partition import TieredPartition
 from quipu.broker.observing.stats import Stats
 from quipu.broker.tiering.expiry import covered_end
 from quipu.diskless.tiering.steps import LogStep, StepServices
@@ -70,7 +70,7 @@ class TierOrphans:
             segments = await services.metadata.list_remote_log_segments(each.partition)
             (bounds,) = await services.plane.bounds([each.log])
             if bounds is None or covered_end(
-                    segments, LINEAGE, bounds.log_start_offset, bounds.high_watermark
+                    segments, each.lineage, bounds.log_start_offset, bounds.high_watermark
                     ) < bounds.diskless_start_offset:  # broker.diskless.O2
                 return
             known = {segment.segment_id.id for segment in segments}

@@ -1,13 +1,12 @@
 """A diskless partition whose old records this node moves to the remote tier."""
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from quipu.diskless.values import LEADER_EPOCH, LogKey
 from quipu.model.ids import Epoch, Offset
 from quipu.model.settings import TopicSettings
 from quipu.remote.metadata.segment_metadata import TopicIdPartition
-
-LINEAGE: Final = [(Epoch(LEADER_EPOCH), Offset(0))]  # the leader epochs of every diskless log
 
 
 class TieredPartition(NamedTuple):
@@ -16,6 +15,8 @@ class TieredPartition(NamedTuple):
     log: LogKey
     topic: str
     settings: TopicSettings
+    # Its leader epochs, and where each begins.
+    lineage: Sequence[tuple[Epoch, Offset]] = ((Epoch(LEADER_EPOCH), Offset(0)),)
 
     @property
     def partition(self) -> TopicIdPartition:

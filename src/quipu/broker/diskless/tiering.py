@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quipu.broker.diskless.tier_orphans import TierOrphans
-from quipu.broker.diskless.tiered_partition import LINEAGE, TieredPartition
+from quipu.broker.diskless.tiered_partition import TieredPartition
 from quipu.broker.observing.stats import Stats
 from quipu.broker.tiering.deleting import SegmentDeleter
 from quipu.broker.tiering.expiry import ExpiryBounds, ExpiryPlan, RetentionRules, TierLedger
@@ -200,14 +200,14 @@ class DisklessTiering:
 
     async def _ledger(self, each: TieredPartition, bounds: LogBounds) -> TierLedger:
         segments = await self._services.metadata.list_remote_log_segments(each.partition)
-        return TierLedger(segments, LINEAGE, bounds.high_watermark)
+        return TierLedger(segments, each.lineage, bounds.high_watermark)
 
     def _plan(self, each: TieredPartition, bounds: LogBounds, ledger: TierLedger) -> ExpiryPlan:
         settings, start = each.settings, bounds.log_start_offset
         if not settings.remote_storage_enable:
             start = bounds.diskless_start_offset  # the topic has no tier any more
         return ledger.plan(
-            LINEAGE, ExpiryBounds(start, bounds.high_watermark, bounds.size),
+            each.lineage, ExpiryBounds(start, bounds.high_watermark, bounds.size),
             RetentionRules(settings.retention_ms, settings.retention_bytes),
             now_ms=self._services.clock.now_ms())
 

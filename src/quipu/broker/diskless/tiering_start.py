@@ -1,16 +1,18 @@
-"""Starts what moves old records of diskless topics to a node's remote tier, and deletes them."""
+"""Starts what moves old records of diskless topics to a node's remote tier, and deletes them; and
+what makes topics with a tier diskless.
+"""
 
 import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from quipu.broker.diskless.deleted_tiers import DeletedTiers
+from quipu.broker.diskless.migration import start_migrations
 from quipu.broker.diskless.tier_orphans import TierOrphans
 from quipu.broker.diskless.tiered_partition import TieredPartition
 from quipu.broker.diskless.tiering import LEASE_MS, DisklessTiering
 from quipu.broker.tiering.opening import Tiering
 from quipu.controller.topic_state import Topic
-from quipu.diskless.values import LogKey
 from quipu.runtime.clock import Clock
 from quipu.runtime.rng import Rng
 from quipu.runtime.spawn import spawn
@@ -30,8 +32,10 @@ def start_tiering(
         for topic in cluster.state.diskless_topics():
             settings = cluster.topic_settings(topic)
             for number, partition in enumerate(topic.partitions):
-                if partition.leader == own_id:
-                    yield TieredPartition(LogKey(topic.topic_id, number), topic.name, settings)
+                found = diskless.partitions.find_for_wire(topic.topic_id.bytes, number)
+                if partition.leader == own_id and found is not None and found.is_known:
+                    yield TieredPartition(
+                        found.key, topic.name, settings, found.tier.epochs())
 
     def has_tier(topic: Topic) -> bool:
         return topic.is_diskless and cluster.topic_settings(topic).remote_storage_enable
@@ -48,4 +52,5 @@ def start_tiering(
     deleted = DeletedTiers(tiering.deleted, tiering.view, has_tier)
     cluster.follow(deleted)
     return [spawn(moving.run(), "move diskless records to the tier"),
-            spawn(deleted.run(), "delete tiers of diskless topics")]
+            spawn(deleted.run(), "delete tiers of diskless topics"),
+            start_migrations(broker, tiering, clock=clock)]

@@ -62,6 +62,7 @@ Modules
     k10003_describe_remote_segments.py    DescribeRemoteSegments, v0
     k10004_describe_diskless_runs.py      DescribeDisklessRuns, v0
     k10005_describe_racks.py              DescribeRacks, v0
+    k10006_migrate_topic.py               MigrateTopic, v0
 
 Start at `k00_produce.py` and `k01_fetch.py`; each of the others can be read alone.
 Not here: what several handlers share (serving/), the layout of messages (wire/messages).

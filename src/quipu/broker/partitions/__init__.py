@@ -4,6 +4,7 @@
     replicated_partition.py  one partition: a storage log with a role in a chain
     batch_checks.py          checks that a producer's batch keeps its topic's rules
     min_insync.py            checks that enough replicas serve for a write
+    sealing.py               partitions that take no writes, as they are about to become diskless
     sequence_guard.py        lets idempotent batches be retried that follow a refused one
     acknowledgements.py      completes an append when it is flushed or committed, by its acks
     commit_waiters.py        appends that wait until they are committed

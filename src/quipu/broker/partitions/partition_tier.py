@@ -33,6 +33,10 @@ class PartitionTier:
         return config.is_tiered and config.is_copied
 
     @property
+    def is_sealed(self) -> bool:
+        return self._partition.is_sealed
+
+    @property
     def retention_ms(self) -> int:
         return self._partition.log.config.retention_ms
 

@@ -27,6 +27,7 @@ from quipu.model.tiered_log import RemoteReads
 from quipu.model.tiering_rules import local_limit
 from quipu.runtime.wakeups import Wakeups
 from quipu.storage.directory.data_directory import DataDirectory
+from quipu.storage.directory.directory_names import directory_name
 from quipu.storage.log import LogConfig
 
 _DEFAULTS: Final = LogConfig()
@@ -150,6 +151,7 @@ class Partitions:
         turned = loop.time()
         for topic in topics:
             if topic.is_diskless:
+                self._remove_leftovers(topic)
                 continue
             config = self._log_config(self._settings_of(topic))
             for index, state in enumerate(topic.partitions):
@@ -160,6 +162,15 @@ class Partitions:
                 if loop.time() - turned > RECOVERY_TURN_SECONDS:
                     await asyncio.sleep(0)
                     turned = loop.time()
+
+    def _remove_leftovers(self, topic: Topic) -> None:
+        """Remove the logs of a topic that has become diskless while this node was down."""
+        names = [str(TopicPartition(topic.name, index))
+                 for index, state in enumerate(topic.partitions) if state.leader_epoch > 0]
+        there = set(self._directory.names() if names else ())
+        self._directory.delete_logs(
+            [self._directory.open_log(name, _DEFAULTS, topic_id=topic.topic_id, replica=True)
+             for name in names if directory_name(name, topic.topic_id) in there])
 
     # -- changes of the metadata
 
@@ -204,8 +215,9 @@ class Partitions:
 
     def _follow(self, topic: Topic, first: int) -> None:
         """Open or update the partitions from `first` on; drop those that have moved away."""
-        if topic.is_diskless:
-            return  # it has nothing on this node
+        if topic.is_diskless:  # it has nothing on this node, or not any more
+            self._drop(topic, range(first, len(topic.partitions)))
+            return
         settings = self._settings_of(topic)
         gone = []
         for index in range(first, len(topic.partitions)):
@@ -255,6 +267,8 @@ class Partitions:
         partition = ReplicatedPartition(
             name, topic.topic_id, log, rules_of(settings), self._lease,
             remote_reads=self._remote_reads)
+        if self._diskless_services is not None:
+            partition.note_refused = self._diskless_services.writer.note_refused
         if log.failure is not None:
             _log.error("%s is offline: %s", name, log.failure)
         return partition

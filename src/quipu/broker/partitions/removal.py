@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from quipu.broker.partitions import acknowledgements
 from quipu.broker.partitions.acknowledgements import as_quipu_error
+from quipu.broker.partitions.sealing import sealed_error
 from quipu.model.errors import QuipuError
 from quipu.model.ids import Offset
 
@@ -24,6 +25,8 @@ def delete_records(
     The records below it may be on this node, in a remote tier, or both.
     """
     partition.check_leader()
+    if partition.is_sealed:  # broker.diskless.M2
+        raise sealed_error(partition)
     partition.admit_internal()
     log = partition.log
     start = log.delete_records(before, now_ms, high_watermark=partition.high_watermark)
@@ -35,7 +38,7 @@ def delete_records(
 
 def apply_retention(partition: "ReplicatedPartition", now_ms: int) -> int:
     """Remove old segments; returns how many.  Only the leader may roll a segment for that."""
-    if partition.failure is not None:
+    if partition.failure is not None or partition.is_sealed:  # broker.diskless.M2
         return 0
     log = partition.log
     log_end = log.log_end

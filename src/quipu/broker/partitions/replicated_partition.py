@@ -34,6 +34,7 @@ from quipu.broker.partitions.lease import ALWAYS, Lease
 from quipu.broker.partitions.min_insync import why_too_few
 from quipu.broker.partitions.partition_errors import NotLeader, OffsetNotAvailable
 from quipu.broker.partitions.partition_tier import PartitionTier
+from quipu.broker.partitions.sealing import NoteRefused, check_open
 from quipu.broker.partitions.sequence_guard import SequenceGuard
 from quipu.controller.internal_topics import refuse
 from quipu.model.batch_rules import BatchRules
@@ -77,25 +78,26 @@ class ReplicatedPartition:
     __slots__ = (
         "_acks_wait", "_began_with", "_disk_errors", "_epoch_log", "_gate", "_guard",
         "_is_internal", "_lease", "_shortages", "chain", "commit_waiters", "is_epoch_start_due",
-        "is_leader", "is_readable", "is_serving", "is_sole_replica", "leader_epoch", "log",
-        "remote_reads", "replica_set", "rules", "topic_id", "topic_partition", "waiters",
+        "is_leader", "is_readable", "is_sealed", "is_serving", "is_sole_replica", "leader_epoch",
+        "log", "note_refused", "remote_reads", "replica_set", "rules", "topic_id",
+        "topic_partition", "waiters",
     )
 
     def __init__(
         self, topic_partition: TopicPartition, topic_id: UUID, log: Log, rules: BatchRules,
         lease: Lease = ALWAYS, *, remote_reads: RemoteReads | None = None,
     ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.log = log
-        self.rules = rules
+        self.topic_partition, self.topic_id = topic_partition, topic_id
+        self.log, self.rules = log, rules
         self.remote_reads = remote_reads
+        self.note_refused: NoteRefused | None = None  # broker.partitions.S1
         self.chain: ChainDriver | None = None
         self.commit_waiters = CommitWaiters()
         self.replica_set: ReplicaSet | None = None
         self.leader_epoch = Epoch(0)
         self.is_serving = False  # whether clients may read committed records here
         self.is_leader = False  # whether this node may append
+        self.is_sealed = False  # whether it takes no batches of clients (sealing.py)
         self.is_sole_replica = False  # broker.partitions.P4
         self.is_epoch_start_due = False  # whether the first append must begin the epoch
         self.is_readable = False  # is the configuration committed (broker.partitions.P6)?
@@ -194,6 +196,7 @@ class ReplicatedPartition:
             self._guard.refused()  # until now this node has refused all batches
         self.replica_set, self.leader_epoch = replica_set, replica_set.epoch
         self.is_serving, self.is_leader, self.is_sole_replica = serving, leading, sole
+        self.is_sealed = replica_set.is_sealed
         self.is_epoch_start_due = epoch_start_due
         if serving and not sole:
             self._epoch_log = self.log.epochs.by_log_offset()[-1][1]
@@ -259,7 +262,7 @@ class ReplicatedPartition:
             self._too_few(replica_set, ACKS_ALL), self._too_few(replica_set, 1))
         self._gate = not (
             self.is_sole_replica and not self.is_epoch_start_due and self._lease.is_endless
-            and self._shortages[0] is None and not self._is_internal)
+            and self._shortages[0] is None and not self._is_internal and not self.is_sealed)
 
     # -- appending
 
@@ -297,6 +300,7 @@ class ReplicatedPartition:
             if self._is_internal:
                 refuse(self.topic_partition.topic, "written to by clients")
             try:
+                check_open(self, batch)
                 self._admit(acks)
             except QuipuError:
                 self._guard.refused()

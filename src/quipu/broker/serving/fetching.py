@@ -42,7 +42,7 @@ from quipu.broker.serving.fetch_sessions import (
 )
 from quipu.broker.serving.routing import is_up, why_absent
 from quipu.broker.serving.zone_views import Nodes, nearer_replica
-from quipu.model.errors import Code
+from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import NO_NODE, Epoch, NodeId, Offset
 from quipu.model.partition_log import PartitionLog, PendingRead, ReadResult
 from quipu.wire.fetch_codec import FetchedPart
@@ -270,7 +270,10 @@ def _read_one(
             partition.failure is None):
         if code := check_epoch(epoch, partition.leader_epoch):
             return FetchedPart(target.partition, code)
-        known, known_end = partition.epoch_end(Epoch(last_epoch))
+        try:
+            known, known_end = partition.epoch_end(Epoch(last_epoch))
+        except QuipuError as error:
+            return FetchedPart(target.partition, code_of(error))
         if last_epoch >= 0 and (known != last_epoch or (
                 known_end < target.offset and not partition.is_diskless)):  # its end may be old
             # The client's log and this log differ from there on (KIP-595).

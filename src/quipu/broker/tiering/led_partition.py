@@ -161,6 +161,8 @@ class LedPartition:
     async def _expire(self) -> None:
         """Move the log start by the retention of both tiers, and delete what is below it."""
         log, services = self.log, self._services
+        if log.tier.is_sealed:
+            return  # broker.diskless.M2
         ledger = self._ledger
         if ledger is None:
             ledger = self._ledger = await self._made_ledger(

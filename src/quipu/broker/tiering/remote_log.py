@@ -60,6 +60,7 @@ class _Task:
     led: LedPartition
     due_at: float = 0.0
     failures: int = 0
+    trouble: str = ""  # why the last step failed
     running: "asyncio.Task[None] | None" = None
     sweeping: "asyncio.Task[None] | None" = None  # the search for its orphans
     is_deleting: bool = False
@@ -101,6 +102,15 @@ class RemoteLog:
                 running.cancel()
         if self._services.roles.leads(key):
             spawn(self._follow(key), f"follow {key}")
+
+    def look_soon(self, partition: PartitionLog) -> str:
+        """Take the next step of `partition` soon; returns why the last one failed, if it did."""
+        task = self._tasks.get(partition_of(partition))
+        if task is None:
+            return ""
+        pause = self._times.retry if task.failures else 0.0
+        task.due_at = min(task.due_at, self._clock.monotonic() + pause)
+        return task.trouble
 
     async def _follow(self, key: TopicIdPartition) -> None:
         with suppress(QuipuError):  # the first read tries again
@@ -172,7 +182,7 @@ class RemoteLog:
                 self._tasks.pop(key, None)
             else:
                 is_more_due = await task.led.step()
-            task.failures = 0
+            task.failures, task.trouble = 0, ""
             pause = 0.0 if is_more_due else self._varied(self._times.interval)
             task.due_at = self._clock.monotonic() + pause
         except QuipuError as error:
@@ -186,6 +196,7 @@ class RemoteLog:
     def _failed(self, key: TopicIdPartition, task: _Task, error: Exception) -> None:
         """Note a failure, and take the step again after a pause."""
         task.failures += 1
+        task.trouble = str(error)
         pause = min(self._times.retry * 2 ** min(task.failures - 1, 30), self._times.retry_max)
         task.due_at = self._clock.monotonic() + self._varied(pause)
         self._stats.remote.task_errors += 1

@@ -5,6 +5,7 @@
     partitions.py  delete records, elect leaders, move replicas
     groups.py      list, describe and delete groups; the offsets that they committed
     chains.py      Quipu's own: describe, create and extend chains of nodes
+    migration.py   Quipu's own: topics on chains become diskless
     remote.py      Quipu's own: what the remote tier has of a partition
     placement.py   Quipu's own: how diskless partitions are placed, and the racks
     quorum.py      the nodes that elect the controller

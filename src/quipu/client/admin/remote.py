@@ -44,6 +44,8 @@ class RemotePartition(NamedTuple):
     bounds: TierBounds  # when the listing began: the listed segments have everything below
     log_start: int  # when the listing ended: what expired meanwhile is not listed any more
     segments: tuple[RemoteLogSegmentMetadata, ...]  # in any state, by start offset
+    leader_epoch: int = 0
+    is_diskless: bool = False
 
 
 def describe_remote(
@@ -69,7 +71,7 @@ def describe_remote(
         TierBounds(first.log_start_offset, first.local_start_offset,
                    first.highest_tiered_offset + 1, first.log_end_offset, first.local_size,
                    first.remote_size, first.segment_count, first.object_size),
-        page.log_start_offset, tuple(segments))
+        page.log_start_offset, tuple(segments), first.leader_epoch, first.is_diskless)
 
 
 def _ask(

@@ -5,6 +5,7 @@
     belonging.py        it belongs to one cluster
 
     sequences.py        whether a batch of an idempotent producer is the next one: pure
+    adoption.py         whether a log that was on disks is entered: pure
     commit_plan.py      what a commit does: pure
     retention.py        which runs a retention rule does not keep: pure
     fences.py           which keys of a writer can never be committed any more: pure
@@ -21,9 +22,11 @@
     sqlite_tables.py    its rows
     sqlite_reads.py     its operations that only read
     sqlite_changes.py   its operations that change something
+    sqlite_adoption.py  its logs that were on disks
     sqlite_fences.py    its keys that can never be committed any more, and whose it is
     postgres.py         in PostgreSQL, for a cluster
     postgres_values.py  its statements, with the values that they take and return
+    postgres_adoption.py  its logs that were on disks
     postgres_pool.py    connections, and what is repeated when one is lost
     listening.py        tells other nodes of commits, and hears of theirs
 

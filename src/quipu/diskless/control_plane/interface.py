@@ -34,6 +34,11 @@ Invariants, of every implementation (tests/contract/control_plane)
                   refuses every batch with KAFKA_STORAGE_ERROR, a rewrite to it returns False.  This
                   holds for ever, and takes one row for each writer (fences.py)
     diskless.C11  a control plane belongs to the cluster that was the first to bind it, for ever
+    diskless.C12  a log is adopted whole or not at all, in the leader epoch of its head: an adoption
+                  in a later epoch replaces an earlier one, as long as nothing was committed; one in
+                  an earlier epoch, or of a log that has been written to, changes nothing.  Its
+                  offsets go on where they ended, its producers' batches are judged as if they had
+                  been committed here, and claims have later epochs than the head's
 
 Every operation may raise `ControlPlaneUnavailable`: nothing was changed; or
 `CommitOutcomeUnknown`, after which it may be repeated: all operations are idempotent.
@@ -43,7 +48,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from quipu.diskless.values import BatchRun, LogBounds, LogKey, NewObject
+from quipu.diskless.values import BatchRun, Lineage, LogBounds, LogKey, NewObject
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId, Offset, ProducerId, TimestampMs
 
@@ -129,6 +134,26 @@ class TieringClaim(NamedTuple):
     epoch: int  # grows with every new owner; used as the leader epoch that fences the tier
     owner: str
     until_ms: TimestampMs
+
+
+class AdoptedProducer(NamedTuple):
+    """An idempotent producer of a log that is adopted."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    batches: Sequence[tuple[int, int, int]]  # first and last sequence, base offset; oldest first
+    last_timestamp: TimestampMs
+
+
+class AdoptedLog(NamedTuple):
+    """A log that was on disks until now, and takes no more writes there."""
+
+    log: LogKey
+    epoch: int  # in which its head enters it; that of its objects
+    epochs: Lineage  # of its records so far
+    log_start_offset: Offset
+    end_offset: Offset  # all records before it are in the remote tier
+    producers: Sequence[AdoptedProducer] = ()
 
 
 MOVED_START: Final = Offset(-1)  # what listeners get instead of a high watermark
@@ -310,6 +335,26 @@ class ControlPlane(Protocol):
         self, log: LogKey, log_start: Offset, now_ms: int
     ) -> LogBounds | None:
         """The remote tier has expired records below `log_start`, which is in the tier."""
+        ...
+
+    # -- logs that were on disks
+
+    async def adopt_log(self, adopted: AdoptedLog, now_ms: int) -> bool:
+        """Enter a log that exists here, and has its records in the remote tier (diskless.C12).
+
+        Returns whether it is entered as this head says: now, or by an earlier call.
+        """
+        ...
+
+    async def lineages(self, logs: Sequence[LogKey]) -> Sequence[Lineage | None]:
+        """The leader epochs of each log; None if there is no such log."""
+        ...
+
+    async def restore_lineage(self, log: LogKey, lineage: Lineage) -> None:
+        """Give a log the leader epochs that it had when it was adopted, unless it has such.
+
+        Claims have later epochs than its last one.
+        """
         ...
 
     # -- rebuilding

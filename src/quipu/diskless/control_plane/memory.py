@@ -10,6 +10,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from quipu.diskless.control_plane.adoption import (
+    OWNER,
+    AdoptionVerdict,
+    LogBefore,
+    histories_of,
+    judge_adoption,
+    lineage_of,
+)
 from quipu.diskless.control_plane.commit_plan import (
     age_ms,
     check_object,
@@ -23,6 +31,7 @@ from quipu.diskless.control_plane.interface import (
     FIND_RUNS_MAX,
     LIMIT_MAX,
     MOVED_START,
+    AdoptedLog,
     BatchOutcome,
     FindRequest,
     FoundRuns,
@@ -36,7 +45,14 @@ from quipu.diskless.control_plane.interface import (
 from quipu.diskless.control_plane.memory_tables import MemoryLog, MemoryObject, MemoryTables
 from quipu.diskless.control_plane.retention import RunAge, end_of_expired
 from quipu.diskless.errors import ControlPlaneClosed
-from quipu.diskless.values import BatchRun, LogBounds, LogKey, NewObject
+from quipu.diskless.values import (
+    BORN_DISKLESS,
+    BatchRun,
+    Lineage,
+    LogBounds,
+    LogKey,
+    NewObject,
+)
 from quipu.model.errors import Code
 from quipu.model.ids import Offset, TimestampMs
 
@@ -326,6 +342,30 @@ class MemoryControlPlane:
             self._notify({log: MOVED_START})
         return found.bounds()
 
+    # -- logs that were on disks
+
+    async def adopt_log(self, adopted: AdoptedLog, now_ms: int) -> bool:
+        log = self._tables.logs.get(adopted.log)
+        verdict = judge_adoption(
+            None if log is None else LogBefore(log.bounds(), log.lineage), adopted)
+        if log is None or verdict is not AdoptionVerdict.ENTER:
+            return verdict is AdoptionVerdict.KNOWN
+        log.log_start = adopted.log_start_offset
+        log.diskless_start = log.high_watermark = adopted.end_offset
+        log.lineage, log.producers = lineage_of(adopted), histories_of(adopted, now_ms)
+        _raise_claim(log, adopted.log, adopted.epoch)
+        return True
+
+    async def lineages(self, logs: Sequence[LogKey]) -> Sequence[Lineage | None]:
+        found = [self._tables.logs.get(log) for log in logs]
+        return [None if log is None else log.lineage for log in found]
+
+    async def restore_lineage(self, log: LogKey, lineage: Lineage) -> None:
+        found = self._tables.logs.get(log)
+        if found is not None and found.lineage == BORN_DISKLESS:
+            found.lineage = lineage
+            _raise_claim(found, log, lineage[-1][0])
+
     # -- rebuilding
 
     async def restore_objects(
@@ -365,6 +405,11 @@ class MemoryControlPlane:
         diskless_start = max(found.log_start, found.diskless_start, diskless_start)
         found.high_watermark = max(found.high_watermark, high_watermark, diskless_start)
         self._tables.start_at(found, diskless_start, None)
+
+
+def _raise_claim(log: MemoryLog, key: LogKey, epoch: int) -> None:
+    known = 0 if log.claim is None else log.claim.epoch
+    log.claim = TieringClaim(key, max(epoch, known), OWNER, TimestampMs(0))
 
 
 def _found(log: MemoryLog | None, request: FindRequest, runs_max: int) -> FoundRuns:

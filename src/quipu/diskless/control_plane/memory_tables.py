@@ -14,7 +14,7 @@ from quipu.diskless.control_plane.interface import (
     TieringClaim,
 )
 from quipu.diskless.control_plane.sequences import ProducerHistory
-from quipu.diskless.values import BatchRun, LogBounds, LogKey
+from quipu.diskless.values import BORN_DISKLESS, BatchRun, Lineage, LogBounds, LogKey
 from quipu.model.ids import NodeId, Offset, ProducerId, TimestampMs
 
 _ZERO: Final = Offset(0)
@@ -33,6 +33,7 @@ class MemoryLog:
     size: int = 0
     producers: dict[ProducerId, ProducerHistory] = field(default_factory=dict)
     claim: TieringClaim | None = None
+    lineage: Lineage = BORN_DISKLESS
 
     def bounds(self) -> LogBounds:
         return LogBounds(self.log_start, self.diskless_start, self.high_watermark, self.size)

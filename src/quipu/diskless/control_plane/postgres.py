@@ -17,6 +17,7 @@ from quipu.diskless.control_plane.commit_plan import check_object, outcome_of
 from quipu.diskless.control_plane.interface import (
     FIND_RUNS_MAX,
     LIMIT_MAX,
+    AdoptedLog,
     BatchOutcome,
     FindRequest,
     FoundRuns,
@@ -29,10 +30,16 @@ from quipu.diskless.control_plane.interface import (
 )
 from quipu.diskless.control_plane.listeners import Listeners
 from quipu.diskless.control_plane.listening import CommitNotices
+from quipu.diskless.control_plane.postgres_adoption import (
+    LINEAGES,
+    adoption,
+    found_lineages,
+    restoration,
+)
 from quipu.diskless.control_plane.postgres_pool import PostgresPool, Row
 from quipu.diskless.control_plane.statements import located_run_of, object_of, run_of
 from quipu.diskless.errors import FencedObject
-from quipu.diskless.values import BatchRun, LogBounds, LogKey, NewObject
+from quipu.diskless.values import BatchRun, Lineage, LogBounds, LogKey, NewObject
 from quipu.model.errors import Code
 from quipu.model.ids import Offset, TimestampMs
 from quipu.runtime.rng import Rng
@@ -229,6 +236,17 @@ class PostgresControlPlane:
         self, log: LogKey, log_start: Offset, now_ms: int  # noqa: ARG002 of the protocol
     ) -> LogBounds | None:
         return await self._move(log, values.ADVANCE, (log_start,))
+
+    # -- logs that were on disks
+
+    async def adopt_log(self, adopted: AdoptedLog, now_ms: int) -> bool:
+        return await self._pool.run(adoption(adopted, now_ms), is_write=True)
+
+    async def lineages(self, logs: Sequence[LogKey]) -> Sequence[Lineage | None]:
+        return found_lineages(await self._pool.read(LINEAGES, _keys(logs)))
+
+    async def restore_lineage(self, log: LogKey, lineage: Lineage) -> None:
+        await self._pool.run(restoration(log, lineage), is_write=True)
 
     # -- rebuilding
 

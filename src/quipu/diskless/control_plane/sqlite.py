@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
+from quipu.diskless.control_plane import sqlite_adoption as adoption
 from quipu.diskless.control_plane import sqlite_changes as changes
 from quipu.diskless.control_plane import sqlite_fences as fences
 from quipu.diskless.control_plane import sqlite_reads as reads
@@ -20,6 +21,7 @@ from quipu.diskless.control_plane.interface import (
     FIND_RUNS_MAX,
     LIMIT_MAX,
     MOVED_START,
+    AdoptedLog,
     BatchOutcome,
     FindRequest,
     FoundRuns,
@@ -39,7 +41,7 @@ from quipu.diskless.errors import (
     ControlPlaneUnavailable,
     UnusableControlPlane,
 )
-from quipu.diskless.values import BatchRun, LogBounds, LogKey, NewObject
+from quipu.diskless.values import BatchRun, Lineage, LogBounds, LogKey, NewObject
 from quipu.model.ids import Offset
 from quipu.runtime.databases.errors import DatabaseErrors
 from quipu.runtime.databases.sqlite import SqliteFile, Work
@@ -195,6 +197,17 @@ class SqliteControlPlane:
         bounds = await self._write(lambda c: changes.advance_log_start(c, log, log_start, now_ms))
         self._notify({log: MOVED_START})
         return bounds
+
+    # -- logs that were on disks
+
+    async def adopt_log(self, adopted: AdoptedLog, now_ms: int) -> bool:
+        return await self._write(lambda c: adoption.adopt_log(c, adopted, now_ms))
+
+    async def lineages(self, logs: Sequence[LogKey]) -> Sequence[Lineage | None]:
+        return await self._read(lambda c: adoption.lineages(c, logs))
+
+    async def restore_lineage(self, log: LogKey, lineage: Lineage) -> None:
+        await self._write(lambda c: adoption.restore_lineage(c, log, lineage))
 
     # -- rebuilding
 

@@ -81,7 +81,7 @@ class Block:
         return self._data[self._ends[first - 1] if first else 0:]
 
 
-def block_of(data: Buffer, run: BatchRun) -> Block:
+def block_of(data: Buffer, run: BatchRun, leader_epoch: int = LEADER_EPOCH) -> Block:
     """The batches in the first bytes of a run; raises `CorruptObject`.
 
     A batch whose end is missing is left; if it is the first, the bytes are too few.
@@ -103,7 +103,7 @@ def block_of(data: Buffer, run: BatchRun) -> Block:
         if crc32c(view[position + CRC_START : end]) != crc:  # diskless.R4
             raise _corrupt(run, position, "has a bad checksum")
         set_offset(copy, position, offset)
-        set_epoch(copy, position + _EPOCH_POSITION, LEADER_EPOCH)
+        set_epoch(copy, position + _EPOCH_POSITION, leader_epoch)
         offset += last_delta + 1
         ends.append(end)
         end_offsets.append(offset)
@@ -132,7 +132,8 @@ def first_size(data: Buffer) -> int:
 
 
 def placed_block(
-    data: bytearray, starts: Sequence[int], base_offset: Offset, counts: Sequence[int]
+    data: bytearray, starts: Sequence[int], base_offset: Offset, counts: Sequence[int],
+    leader_epoch: int = LEADER_EPOCH,
 ) -> Block:
     """A block of batches that were checked when they were produced; changes `data`.
 
@@ -143,7 +144,7 @@ def placed_block(
     end_offsets: list[int] = []
     for (position, end), count in zip(pairwise(starts), counts, strict=True):
         _OFFSET.pack_into(data, position, offset)
-        _EPOCH.pack_into(data, position + _EPOCH_POSITION, LEADER_EPOCH)
+        _EPOCH.pack_into(data, position + _EPOCH_POSITION, leader_epoch)
         offset += count
         ends.append(end - starts[0])
         end_offsets.append(offset)

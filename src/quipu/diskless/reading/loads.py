@@ -12,14 +12,14 @@ Invariants
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from quipu.diskless.errors import CorruptObject
 from quipu.diskless.reading.block_cache import BlockCache, BlockKey
 from quipu.diskless.reading.blocks import Block, block_of, first_size
 from quipu.diskless.reading.stats import ReaderStats
-from quipu.diskless.values import BatchRun
+from quipu.diskless.values import LEADER_EPOCH, NO_EPOCHS, BatchRun, LogKey
 from quipu.model.errors import Code, ErrorKind, QuipuError, RequestError
 from quipu.runtime.objects.errors import StoreUnavailable
 from quipu.runtime.objects.store import RANGES_MAX, Buffer, ByteRange, ObjectStore
@@ -60,11 +60,13 @@ class BlockLoads:
 
     def __init__(
         self, store: ObjectStore, cache: BlockCache, stats: ReaderStats, *,
-        hot_max: int, cold_max: int,
+        hot_max: int, cold_max: int, epochs: Mapping[LogKey, int] = NO_EPOCHS,
     ) -> None:
+        """`epochs`: the leader epochs of logs that have others than LEADER_EPOCH."""
         self._store = store
         self._cache = cache
         self._stats = stats
+        self._epochs = epochs
         self._hot, self._cold = _Class(hot_max, is_hot=True), _Class(cold_max, is_hot=False)
         self._loading: dict[BlockKey, _Load] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -160,7 +162,7 @@ class BlockLoads:
         try:
             if len(data) != load.size:
                 raise CorruptObject(f"{run.key}: ends at {run.position + len(data)}, in a batch")
-            block = block_of(data, run)
+            block = block_of(data, run, self._epochs.get(run.log, LEADER_EPOCH))
         except CorruptObject as error:
             self._stats.corrupt += 1
             if load.is_second:

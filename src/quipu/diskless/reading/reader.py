@@ -106,13 +106,14 @@ class DisklessReader:
     ) -> None:
         self.stats = ReaderStats() if stats is None else stats
         self.on_advance = on_advance
+        self.epochs: dict[LogKey, int] = {}  # leader epochs of logs that were on disks
         self._plane = plane
         self._monotonic = clock.monotonic
         self._limits = limits
         self._coordinates = Coordinates(seconds_max=limits.coordinates_ms_max / 1000)
         self._cache = BlockCache(limits.cache_bytes, self.stats)
         self._loads = BlockLoads(store, self._cache, self.stats, hot_max=limits.hot_reads_max,
-                                 cold_max=limits.cold_reads_max)
+                                 cold_max=limits.cold_reads_max, epochs=self.epochs)
         finds = RunFinds(plane, self._coordinates, self.stats, monotonic=clock.monotonic,
                          learn_bounds=self.learn_bounds)
         self._fetches = BlockFetches(
@@ -188,6 +189,7 @@ class DisklessReader:
         """Forget a log: its topic is deleted."""
         self._coordinates.forget_log(log)
         self._read.discard(log)
+        self.epochs.pop(log, None)
 
     def _noticed(self, log: LogKey | None, high_watermark: Offset) -> None:
         """A change by some node; None: changes may have been missed (diskless.R12)."""
@@ -225,7 +227,7 @@ class DisklessReader:
     ) -> None:
         """What this node has committed: it is known and held without asking; `logs` are given."""
         now = self._monotonic()
-        for run, block, bounds in committed_runs(new, outcomes, logs):
+        for run, block, bounds in committed_runs(new, outcomes, logs, self.epochs):
             known = self._coordinates.log(run.log)
             size = 0 if known is None else known.bounds.size
             self._coordinates.learn_bounds(

@@ -9,7 +9,7 @@ from typing import Final
 
 from quipu.diskless.control_plane.interface import ControlPlane
 from quipu.diskless.reading.blocks import Block, rest_of
-from quipu.diskless.values import LEADER_EPOCH, BatchRun, LogKey
+from quipu.diskless.values import BatchRun, LogKey
 from quipu.model.errors import RequestError
 from quipu.model.ids import Epoch, Offset, TimestampMs
 from quipu.model.partition_log import RunLong, TimestampAndOffset
@@ -25,7 +25,6 @@ from quipu.wire.records import find_time
 
 SHORT_SIZE: Final = 64 << 10  # bytes of batches that are searched at once
 _UNREADABLE: Final = -2
-_EPOCH: Final = Epoch(LEADER_EPOCH)
 
 
 class TimeSearch:
@@ -139,9 +138,11 @@ def _find_record(
                 first_delta=max(0, start - header.base_offset))
             if delta >= 0:
                 return TimestampAndOffset(TimestampMs(timestamp),
-                                          Offset(header.base_offset + delta), _EPOCH)
+                                          Offset(header.base_offset + delta),
+                                          Epoch(header.leader_epoch))
         if delta != _UNREADABLE:
             return None
     # One time holds for all of its records; or they cannot be read by clients either: the batch.
     return TimestampAndOffset(TimestampMs(header.max_timestamp),
-                              Offset(max(header.base_offset, start)), _EPOCH)
+                              Offset(max(header.base_offset, start)),
+                              Epoch(header.leader_epoch))

@@ -1,7 +1,7 @@
 """The bytes of runs -> the stored batches of a remote segment.  Pure.
 
-Each batch gets the prefix of a stored batch, its final base offset, and the leader epoch of
-diskless topics; the records stay as they were produced.  A diskless log has no records of its own,
+Each batch gets the prefix of a stored batch, its final base offset, and the leader epoch of its
+log; the records stay as they were produced.  A diskless log has no records of its own,
 so log offsets are the offsets that clients see.
 
 Invariants
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from quipu.diskless.control_plane.interface import PRODUCER_BATCHES
 from quipu.diskless.errors import CorruptObject
 from quipu.diskless.tiering.plan import SegmentPlan
-from quipu.diskless.values import LEADER_EPOCH, BatchRun
+from quipu.diskless.values import BatchRun
 from quipu.model.batch_types import DATA
 from quipu.model.ids import NO_TIMESTAMP
 from quipu.remote.segments.footer import SegmentEpoch
@@ -78,7 +78,8 @@ def merge(plan: SegmentPlan, parts: Iterable[Buffer]) -> MergedSegment:
     for run, part in zip_longest(plan.runs, parts):
         assert run is not None
         assert part is not None
-        position, run_newest = _merge_run(run, memoryview(part), out, position, producers)
+        position, run_newest = _merge_run(
+            run, memoryview(part), out, position, producers, leader_epoch=plan.leader_epoch)
         newest = max(newest, run_newest)
     assert position == plan.size, (position, plan.size)
     return MergedSegment(out.toreadonly(), newest, producers.encode())
@@ -90,7 +91,7 @@ def segment_to_copy(plan: SegmentPlan, merged: MergedSegment) -> SegmentToCopy:
         name=segment_name(plan), topic=plan.topic, data=merged.data, size=plan.size,
         end_offset=plan.end_offset, log_start=plan.start_offset, log_end=plan.end_offset,
         max_timestamp=merged.max_timestamp,
-        epochs=(SegmentEpoch(LEADER_EPOCH, plan.start_offset, plan.start_offset),),
+        epochs=(SegmentEpoch(plan.leader_epoch, plan.start_offset, plan.start_offset),),
         producer_snapshot=merged.producer_snapshot)
 
 
@@ -101,7 +102,8 @@ def segment_name(plan: SegmentPlan) -> SegmentName:
 
 
 def _merge_run(
-    run: BatchRun, data: memoryview, out: memoryview, position: int, producers: _Producers
+    run: BatchRun, data: memoryview, out: memoryview, position: int, producers: _Producers, *,
+    leader_epoch: int,
 ) -> tuple[int, int]:
     """Append the batches of a run to `out`; returns where the next one goes, and the newest time.
 
@@ -123,7 +125,7 @@ def _merge_run(
             raise _corrupt(run, at, "a bad checksum")
         out[position : position + PREFIX_SIZE] = stamp(
             batch, header, batch_type=DATA, log_offset=offset, base_offset=offset,
-            leader_epoch=LEADER_EPOCH)
+            leader_epoch=leader_epoch)
         if header.producer_id >= 0:
             producers.note(header, offset)
         newest = max(newest, header.max_timestamp)

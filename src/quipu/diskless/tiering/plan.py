@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID, uuid5
 
-from quipu.diskless.values import BatchRun, LogKey
+from quipu.diskless.values import LEADER_EPOCH, BatchRun, LogKey
 from quipu.model.ids import Offset, TimestampMs
 from quipu.wire.stored_batch import PREFIX_SIZE
 
@@ -39,6 +39,7 @@ class SegmentPlan(NamedTuple):
     size: int  # bytes of its stored batches
     max_timestamp: TimestampMs
     runs: tuple[BatchRun, ...]
+    leader_epoch: int = LEADER_EPOCH  # of all of its batches
 
 
 class PlanRules(NamedTuple):
@@ -50,7 +51,7 @@ class PlanRules(NamedTuple):
 
 def plan_segments(
     runs: Sequence[BatchRun], rules: PlanRules, *, topic: str, claim_epoch: int,
-    segments_max: int = SEGMENTS_MAX,
+    segments_max: int = SEGMENTS_MAX, leader_epoch: int = LEADER_EPOCH,
 ) -> list[SegmentPlan]:
     """The segments to make of `runs`, which follow each other; at most `segments_max`."""
     size_max = min(rules.segment_size, SEGMENT_SIZE_MAX)
@@ -61,14 +62,14 @@ def plan_segments(
         assert not group or group[-1].end_offset == run.base_offset, (group[-1], run)
         run_size = stored_size(run)
         if group and size + run_size > size_max:
-            found.append(_segment(group, topic, claim_epoch))
+            found.append(_segment(group, topic, claim_epoch, leader_epoch))
             group, size = [], 0
             if len(found) == segments_max:
                 return found
         group.append(run)
         size += run_size
     if group and (size >= size_max or group[0].max_timestamp < rules.rest_before_ms):
-        found.append(_segment(group, topic, claim_epoch))
+        found.append(_segment(group, topic, claim_epoch, leader_epoch))
     return found
 
 
@@ -90,9 +91,12 @@ def segment_id(log: LogKey, start: int, end: int, claim_epoch: int) -> UUID:
     return uuid5(log.topic_id, f"{log.partition} {start} {end} {claim_epoch}")
 
 
-def _segment(runs: Iterable[BatchRun], topic: str, claim_epoch: int) -> SegmentPlan:
+def _segment(
+    runs: Iterable[BatchRun], topic: str, claim_epoch: int, leader_epoch: int
+) -> SegmentPlan:
     runs = tuple(runs)
     log, start, end = runs[0].log, runs[0].base_offset, runs[-1].end_offset  # diskless.T1
     return SegmentPlan(
         log, topic, segment_id(log, start, end, claim_epoch), start, end,
-        sum(map(stored_size, runs)), TimestampMs(max(run.max_timestamp for run in runs)), runs)
+        sum(map(stored_size, runs)), TimestampMs(max(run.max_timestamp for run in runs)), runs,
+        leader_epoch)

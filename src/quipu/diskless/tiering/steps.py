@@ -40,7 +40,7 @@ from quipu.diskless.control_plane.interface import (
 )
 from quipu.diskless.tiering.copying import find_copy
 from quipu.diskless.tiering.plan import SEGMENT_SIZE_MAX, PlanRules, SegmentPlan, plan_segments
-from quipu.diskless.values import LEADER_EPOCH, BatchRun, LogBounds, LogKey
+from quipu.diskless.values import BatchRun, LogBounds, LogKey
 from quipu.model.errors import ErrorKind, QuipuError
 from quipu.model.ids import Offset
 from quipu.remote.metadata.errors import RemoteResourceNotFound
@@ -153,9 +153,12 @@ class LogStep:
         bounds = await self._catch_up(segments)
         if bounds is None:
             return []
+        (lineage,) = await services.plane.lineages([self.log])
+        if lineage is None:
+            return []
         plans = plan_segments(
             await aged_runs(services.plane, self.log, before_ms), rules, topic=self.topic,
-            claim_epoch=self.claim.epoch)
+            claim_epoch=self.claim.epoch, leader_epoch=lineage[-1][0])
         found = await self._taken_over(plans, segments)
         for each in found:
             if each.custom_metadata is None:
@@ -209,7 +212,7 @@ class LogStep:
             start_offset=plan.start_offset, end_offset=plan.end_offset - 1,
             max_timestamp_ms=max(-1, plan.max_timestamp), broker_id=services.broker_id,
             event_timestamp_ms=services.clock.now_ms(), segment_size_bytes=plan.size,
-            segment_leader_epochs={LEADER_EPOCH: plan.start_offset}, txn_index_empty=True)
+            segment_leader_epochs={plan.leader_epoch: plan.start_offset}, txn_index_empty=True)
 
     # -- after a copy
 

@@ -24,6 +24,7 @@ from uuid import UUID
 from quipu.diskless.control_plane.interface import (
     FIND_RUNS_MAX,
     LIMIT_MAX,
+    AdoptedLog,
     BatchOutcome,
     ControlPlane,
     FindRequest,
@@ -36,7 +37,7 @@ from quipu.diskless.control_plane.interface import (
     TieringClaim,
 )
 from quipu.diskless.errors import CommitOutcomeUnknown, ControlPlaneUnavailable
-from quipu.diskless.values import BatchRun, LogBounds, LogKey, NewObject
+from quipu.diskless.values import BatchRun, Lineage, LogBounds, LogKey, NewObject
 from quipu.model.errors import QuipuError
 from quipu.model.ids import Offset
 from quipu.sim.dice import Dice
@@ -383,6 +384,20 @@ class SimPlane:
     ) -> LogBounds | None:
         return await self._ask("advance_log_start", lambda plane: plane.advance_log_start(
             log, log_start, now_ms), log, log_start, is_change=True)
+
+    # -- logs that were on disks
+
+    async def adopt_log(self, adopted: AdoptedLog, now_ms: int) -> bool:
+        return await self._ask("adopt_log", lambda plane: plane.adopt_log(adopted, now_ms),
+                               adopted, is_change=True)
+
+    async def lineages(self, logs: Sequence[LogKey]) -> Sequence[Lineage | None]:
+        wanted = tuple(logs)
+        return await self._ask("lineages", lambda plane: plane.lineages(wanted))
+
+    async def restore_lineage(self, log: LogKey, lineage: Lineage) -> None:
+        await self._ask("restore_lineage", lambda plane: plane.restore_lineage(log, lineage),
+                        log, lineage, is_change=True)
 
     # -- rebuilding
 

@@ -210,6 +210,11 @@ class ProducerStates:
             for producer_id, producer in sorted(self._producers.items())
         ]
 
+    def histories(self) -> list[tuple[int, int, int, tuple[ProducerBatch, ...]]]:
+        """Id, epoch, when it was last seen and the last batches of every producer."""
+        return [(producer_id, producer.epoch, producer.last_seen_ms, tuple(producer.batches))
+                for producer_id, producer in sorted(self._producers.items())]
+
     def last_bases(self) -> list[int]:
         """The base offset of each producer's last batch."""
         return sorted(producer.batches[-1].base_offset for producer in self._producers.values())

@@ -46,6 +46,7 @@
     k10003_describe_remote_segments.py    DescribeRemoteSegments
     k10004_describe_diskless_runs.py      DescribeDisklessRuns
     k10005_describe_racks.py              DescribeRacks
+    k10006_migrate_topic.py               MigrateTopic
     consumer_protocol.py                  what consumers send each other in JoinGroup, SyncGroup
 
 Names are Kafka's.  Times and timeouts are milliseconds, error codes are plain numbers (their
@@ -149,6 +150,7 @@ from quipu.wire.messages.k10004_describe_diskless_runs import (
     DescribeDisklessRunsResponse,
 )
 from quipu.wire.messages.k10005_describe_racks import DescribeRacksRequest, DescribeRacksResponse
+from quipu.wire.messages.k10006_migrate_topic import MigrateTopicRequest, MigrateTopicResponse
 from quipu.wire.schema import Request, Response
 
 OWN_KEY_FIRST: Final = 10_000
@@ -201,6 +203,7 @@ REQUESTS: Final[dict[int, type[Request]]] = {
         DescribeRemoteSegmentsRequest,
         DescribeDisklessRunsRequest,
         DescribeRacksRequest,
+        MigrateTopicRequest,
     )
 }
 
@@ -252,5 +255,6 @@ RESPONSES: Final[dict[int, type[Response]]] = {
         DescribeRemoteSegmentsResponse,
         DescribeDisklessRunsResponse,
         DescribeRacksResponse,
+        MigrateTopicResponse,
     )
 }

@@ -5,6 +5,7 @@ from typing import Final
 from quipu.diskless.control_plane.migrations import Migration
 from quipu.diskless.control_plane.migrations.fences import FENCES
 from quipu.diskless.control_plane.migrations.functions import FUNCTIONS
+from quipu.diskless.control_plane.migrations.sqlite import LINEAGES
 
 LOCK: Final = 0x71756970_64636F6E  # of those that change the schema
 
@@ -100,4 +101,5 @@ _CLUSTER: Final = (
 )
 
 MIGRATIONS: Final = (
-    Migration(1, (*_TABLES, *FUNCTIONS)), Migration(2, FENCES), Migration(3, _CLUSTER))
+    Migration(1, (*_TABLES, *FUNCTIONS)), Migration(2, FENCES), Migration(3, _CLUSTER),
+    Migration(4, LINEAGES))

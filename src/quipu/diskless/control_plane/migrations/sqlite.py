@@ -103,4 +103,8 @@ _CLUSTER: Final = (
     """,
 )
 
-MIGRATIONS: Final = (Migration(1, _TABLES), Migration(2, _FENCES), Migration(3, _CLUSTER))
+# The leader epochs of a log that was on disks (adoption.py); NULL: it never was (diskless.C12).
+LINEAGES: Final = ("ALTER TABLE diskless_logs ADD COLUMN lineage TEXT",)
+
+MIGRATIONS: Final = (
+    Migration(1, _TABLES), Migration(2, _FENCES), Migration(3, _CLUSTER), Migration(4, LINEAGES))
