@@ -69,7 +69,9 @@ def restored(state: ClusterState) -> ClusterState:
 
 
 def test_a_topic_is_sealed_then_switched() -> None:
-    """D30: all partitions together; each keeps the epoch of its seal, and its head leads."""
+    """D30: all partitions together (controller.G1); each keeps the epoch of its seal, and its
+    head leads.
+    """
     state = a_state()
     before = state.topics["t"].partitions
 
@@ -261,6 +263,12 @@ def test_partitions_that_are_not_sealed_never_become_diskless() -> None:
         state.apply(PartitionsMoved(
             topic_id=state.topics["t"].topic_id, partitions=[0], kind=PlacementKind.DISKLESS,
             replicas=[1], leader=1, epoch=9, version=99))
+    begin(state)
+    for leader in (-1, 4):
+        with pytest.raises(UnfitRecord, match=r"that .* leads"):
+            state.apply(PartitionsMoved(
+                topic_id=state.topics["t"].topic_id, partitions=[0], kind=PlacementKind.DISKLESS,
+                replicas=[1, 2], leader=leader, epoch=9, version=99))
 
 
 def test_a_switched_partition_is_an_ordinary_diskless_one() -> None:

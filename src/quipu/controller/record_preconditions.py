@@ -77,12 +77,14 @@ def why_unfit(state: "ClusterState", record: Record) -> str | None:
 
 def _why_not_moved(state: "ClusterState", topic: "Topic", record: PartitionsMoved) -> str | None:
     kind = placement_kind(record)
-    becomes_diskless = kind is PlacementKind.DISKLESS
+    leaders = [NO_NODE, *record.replicas]  # NO_NODE: the one before
     for index in record.partitions:
         placement = topic.partitions[index].placement
-        if isinstance(placement, DisklessPlacement) != becomes_diskless and not (
-                becomes_diskless and _may_become_diskless(placement)):  # controller.G2
-            return "diskless partitions stay diskless, and of others only sealed ones become it"
+        if isinstance(placement, DisklessPlacement) != (kind is PlacementKind.DISKLESS):
+            if kind is not PlacementKind.DISKLESS or not _may_become_diskless(placement):
+                return ("diskless partitions stay diskless, and of others only sealed ones "
+                        "become it")  # controller.G2
+            leaders = record.replicas
     match kind:
         case PlacementKind.CHAIN:
             return _why_no_chain(state, record.chain, record.moving_to)
@@ -91,7 +93,7 @@ def _why_not_moved(state: "ClusterState", topic: "Topic", record: PartitionsMove
         case PlacementKind.DISKLESS:
             if not record.replicas or len(set(record.replicas)) != len(record.replicas):
                 return f"a diskless partition on {record.replicas[:10]}"
-            if record.leader not in (NO_NODE, *record.replicas):
+            if record.leader not in leaders:
                 return f"a diskless partition that {record.leader} leads, which is no replica"
             return None
         case _:

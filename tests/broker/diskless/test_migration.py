@@ -12,6 +12,7 @@ from quipu.diskless.control_plane.interface import AdoptedLog
 from quipu.diskless.errors import ControlPlaneUnavailable
 from quipu.diskless.values import LogKey
 from quipu.model.errors import Code
+from quipu.model.ids import ZERO_UUID
 from quipu.wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -185,6 +186,29 @@ async def test_it_resumes_after_a_restart(
         await put(peer, "t", b"1")
         assert await read_all(peer, "t") == [(0, b"0"), (1, b"1")]
     assert not list((tmp_path / "data").glob("t-*"))
+
+
+@looped
+async def test_a_migrated_topic_is_deleted_with_its_tier(tmp_path: Path) -> None:
+    """D30: whoever led its segments before, nothing of it is left."""
+    async with node_here(tmp_path, remote_log_orphan_grace_ms="2000") as node, \
+            node.connect() as peer:
+        await node.create("t", remote_storage_enable="true")
+        await put(peer, "t", b"0")
+        await migrated(peer)
+        await put(peer, "t", b"1")
+        assert isinstance(node.node.diskless, Diskless)
+        plane, remote = node.node.diskless.plane, tmp_path / "data" / "remote"
+        assert list(remote.rglob("*.log"))
+
+        await node.node.broker.cluster.controller.delete_topics([("t", ZERO_UUID)])
+
+        await until(lambda: not list(remote.rglob("*.log")))
+
+        async def is_forgotten() -> bool:
+            return await plane.topics() == {}
+
+        await until_true(is_forgotten)
 
 
 @looped
