@@ -39,7 +39,7 @@ def test_partitions_that_are_placed_alike_share_memory() -> None:
     """D34: a million partitions have a few thousand different placements."""
     model = PlacementModel(30, 3)
     model.create(3000)
-    assert len({id(replicas) for replicas in model.replicas}) <= 30
+    assert len({id(replicas) for replicas in model.replicas}) <= 30 * 2  # two ways each
 
 
 def test_the_command_measures_several_sizes_and_draws(tmp_path: Path) -> None:

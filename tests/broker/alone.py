@@ -36,6 +36,7 @@ class Alone:
         self.is_leader = False
         self.last_applied = RaftIndex(0)
         self.refused_count = 0
+        self.previous_leader = None  # it is always the first
 
     async def start(self) -> None:
         self._log.replay(lambda command: self._apply([command]))

@@ -198,6 +198,18 @@ def test_a_broker_that_changes_racks_moves_as_little_as_it_can() -> None:
 # -- leaders
 
 
+def test_the_partitions_of_a_lost_rack_are_led_in_all_others() -> None:
+    """D19: not all of them in one other rack."""
+    it = three_racks()
+    it.create(12)
+    rack = {node_id: it.racks_of((node_id,))[0] for each in it.partitions()
+            for node_id in each.replicas}
+    for node_id in [node_id for node_id, name in rack.items() if name == "a"]:
+        it.kill(node_id)
+    leaders = [rack[each.leader] for each in it.partitions()]
+    assert (leaders.count("b"), leaders.count("c")) == (6, 6)
+
+
 def test_leaders_move_only_when_they_must() -> None:
     """D16, D19: controller.D3; not when a broker returns, nor when one is preferred."""
     it = three_racks()
