@@ -20,7 +20,7 @@ demo: setup  ## a node, its log, and a shop's changes as tables and a view on Sp
 	@$(RUN) tools/demo.py
 
 test: setup  ## all tests but those of make spark, interop, sim and soak; real clients
-	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup
+	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup --durations=40 --durations-min=10
 
 again: setup  ## the tests that failed, alone: those that pass were short of time, and are named
 	@$(RUN) tools/again.py
