@@ -5,8 +5,9 @@
 Three nodes, PostgreSQL and an S3 server are processes of their own.  In each run stock idempotent
 producers write to every partition of a new topic, and a stock consumer follows it from its
 beginning.  Then its migration begins; at some moment the controller's process ends by SIGKILL, at
-another that of a broker, and both are started again; the store is slow at times.  In some runs the
-migration is called off first, and begun again.
+another that of a broker, and both are started again.  In most runs the store takes no segment until
+both were killed, so both are killed in the middle; in the others it is slow, and they may be killed
+at the switch, or after it.  In some runs the migration is called off first, and begun again.
 
 Every record that was acknowledged must be there once, in order, at the offset that the producer was
 told, and offsets must go on without a gap.  A run that finds anything else ends with exit code 1.
@@ -31,6 +32,7 @@ from tests.harness.diskless_site import DisklessSite
 from tests.harness.history import Read
 from tests.harness.progress import wait_for
 from tests.harness.s3_server import CREDENTIALS, S3Server
+from tests.harness.store_proxy import WireFault
 from tests.harness.writers import (
     Follower,
     Writer,
@@ -44,6 +46,8 @@ PARTITIONS = 3
 TIERED = {"remote_storage_enable": "true", "segment_bytes": "65536",
           "min_insync_replicas": "2"}
 MOMENTS = ("at once", "copying", "copying", "switching", "later")  # at which a process is killed
+HELD_MOMENTS = ("at once", "copying", "later")  # while the store takes nothing
+HELD_SHARE = 0.75  # of the runs
 LATER_SECONDS_MAX = 1.0
 DOWN_SECONDS_MAX = 2.0
 STORE_DELAYS = (0.2, 0.6, 0.9)  # seconds for a response of the store, while it copies
@@ -54,14 +58,20 @@ CANCELLED_SHARE = 0.25  # of the runs
 class Migration:
     """The migration of one topic of a site, and what happens to it."""
 
-    def __init__(self, site: DisklessSite, topic: str, chance: random.Random) -> None:
+    def __init__(
+        self, site: DisklessSite, topic: str, chance: random.Random, *, is_held: bool = False
+    ) -> None:
+        """`is_held`: the store takes nothing until two processes were killed."""
         self.site, self.topic = site, topic
         self._chance = chance
+        self._is_held = is_held
         self.events: list[str] = []
         self._began_at = 0.0
         self._down = 0  # how many nodes are
 
     def begin(self) -> None:
+        if self._is_held:
+            self.site.proxy.break_next(WireFault.REFUSE, b"PUT")
         self.ask(MigrationAction.BEGIN)
         self._began_at = time.monotonic()
 
@@ -93,11 +103,12 @@ class Migration:
         if not is_both_down:
             self._start(first)
         self._kill(second)
+        self.site.proxy.heal()
         for name in [second] if not is_both_down else [first, second]:
             self._start(name)
 
     def _kill(self, name: str) -> None:
-        moment = self._chance.choice(MOMENTS)
+        moment = self._chance.choice(HELD_MOMENTS if self._is_held else MOMENTS)
         if moment == "later":
             time.sleep(LATER_SECONDS_MAX * self._chance.random())
         elif moment != "at once" and not self._down:
@@ -143,14 +154,15 @@ def migrate_once(site: DisklessSite, topic: str, chance: random.Random) -> list[
     """One run; returns everything that breaks a promise, which should be nothing."""
     site.cluster.await_serving("a")
     site.cluster.create_topic(topic, partitions=PARTITIONS, **TIERED)
-    migration = Migration(site, topic, chance)
+    is_held = chance.random() < HELD_SHARE
+    migration = Migration(site, topic, chance, is_held=is_held)
     writers = writers_of(site, topic, chance)
     follower = Follower(site.bootstrap, topic, PARTITIONS)
     with running([*writers, follower], site.cluster.logs):
         await_progress(writers, site.cluster.logs, 100)
         controller = site.cluster.controller()
         broker = chance.choice([name for name in site.cluster.nodes if name != controller])
-        site.proxy.delay_seconds = chance.choice(STORE_DELAYS)
+        site.proxy.delay_seconds = 0.0 if is_held else chance.choice(STORE_DELAYS)
         migration.begin()
         if chance.random() < CANCELLED_SHARE and migration.call_off():
             await_progress(writers, site.cluster.logs, 10)
