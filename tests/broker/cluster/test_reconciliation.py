@@ -110,6 +110,11 @@ class Controlled:
         decision: Decision[None] = Decision([*records], [])
         await self.decisions.run(lambda: decision)
 
+    async def fence(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            await self.request(BrokerFencingChanged(
+                node_id=node_id, fenced=True, fenced_at_ms=self.clock.now_ms()))
+
     async def set_auto(self, value: str) -> None:
         await self.request(ConfigChanged(
             resource_type=ResourceType.BROKER, resource_name=CLUSTER_DEFAULT,
@@ -367,9 +372,7 @@ async def test_a_rack_that_comes_back_broker_by_broker_is_used_as_a_whole() -> N
     it.machine.state.apply(it.old_topic(40))
     it.reconciliation.begin()
     await it.until(lambda: it.factors == {3})
-    for node_id in (3, 6):
-        await it.request(BrokerFencingChanged(
-            node_id=node_id, fenced=True, fenced_at_ms=it.clock.now_ms()))
+    await it.fence(3, 6)
     await it.until(lambda: it.factors == {2})
     await it.request(BrokerFencingChanged(node_id=3))
     await asyncio.sleep(THRESHOLD_MS / 2000)
@@ -388,9 +391,7 @@ async def test_a_rack_is_used_without_brokers_that_stay_away() -> None:
     it.machine.state.apply(it.old_topic(4))
     it.reconciliation.begin()
     await it.until(lambda: it.factors == {3})
-    for node_id in (3, 6):
-        await it.request(BrokerFencingChanged(
-            node_id=node_id, fenced=True, fenced_at_ms=it.clock.now_ms()))
+    await it.fence(3, 6)
     await it.until(lambda: it.factors == {2})
     await it.request(BrokerFencingChanged(node_id=3))
     await it.until(lambda: it.factors == {3})
@@ -412,9 +413,7 @@ async def test_brokers_have_a_moment_after_a_time_without_a_controller() -> None
     it.reconciliation.begin()
     await it.until(lambda: it.factors == {3})
     it.reconciliation.end()
-    for node_id in (2, 3):
-        await it.request(BrokerFencingChanged(
-            node_id=node_id, fenced=True, fenced_at_ms=it.clock.now_ms()))
+    await it.fence(2, 3)
     await asyncio.sleep(10 * THRESHOLD_MS / 1000)
     it.reconciliation.begin(is_cold=True)
     await asyncio.sleep(THRESHOLD_MS / 2000)
