@@ -23,7 +23,9 @@ Invariants
     broker.cluster.R4  a rack that comes back, or is new, gets replicas when all of its brokers are
                        up, or after a moment (SETTLE_SECONDS): else its first broker would get all
     broker.cluster.R5  after a time without any controller, brokers have the same moment to come
-                       back before one of them is given up: nobody could have registered sooner
+                       back before one of them is given up: nobody could have registered sooner.
+                       So they have after the start of this node, whose term may be the second one
+                       since then: all nodes may have started together
 
 Not here: the target and the steps to it (controller/managed), the states of racks
 (controller/racks.py).
@@ -36,6 +38,7 @@ from uuid import UUID
 
 from quipu.broker.cluster.decision_queue import DecisionQueue
 from quipu.broker.cluster.state_machine import MetadataStateMachine
+from quipu.broker.cluster.term_clock import TermClock
 from quipu.broker.error_codes import code_of
 from quipu.controller import racks
 from quipu.controller.decision import Decision
@@ -46,7 +49,6 @@ from quipu.controller.racks import Rack, RackState
 from quipu.controller.state import ClusterState
 from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code, QuipuError
-from quipu.runtime.clock import Clock
 from quipu.runtime.spawn import spawn
 
 _log = logging.getLogger(__name__)
@@ -69,7 +71,7 @@ class Reconciliation:
     """Keeps diskless partitions at their target.  A metadata listener."""
 
     def __init__(
-        self, machine: MetadataStateMachine, decisions: DecisionQueue, clock: Clock
+        self, machine: MetadataStateMachine, decisions: DecisionQueue, clock: TermClock
     ) -> None:
         self._machine = machine
         self._decisions = decisions
@@ -108,7 +110,8 @@ class Reconciliation:
         self.end()
         self._allowed_at, self._allowance = self._clock.monotonic(), 0.0
         self._seen = self._racks = None  # look at everything
-        self._give_up_from = self._allowed_at + (self._settle_seconds if is_cold else 0.0)
+        alone_until = self._allowed_at if is_cold else self._clock.started_at
+        self._give_up_from = alone_until + self._settle_seconds  # broker.cluster.R5
         self._task = spawn(self._run(), "reconciliation of diskless topics")
 
     def end(self) -> None:

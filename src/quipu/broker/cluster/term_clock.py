@@ -14,6 +14,7 @@ class TermClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.monotonic = clock.monotonic
+        self.started_at = clock.monotonic()  # when this node started
         self.begin()
 
     def begin(self) -> None:

@@ -111,7 +111,7 @@ class PlacementWorld:
         """A checker: deadlines, whatever happens."""
         del machine
         if self.leader is not None:
-            self.checker.check_deadlines(self.led_since)
+            self.checker.check_deadlines(self.led_since, self.leader.started_at)
 
     # -- the run
 

@@ -210,13 +210,16 @@ class PlacementChecker:
 
     # -- time
 
-    def check_deadlines(self, led_since: float) -> None:
-        """broker.cluster.R3: who is down for longer than the threshold is given up by now."""
+    def check_deadlines(self, led_since: float, started_at: float) -> None:
+        """broker.cluster.R3: who is down for longer than the threshold is given up by now.
+
+        Only a controller that has started a moment ago waits for longer (broker.cluster.R5).
+        """
         now = self._now()
         if now - led_since < LED_SECONDS_MIN:
             return
         for node_id, since in self._down_since.items():
-            late = now - since - self._threshold
+            late = now - max(since, started_at) - self._threshold
             require(node_id in self._given_up or late < LATE_SECONDS_MAX,
                     f"R3: broker {node_id} is not given up, {late:.2f} s after the threshold")
 

@@ -170,3 +170,7 @@ class SimController:
     @property
     def now_ms(self) -> int:
         return self._clock.now_ms()
+
+    @property
+    def started_at(self) -> float:
+        return self._clock.started_at
