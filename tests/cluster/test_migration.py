@@ -145,8 +145,7 @@ def test_a_migration_that_is_called_off_leaves_a_topic_as_it_was(site: DisklessS
     site.cluster.await_serving("a")
     site.cluster.create_topic("undone", retention_ms="-1", **TIERED)
     write(site, "undone", 0, 20)
-    migration = Migration(site, "undone", random.Random(1))
-    site.proxy.delay_seconds = 0.5  # so that it is not done at once
+    migration = Migration(site, "undone", random.Random(1), is_held=True)
     try:
         migration.begin()
         wait_for(lambda: "copying" in migration.steps(), pause=0.01)
@@ -154,12 +153,13 @@ def test_a_migration_that_is_called_off_leaves_a_topic_as_it_was(site: DisklessS
                               "--bootstrap", site.bootstrap)
         assert cancelled.code == 0, cancelled.err
     finally:
-        site.proxy.delay_seconds = 0.0
+        site.proxy.heal()
     assert migration.steps() == {"not begun": 1}
     write(site, "undone", 20, 20)
     assert read(site, "undone", 0, 40) == [(number, b"%d" % number) for number in range(40)]
 
     migration.begin()
+    site.proxy.heal()
     wait_for(lambda: migration.steps() == {"done": 1}, what=site.cluster.logs)
     write(site, "undone", 40, 20)
     assert read(site, "undone", 0, 60) == [(number, b"%d" % number) for number in range(60)]

@@ -157,8 +157,9 @@ async def test_an_operators_move_is_drift(tmp_path: Path) -> None:
 @looped
 async def test_settings_that_change_while_a_node_runs_are_shown(tmp_path: Path) -> None:
     """D26: the threshold and the mode, as they apply now."""
-    async with RackedNode(tmp_path, diskless_managed_rf_auto_reconcile="false") as node:
-        await node.join(2, "r2")
+    async with RackedNode(tmp_path, diskless_managed_rf_auto_reconcile="false",
+                          diskless_managed_rf_rack_unavailable_threshold_ms="100") as node:
+        await node.join(2, "r2")  # a new rack is not settled for as long as that
         await node.create_diskless("t")
         await node.move("t", 0, 1)
         reconciliation = node.node.broker.cluster.reconciliation
