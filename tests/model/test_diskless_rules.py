@@ -28,8 +28,7 @@ def refusal(new: TopicSettings, old: TopicSettings | None = None,
 def test_a_topic_becomes_diskless_only_when_it_is_created() -> None:
     """D1: every later change is refused, in both directions, with the reason."""
     check_diskless(DISKLESS, unavailable=None)
-    assert "only when a topic is created, as records have to move to object storage: `quipu topic " \
-        "migrate NAME --to diskless` does that" in refusal(DISKLESS, CLASSIC)
+    assert "`quipu topic migrate NAME --to diskless` does that" in refusal(DISKLESS, CLASSIC)
     assert "only when a topic is created, and this one is diskless" in refusal(CLASSIC, DISKLESS)
     check_diskless(replace(DISKLESS, retention_ms=5), DISKLESS, unavailable="no store")
     check_diskless(CLASSIC, CLASSIC, unavailable="no store")
