@@ -21,7 +21,6 @@ from quipu.wire.messages.k21_delete_records import (
 from quipu.wire.messages.k10006_migrate_topic import MigrateTopicRequest
 from tests.broker.diskless.parts import (
     diskless_node,
-    fetch,
     list_offset,
     partition,
     put,
