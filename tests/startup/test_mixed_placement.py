@@ -28,7 +28,9 @@ def earlier_version(folder: Path) -> Path:
                               capture_output=True).stdout
 
     commits = git("log", "--format=%H", "--fixed-strings", f"--grep={FIRST_MANAGED}").split()
-    assert commits, "the whole history is needed: git fetch --unshallow"
+    if not commits or git("rev-parse", "--is-shallow-repository").strip() != b"false":
+        pytest.skip("the earlier version is in the history, which a shallow clone does not have: "
+                    "git fetch --unshallow")
     with tarfile.open(fileobj=BytesIO(git("archive", f"{commits[-1].decode()}^", "src"))) as files:
         files.extractall(folder, filter="data")
     return folder / "src"
