@@ -4,7 +4,7 @@
 
     versitygw      an S3 server                             by `go install`
     azurite        an emulator of Azure Blob Storage        by npm, with the Node.js in .venv
-    kafka-tools    Kafka's own command line tools, on Java  by Maven
+    kafka          Apache Kafka: server, tools, Streams, Connect  by Maven
     prometheus     its parser and evaluator of alert rules  by `go build`
 
 Versions are pinned here, in package-lock.json, go.sum and pom.xml.  Each is installed into a folder
@@ -111,7 +111,7 @@ SOFTWARE = (
         lambda _: npm_command("ci", "--no-audit", "--no-fund", "--ignore-scripts",
                               "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")),
     Software(
-        "kafka-tools", "4.3.0", ("java", "mvn"), ("kafka/pom.xml",),
+        "kafka", "4.2.0", ("java", "mvn"), ("kafka/pom.xml",),
         lambda folder: ["mvn", "-B", "-q", "-Dstyle.color=never", MAVEN_GOAL,
                         "-DincludeScope=runtime", f"-DoutputDirectory={folder / 'jars'}"]),
     Software(

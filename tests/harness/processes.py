@@ -36,6 +36,10 @@ class LineProcess:
         self._reader.start()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def runs(self) -> bool:
         return self._process.poll() is None
 

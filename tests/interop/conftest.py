@@ -70,5 +70,5 @@ def store_url(server: StoreServer) -> str:
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
-    """The folder of Kafka's tools and of what they need."""
-    return folder_of("kafka-tools") / "jars"
+    """The jars of Apache Kafka, and what they need."""
+    return folder_of("kafka") / "jars"

@@ -162,7 +162,7 @@ def test_pins_are_the_versions_that_are_told() -> None:
     package = json.loads((interop.TESTS / "azurite" / "package.json").read_text())
     assert package["dependencies"] == {"azurite": by_name["azurite"].version}
     pom = (interop.TESTS / "kafka" / "pom.xml").read_text()
-    assert f"<kafka.version>{by_name['kafka-tools'].version}</kafka.version>" in pom
+    assert f"<kafka.version>{by_name['kafka'].version}</kafka.version>" in pom
     command = by_name["versitygw"].command(Path())
     assert command[-1].endswith(f"@v{by_name['versitygw'].version}")
     modules = (interop.TESTS / "prometheus" / "go.mod").read_text()
