@@ -2,7 +2,13 @@
 
 import pytest
 
-from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet, member_key
+from quipu.model.chains import (
+    MemberState,
+    ReplicaMember,
+    ReplicaSet,
+    least_in_sync,
+    member_key,
+)
 from quipu.model.ids import Epoch, NodeId
 
 SERVING, SYNCING, OFFLINE = MemberState
@@ -52,3 +58,17 @@ def test_a_node_is_a_member_once() -> None:
     """H1."""
     with pytest.raises(AssertionError):
         ReplicaSet(epoch=Epoch(1), version=1, members=(ReplicaMember(NodeId(1), SERVING),) * 2)
+
+
+@pytest.mark.parametrize(("setting", "of_replicas"), [
+    (None, {1: 1, 2: 1, 3: 2, 5: 4}),  # all but one, and at least one
+    (0, {1: 1, 2: 2, 3: 3, 5: 5}),  # the strict rule
+    (1, {1: 1, 2: 1, 3: 1, 5: 1}),
+    (2, {1: 1, 2: 2, 3: 2, 5: 2}),
+    (100, {1: 1, 2: 2, 3: 3, 5: 5}),  # as in Kafka: no more than there are
+])
+def test_the_replicas_that_must_be_in_sync(
+    setting: int | None, of_replicas: dict[int, int]
+) -> None:
+    """V5, V21, K5: min.insync.replicas, given or not, for any number of replicas."""
+    assert {count: least_in_sync(setting, count) for count in of_replicas} == of_replicas

@@ -15,8 +15,8 @@ from quipu.model.principals import ANONYMOUS, Principal
 
 
 @pytest.mark.parametrize(("endpoint", "text"), [
-    (ListenerEndpoint("PLAINTEXT", "h", 1), "h:1"),
-    (ListenerEndpoint("PLAINTEXT", "::1", 1), "[::1]:1"),
+    (ListenerEndpoint("PLAINTEXT", "h", 1), "PLAINTEXT://h:1"),
+    (ListenerEndpoint("PLAINTEXT", "::1", 1), "PLAINTEXT://[::1]:1"),
     (ListenerEndpoint("B", "::1", 1), "B://[::1]:1"),
 ])
 def test_an_endpoint_is_written_as_it_is_read(endpoint: ListenerEndpoint, text: str) -> None:

@@ -53,7 +53,7 @@ def test_a_mistake_next_to_a_secret_does_not_show_it(
     assert str(caught.value)
 
 
-@pytest.mark.parametrize("name", SENSITIVE)
+@pytest.mark.parametrize("name", [name for name in SENSITIVE if not BROKER[name].refused])
 def test_where_a_secret_was_given_does_not_tell_it(name: str) -> None:
     """K8: what is remembered for later errors holds no value."""
     for given in (from_properties(f"{name}={VALUE}", "f"), from_assignments([f"{name}={VALUE}"]),

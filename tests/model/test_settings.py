@@ -7,6 +7,7 @@ import pytest
 from quipu.model.errors import Code, SettingError
 from quipu.model.settings import (
     BROKER,
+    OWN_BROKER,
     TOPIC,
     BrokerSettings,
     check,
@@ -80,7 +81,7 @@ def test_values_that_are_kept_are_short(rows: dict[str, Setting]) -> None:
                      "0" * 3000 + kept, kept * 3000):
             with pytest.raises(SettingError) as caught:
                 check(rows, {name: long})
-            assert len(str(caught.value)) < 320
+            assert len(str(caught.value)) < 420
     check(TOPIC, {"cleanup.policy": "compact,delete", "retention.ms": str(2**63 - 1)})
 
 
@@ -105,7 +106,7 @@ STORED = [
     ("above it", {"min.insync.replicas": "2147483647"}, "min_insync_replicas", 100),
     ("of another kind: as if it was not set", {"segment.bytes": "big"}, "segment_bytes", 1 << 30),
     ("digits of another script", {"retention.ms": "\uff11"}, "retention_ms", 604_800_000),
-    ("a choice that is gone", {"compression.type": "zstd"}, "compression_type", "producer"),
+    ("a choice that is gone", {"compression.type": "brotli"}, "compression_type", "producer"),
     ("a name that nobody knows", {"retention.parsecs": "12"}, "retention_ms", 604_800_000),
 ]
 
@@ -127,7 +128,7 @@ def test_what_an_earlier_version_stored_for_a_broker_can_be_read() -> None:
     assert changed == BrokerSettings(num_partitions=10_000)
 
 
-SENSITIVE = [row.name for row in BROKER.values() if row.is_sensitive]
+SENSITIVE = [row.name for row in OWN_BROKER.values() if row.is_sensitive]
 
 
 @pytest.mark.parametrize("name", SENSITIVE)

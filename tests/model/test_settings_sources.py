@@ -30,10 +30,10 @@ def test_a_properties_file_is_read_as_java_reads_it() -> None:
     given = from_properties(FILE, "server.properties")
 
     assert given == {
-        "node.id": Given("3", "server.properties line 4"),
-        "log.retention.ms": Given("1000", "server.properties line 5"),
-        "broker.rack": Given("eu-1", "server.properties line 6"),
-        "num.partitions": Given("7", "server.properties line 7"),
+        "node.id": Given("3", "server.properties line 4", 4),
+        "log.retention.ms": Given("1000", "server.properties line 5", 5),
+        "broker.rack": Given("eu-1", "server.properties line 6", 6),
+        "num.partitions": Given("7", "server.properties line 7", 7),
     }
 
 

@@ -4,30 +4,32 @@ Every number declares its minimum and maximum, so that no well-formed value make
 a timer that never fires, a segment file for each batch, a default that fills the disk with empty
 logs.
 
-Not here: the settings of a remote tier (remote_settings), of diskless topics (diskless_settings)
-and of a topic (topic_settings), looking up and parsing values (settings).
+Not here: the settings of a remote tier (remote_settings), of diskless topics (diskless_settings),
+of Kafka's roles and controller listeners (kraft_settings), of connections (connection_settings) and
+of a topic (topic_settings); looking up and parsing values (settings).
 """
 
 # ruff: noqa: RUF009  the calls make dataclass fields
 
+import sys
 from dataclasses import dataclass, field
 from typing import Final
 
-from quipu.model.diskless_settings import DisklessSettings
+from quipu.model.connection_settings import ConnectionSettings
 from quipu.model.ids import NodeId
 from quipu.model.listeners import DEFAULT, DEFAULT_PROTOCOLS, ListenerEndpoint, ListenerProtocol
+from quipu.model.settings_rules import DIRECTORY, GZIP_LEVELS
 from quipu.model.settings_types import (
     INT_MAX,
     LONG_MAX,
     Address,
-    AddressLimit,
     Voter,
     address,
-    address_limits,
     advertised_endpoints,
     boolean,
     choice,
     choices,
+    decimal,
     endpoints,
     int16,
     int32,
@@ -39,20 +41,28 @@ from quipu.model.settings_types import (
     optional_int64,
     optional_line,
     optional_secret,
-    path,
     ratio,
+    ruled,
     voters,
 )
 from quipu.model.topic_settings import (
     BATCH_SIZE_LOW,
     CLEANUP_POLICIES,
+    COMPRESSION_TYPES,
     DECOMPRESSED_SIZE_HIGH,
     DECOMPRESSED_SIZE_LOW,
+    GZIP_LEVEL_DEFAULT,
+    LZ4_LEVEL_MAX,
     RECORDS_CHECKS,
     REPLICAS_MAX,
+    ROTATE_AUTO,
+    ROTATIONS,
     SEGMENT_MS_LOW,
     SEGMENT_SIZE_LOW,
+    SPREADS,
     TIMESTAMP_TYPES,
+    ZSTD_LEVEL_MAX,
+    ZSTD_LEVEL_MIN,
 )
 
 _MINUTE_MS: Final = 60_000
@@ -64,7 +74,7 @@ _GIB: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings(DisklessSettings):
+class BrokerSettings(ConnectionSettings):
     """The settings of one broker; dynamic ones may be changed while it runs."""
 
     # Identity and addresses.
@@ -83,12 +93,14 @@ class BrokerSettings(DisklessSettings):
     listeners: tuple[ListenerEndpoint, ...] = endpoints(
         (ListenerEndpoint(DEFAULT.name, "127.0.0.1", 9092),),
         "Addresses that Kafka clients connect to: NAME://HOST:PORT,NAME://HOST:PORT, or HOST:PORT "
-        "alone for a listener named PLAINTEXT. With port 0 the system chooses a free port. Other "
-        "nodes connect to peer.listener instead.")
+        "alone for a listener named PLAINTEXT. No host means all interfaces. With port 0 the "
+        "system chooses a free port. Other nodes connect to peer.listener instead, or to the "
+        "listener here that controller.listener.names names.")
     advertised_listeners: tuple[ListenerEndpoint, ...] = advertised_endpoints(
         "Addresses that clients are given to connect to, NAME://HOST:PORT, for those listeners "
         "where they differ from listeners. A client is given the addresses of the listener that "
-        "it connected to. Port 0 means the port that the listener got.")
+        "it connected to. Port 0 means the port that the listener got. A listener without a host "
+        "that is not advertised is given with this machine's name.")
     listener_security_protocol_map: tuple[ListenerProtocol, ...] = listener_protocols(
         DEFAULT_PROTOCOLS,
         "Security protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL. Only PLAINTEXT is "
@@ -131,7 +143,10 @@ class BrokerSettings(DisklessSettings):
         256,
         "Maximum number of connections to metrics.listener that have not sent a request yet; a "
         "further one replaces the oldest.", low=128, high=10_000)
-    log_dirs: str = path("quipu-data", "Directory in which the node keeps all its files.")
+    log_dirs: str = ruled(
+        "quipu-data", DIRECTORY, "Directory in which the node keeps all its files (also: log.dir). "
+        "Kafka allows several: here a node has one, and a machine with several disks runs a node "
+        "on each, or joins them to one volume.")
 
     # The cluster: election of the controller, and detection of dead nodes.
     controller_quorum_voters: tuple[Voter, ...] = voters(
@@ -179,6 +194,15 @@ class BrokerSettings(DisklessSettings):
         10_000,
         "Milliseconds that a chain whose nodes were all down waits for its last node to come back "
         "before it continues with those that are back.", low=0, high=_DAY_MS)
+    chain_rotate: str = choice(
+        ROTATE_AUTO, ROTATIONS, dynamic=True,
+        about="Whether each partition of a new topic has its own order of the nodes of its chain, "
+        "so that all of them lead partitions and serve reads. auto: only if a topic has fewer "
+        "replicas than its chain has nodes, so that these are spread over all of them.")
+    chain_spread: str = choice(
+        "topic", SPREADS, dynamic=True,
+        about="What is placed on one chain: a new topic as a whole, or each of its partitions for "
+        "itself, round all chains that fit.")
 
     # Logging, to standard error.
     logging_level: str = choice(
@@ -199,10 +223,11 @@ class BrokerSettings(DisklessSettings):
     auto_create_topics_enable: bool = boolean(
         "Create a topic when a client first requests its metadata.", default=True)
     delete_topic_enable: bool = boolean("Allow clients to delete topics.", default=True)
-    min_insync_replicas: int = int32(
-        0,
-        "Number of in-sync nodes of a chain below which writes with acks=all are refused. 0 means "
-        "all nodes of the chain, and then writes with any acks are refused (Kafka: 1).",
+    min_insync_replicas: int | None = optional_int32(
+        "Number of in-sync replicas below which writes with acks=all are refused; more than there "
+        "are replicas means all of them. If not set, it is one less than the number of replicas of "
+        "each partition, and at least 1 (Kafka: 1). 0 means all replicas, and then writes with any "
+        "acks are refused.",
         dynamic=True, low=0, high=REPLICAS_MAX)
     max_partitions: int = int32(
         100_000,
@@ -211,74 +236,6 @@ class BrokerSettings(DisklessSettings):
     max_request_partition_size_limit: int = int32(
         2000, "Maximum number of partitions in one DescribeTopicPartitions response.", low=1,
         high=100_000)
-
-    # Connections and memory.
-    max_connections: int = int32(
-        10_000, "Maximum number of client connections at a time; further ones are closed.", low=1,
-        high=1_000_000)
-    max_connections_per_ip: int | None = optional_int32(
-        "Maximum number of connections from one IP address at a time, or from one /64 network "
-        "with IPv6; further ones are closed. If not set, half of max.connections (Kafka: no "
-        "limit).", low=0, high=1_000_000)
-    max_connections_per_ip_overrides: tuple[AddressLimit, ...] = address_limits(
-        "Limits that replace max.connections.per.ip for some addresses, such as a proxy's: "
-        "IP:COUNT,IP:COUNT.")
-    max_connection_creation_rate: int = int32(
-        2000,
-        "Maximum number of new connections per second, averaged over ten seconds; a further "
-        "connection waits, and is closed if it would wait for more than a second (Kafka: no "
-        "limit).", low=1, high=INT_MAX)
-    max_connection_creation_rate_per_ip: int | None = optional_int32(
-        "Maximum number of new connections per second from one IP address. If not set, half of "
-        "max.connection.creation.rate.", low=1, high=INT_MAX)
-    connections_max_idle_ms: int = int64(
-        600_000, "Milliseconds without traffic after which a connection is closed; -1: never.",
-        low=-1, high=_YEAR_MS)
-    socket_request_max_bytes: int = int32(
-        100 * _MIB, "Maximum size in bytes of one request; a larger one closes its connection.",
-        low=1024, high=_GIB)
-    max_request_bytes: int = int32(
-        2 * _MIB,
-        "Maximum size in bytes of one request other than Produce, Fetch and SyncGroup; decoded, "
-        "such a request takes far more memory than its bytes.", low=1024, high=100 * _MIB)
-    max_request_elements: int = int32(
-        10_000,
-        "Maximum number of elements in all arrays of one request other than Produce and Fetch. "
-        "Decoding 10000 elements takes 10 to 20 ms, in which the node does nothing else.", low=100,
-        high=1_000_000)
-    max_response_bytes: int = int32(
-        32 * _MIB,
-        "Maximum size in bytes of one response other than Fetch's; a request that would exceed it "
-        "is refused with an error that asks for a smaller one.", low=64 * 1024, high=_GIB)
-    queued_max_request_bytes: int = int64(
-        256 * _MIB,
-        "Memory in bytes for requests that have arrived in part, over all connections; when it is "
-        "used up, large requests wait. Requests that wait to be handled may take as much again.",
-        low=_MIB, high=1024 * _GIB)
-    queued_max_response_bytes: int = int64(
-        128 * _MIB,
-        "Memory in bytes for responses other than Fetch's that are being built or not sent yet, "
-        "over all connections; when it is used up, the connection that reads its responses "
-        "slowest is closed.", low=_MIB, high=1024 * _GIB)
-    fetch_max_bytes: int = int32(
-        55 * _MIB, "Maximum size in bytes of one Fetch response; the first batch may exceed it.",
-        low=1024, high=_GIB)
-    fetch_max_wait_ms: int = int32(
-        60_000,
-        "Maximum time in milliseconds for which a Fetch waits for records, even if its client "
-        "asks for more.", low=1, high=_DAY_MS)
-    request_max_wait_ms: int = int32(
-        120_000,
-        "Maximum time in milliseconds for which any other request waits for other nodes, even if "
-        "its client asks for more.", low=1000, high=_DAY_MS)
-    max_incremental_fetch_session_cache_slots: int = int32(
-        1000, "Maximum number of incremental fetch sessions at a time; 0: none are created.", low=0,
-        high=100_000)
-    max_incremental_fetch_session_cache_partitions: int = int32(
-        200_000,
-        "Maximum number of partitions that are held in memory for fetch sessions, waiting fetches "
-        "and clients redirected to another replica, all together; above it no session is created "
-        "and no fetch waits.", low=0, high=10_000_000)
 
     # Limits on what producers send.
     message_max_bytes: int = int32(
@@ -300,9 +257,17 @@ class BrokerSettings(DisklessSettings):
         "in threads; batches not checked by then are refused with REQUEST_TIMED_OUT, which "
         "clients retry.", low=100, high=600_000)
     compression_type: str = choice(
-        "producer", ("producer",), dynamic=True,
-        about="Compression of stored batches. Only `producer` is accepted: batches are stored as "
-        "the producer compressed them, so set the compression at the producer.")
+        "producer", COMPRESSION_TYPES, dynamic=True,
+        about="Compression of stored batches: `producer` stores them as the producer sent them, "
+        "uncompressed, gzip, snappy, lz4 or zstd compress those that differ again.")
+    compression_gzip_level: int = ruled(
+        GZIP_LEVEL_DEFAULT, GZIP_LEVELS, "Level of compression.type=gzip; -1 is gzip's own.",
+        dynamic=True)
+    compression_lz4_level: int = int32(
+        9, "Level of compression.type=lz4.", dynamic=True, low=1, high=LZ4_LEVEL_MAX)
+    compression_zstd_level: int = int32(
+        3, "Level of compression.type=zstd.", dynamic=True, low=ZSTD_LEVEL_MIN,
+        high=ZSTD_LEVEL_MAX)
     log_message_timestamp_type: str = choice(
         "CreateTime", TIMESTAMP_TYPES, dynamic=True,
         about="Which timestamp is stored: CreateTime, the one that the producer set, or "
@@ -318,7 +283,7 @@ class BrokerSettings(DisklessSettings):
     producer_id_expiration_ms: int = int32(
         _DAY_MS,
         "Milliseconds without a batch after which a partition forgets an idempotent producer.",
-        low=1000, high=INT_MAX)
+        dynamic=True, low=1000, high=INT_MAX)
     max_producer_ids_per_partition: int = int32(
         20_000,
         "Maximum number of idempotent producers that a partition remembers. A new one replaces "
@@ -355,17 +320,17 @@ class BrokerSettings(DisklessSettings):
         "Compact the logs of topics whose cleanup.policy includes compact.", default=True)
     log_cleaner_backoff_ms: int = int64(
         15_000, "Milliseconds between two searches for a log to compact, if there was none.",
-        low=100, high=_DAY_MS)
+        dynamic=True, low=0, high=_DAY_MS)
     log_cleaner_dedupe_buffer_size: int = int64(
         128 * _MIB,
         "Bytes of memory for the keys of one pass of compaction, 32 bytes a key; a log with more "
-        "uncompacted keys takes several passes.", low=_MIB, high=64 << 30)
+        "uncompacted keys takes several passes.", dynamic=True, low=_MIB, high=64 << 30)
     log_cleaner_delete_retention_ms: int = int64(
         _DAY_MS, "Milliseconds for which a compacted topic keeps tombstones; see "
         "delete.retention.ms.", dynamic=True, low=0, high=LONG_MAX)
-    log_cleaner_io_max_bytes_per_second: int = int64(
-        LONG_MAX, "Bytes that compaction reads and writes per second, together.", low=1 << 16,
-        high=LONG_MAX)
+    log_cleaner_io_max_bytes_per_second: float = decimal(
+        sys.float_info.max, "Bytes that compaction reads and writes per second, together.",
+        dynamic=True, low=1 << 16)
     log_cleaner_max_compaction_lag_ms: int = int64(
         LONG_MAX, "Longest time in milliseconds for which a record stays uncompacted.",
         dynamic=True, low=1, high=LONG_MAX)
@@ -457,6 +422,8 @@ class BrokerSettings(DisklessSettings):
 
     # Names of the settings that the operator gave a value for.
     explicit: frozenset[str] = field(default=frozenset(), compare=False)
+    # Kafka's settings without effect that were given, with their texts (kafka_settings).
+    without_effect: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     # Settings of the classes that other settings name, such as rsm.config.bucket, by full name;
     # they may be secrets.
     of_classes: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)

@@ -18,9 +18,23 @@ Invariants
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from quipu.model.ids import Epoch, NodeId
+
+ALL_REPLICAS: Final = 0  # min.insync.replicas: every replica, for writes with any acks
+
+
+def least_in_sync(setting: int | None, replica_count: int) -> int:
+    """The number of replicas that must be in sync for a write with acks=all to be accepted.
+
+    `setting` is min.insync.replicas.  Not set: all replicas but one, so that any one node may fail.
+    More replicas than there are cannot be asked for, as in Kafka.
+    """
+    assert replica_count > 0, replica_count
+    if setting is None:
+        return max(replica_count - 1, 1)
+    return replica_count if setting == ALL_REPLICAS else min(setting, replica_count)
 
 
 class MemberState(IntEnum):
@@ -46,6 +60,7 @@ class ReplicaSet:
     version: int
     members: tuple[ReplicaMember, ...]
     is_sealed: bool = False  # the head takes no batches of clients in this epoch
+    arriving: frozenset[NodeId] = frozenset()  # become replicas when a move to them is complete
 
     def __post_init__(self) -> None:
         states = [member.state for member in self.members]

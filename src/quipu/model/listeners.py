@@ -37,7 +37,10 @@ class ClientListener(NamedTuple):
 
 
 class ListenerEndpoint(NamedTuple):
-    """The address of one listener of a node; with port 0 the system chooses a free port."""
+    """The address of one listener of a node; with port 0 the system chooses a free port.
+
+    Without a host, a listener accepts connections on all interfaces.
+    """
 
     listener: str
     host: str
@@ -45,8 +48,7 @@ class ListenerEndpoint(NamedTuple):
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        scheme = "" if self.listener == DEFAULT.name else f"{self.listener}://"
-        return f"{scheme}{host}:{self.port}"
+        return f"{self.listener}://{host}:{self.port}"
 
 
 class ListenerProtocol(NamedTuple):

@@ -141,6 +141,7 @@ class ReplicationStatus(NamedTuple):
     is_only_member: bool  # no other node is a replica of the partition
     is_leader: bool
     is_under_replicated: bool  # this node leads, and some replica is not in sync
+    is_under_min_isr: bool  # this node leads, and too few replicas are in sync for a write
     is_halted: bool
     lag: int  # records, of any type, that the predecessor has and this node lacks
     lag_after: int  # records that this node has and its successor has not acknowledged
@@ -157,10 +158,10 @@ class InternalBatch(NamedTuple):
 
 
 class InternalRecords(Protocol):
-    """Internal records in a partition's log, which no client sees.
+    """Records of the cluster's own in a partition's log.
 
     In logs of internal topics they hold a coordinator's state; other logs hold only records about
-    the log itself.
+    the log itself.  Clients see those of type DATA, and no others.
     """
 
     @property
@@ -172,7 +173,8 @@ class InternalRecords(Protocol):
     def segment_count(self) -> int: ...
 
     def append(
-        self, batch_type: BatchType, records: Sequence[tuple[bytes | None, bytes]], now_ms: int
+        self, batch_type: BatchType, records: Sequence[tuple[bytes | None, bytes | None]],
+        now_ms: int,
     ) -> None:
         """Append keys and values as one batch; raise if it is refused.
 

@@ -21,6 +21,7 @@ from quipu.model.settings_types import (
     path,
     ratio,
 )
+from quipu.model.throttle_settings import ThrottleSettings
 
 AS_RETENTION: Final = -2  # of local.retention.*: as retention.*
 
@@ -30,8 +31,8 @@ _GIB: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteSettings:
-    """The settings of a broker's remote tier; they cannot be changed while it runs."""
+class RemoteSettings(ThrottleSettings):
+    """The settings of a broker's remote tier."""
 
     remote_log_storage_system_enable: bool = boolean(
         "Allow topics to keep old segments in a remote tier: needed for "
@@ -85,35 +86,35 @@ class RemoteSettings:
     remote_log_manager_task_retry_jitter: float = ratio(
         0.2, "Fraction by which the time between two tries varies at random.")
     remote_log_manager_copier_thread_pool_size: int = int32(
-        10, "Maximum number of segments that are copied at a time.", low=1,
+        10, "Maximum number of segments that are copied at a time.", dynamic=True, low=1,
         high=1000)
     remote_log_manager_expiration_thread_pool_size: int = int32(
         10, "Maximum number of remote segments that are deleted at a time.",
-        low=1, high=1000)
+        dynamic=True, low=1, high=1000)
     remote_log_manager_copy_max_bytes_per_second: int = int64(
         LONG_MAX, "Maximum number of bytes per second that are copied to the remote tier.",
-        low=1, high=LONG_MAX)
+        dynamic=True, low=1, high=LONG_MAX)
     remote_log_manager_fetch_max_bytes_per_second: int = int64(
         LONG_MAX, "Maximum number of bytes per second that are fetched from the remote tier.",
-        low=1, high=LONG_MAX)
+        dynamic=True, low=1, high=LONG_MAX)
 
     remote_log_reader_threads: int = int32(
-        10, "Maximum number of reads from the remote tier at a time.", low=1,
+        10, "Maximum number of reads from the remote tier at a time.", dynamic=True, low=1,
         high=1000)
     remote_log_reader_max_pending_tasks: int = int32(
         100, "Maximum number of reads that wait for the remote tier; further ones fail, and "
         "clients retry.", low=1, high=1_000_000)
     remote_log_index_file_cache_total_size_bytes: int = int64(
-        _GIB, "Memory in bytes for indexes of remote segments.", low=1, high=LONG_MAX,
+        _GIB, "Memory in bytes for indexes of remote segments.", dynamic=True, low=1, high=LONG_MAX,
         ignored="indexes are parts of footers, which remote.log.chunk.cache.bytes limits.")
     remote_fetch_max_wait_ms: int = int32(
         500,
         "Maximum time in milliseconds for which a Fetch waits for bytes of the remote tier; the "
-        "client's max wait is a limit as well.", low=1, high=_DAY_MS)
+        "client's max wait is a limit as well.", dynamic=True, low=1, high=_DAY_MS)
     remote_list_offsets_request_timeout_ms: int = int64(
         30_000,
         "Maximum time in milliseconds for one search by timestamp in the remote tier; the "
-        "timeout of the ListOffsets request is a limit as well.", low=1, high=_DAY_MS)
+        "timeout of the ListOffsets request is a limit as well.", dynamic=True, low=1, high=_DAY_MS)
 
     # Of the built-in storage.
     remote_log_chunk_bytes: int = int32(

@@ -7,18 +7,19 @@ which may hold a secret.  The caller reads the files: this module parses text.
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from quipu.model.controller_listener import with_controller_listener
 from quipu.model.errors import SettingError
-from quipu.model.listeners import SERVED_PROTOCOLS
-from quipu.model.settings import ALIASES, BROKER, BrokerSettings, parse
+from quipu.model.listeners import SERVED_PROTOCOLS, ListenerEndpoint
+from quipu.model.settings import ALIASES, BROKER, OWN_BROKER, BrokerSettings, parse
 from quipu.model.settings_types import Value, attribute_name
 
 SECRET_SIZE_MIN: Final = 16  # characters of peer.secret, where other machines can connect
 ENVIRONMENT_PREFIX: Final = "QUIPU_"
-# Variables with the prefix that are not settings: they control tools and tests.
-ENVIRONMENT_OTHER: Final = frozenset({"QUIPU_PURE"})
+# Variables with the prefix that are no settings of a node: for commands, tools and tests.
+ENVIRONMENT_OTHER: Final = frozenset({"QUIPU_BOOTSTRAP", "QUIPU_PURE"})
 # Settings that name classes, and what the settings of these classes begin with.
 METADATA_CLASSES: Final = (
     "remote.log.metadata.manager.class.name", "rlmm.config.metadata.storage.connector.class")
@@ -35,6 +36,7 @@ class Given(NamedTuple):
 
     value: str
     where: str
+    line: int | None = None  # of a file
 
 
 _NOTHING: Final = Given("", "")
@@ -43,6 +45,13 @@ _NOTHING: Final = Given("", "")
 def from_properties(content: str, file: str) -> dict[str, Given]:
     """Entries of a Java properties file; a backslash at the end of a line continues it."""
     found: dict[str, Given] = {}
+    for line, entry in properties_entries(content):
+        add_entry(found, entry, file, line)
+    return found
+
+
+def properties_entries(content: str) -> Iterator[tuple[int, str]]:
+    """The entries of a properties file, and the number of the line that each begins on."""
     entry, entry_line = "", 0
     for number, line in enumerate(content.splitlines(), start=1):
         stripped = line.lstrip()
@@ -53,11 +62,20 @@ def from_properties(content: str, file: str) -> dict[str, Given]:
         if _goes_on(entry):
             entry = entry[:-1]
             continue
-        _add(found, _split(entry, f"{file} line {entry_line}"))
+        yield entry_line, entry
         entry = ""
     if entry:
-        _add(found, _split(entry, f"{file} line {entry_line}"))
-    return found
+        yield entry_line, entry
+
+
+def add_entry(found: dict[str, Given], entry: str, file: str, line: int) -> None:
+    """Add the setting of an entry; SettingError if it is none, or contradicts an earlier one."""
+    where = f"{file} line {line}"
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        raise SettingError(f"{where}: write KEY=VALUE")
+    name, value = match.groups()
+    _add(found, (name, Given(value.replace("\\\\", "\\").strip(), where, line)))
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
@@ -84,21 +102,45 @@ def from_assignments(assignments: Iterable[str]) -> dict[str, Given]:
 
 def broker_settings(*sources: Mapping[str, Given]) -> BrokerSettings:
     """Settings from `sources`, each overriding those before it; SettingError if one is wrong."""
+    given = merged(sources)
+    of_classes = names_of_classes(given)
+    values = {name: parse(BROKER, name, value, where)
+              for name, (value, where, _) in given.items() if name not in of_classes}
+    return checked(given, values)
+
+
+def merged(sources: Iterable[Mapping[str, Given]]) -> dict[str, Given]:
+    """The settings of all sources; of two values, the one of the later source."""
     given: dict[str, Given] = {}
     for source in sources:
         given.update(source)
-    values: dict[str, Value] = {}
+    return given
+
+
+def names_of_classes(given: Mapping[str, Given]) -> frozenset[str]:
+    """The names in `given` that are settings of classes, which other settings name."""
     prefixes = _class_prefixes(given)
-    of_classes = {name: each.value for name, each in given.items()
-                  if name not in BROKER and name.startswith(prefixes)}
-    for name, (value, where) in given.items():
-        if name not in of_classes:
-            values[attribute_name(name)] = parse(BROKER, name, value, where)
-    settings = BrokerSettings(
-        **values,  # type: ignore[arg-type]
-        explicit=frozenset(given), of_classes=tuple(sorted(of_classes.items())))
+    return frozenset(
+        name for name in given if name not in BROKER and name.startswith(prefixes))
+
+
+def checked(given: Mapping[str, Given], values: Mapping[str, Value]) -> BrokerSettings:
+    """Settings of the typed `values` of what was `given`; SettingError if they contradict."""
+    settings = with_controller_listener(table_of(given, values))
     check_together(settings)
     return settings
+
+
+def table_of(given: Mapping[str, Given], values: Mapping[str, Value]) -> BrokerSettings:
+    """The table with the typed `values`; whether they go together is not checked."""
+    of_classes = names_of_classes(given)
+    return BrokerSettings(
+        **{attribute_name(name): value for name, value in values.items()  # type: ignore[arg-type]
+           if name in OWN_BROKER},
+        explicit=frozenset(given),
+        without_effect=tuple(sorted((name, given[name].value) for name in values
+                                    if name not in OWN_BROKER)),
+        of_classes=tuple(sorted((name, given[name].value) for name in of_classes)))
 
 
 def may_be_of_class(name: str) -> bool:
@@ -112,7 +154,7 @@ def _class_prefixes(given: Mapping[str, Given]) -> tuple[str, ...]:
     if any(given.get(name, _NOTHING).value for name in METADATA_CLASSES):
         found.append(METADATA_PREFIX)
     if given.get(STORAGE_CLASS, _NOTHING).value:
-        prefix, where = given.get(PREFIX_NAME, Given(STORAGE_PREFIX, ""))
+        prefix, where, _ = given.get(PREFIX_NAME, Given(STORAGE_PREFIX, ""))
         if not prefix.endswith(".") or any(name.startswith(prefix) for name in BROKER):
             raise SettingError(f"{PREFIX_NAME}={prefix[:100]!r} ({where}): must end with a dot, "
                                "and begin no name of another setting")
@@ -122,9 +164,11 @@ def _class_prefixes(given: Mapping[str, Given]) -> tuple[str, ...]:
 
 def check_together(settings: BrokerSettings) -> None:
     """Raise `SettingError` if values that are allowed alone contradict each other."""
-    _check_listeners(settings)
-    _check_peers(settings)
-    _check_tier(settings)
+    for check_some in CHECKS:
+        check_some(settings)
+
+
+def _check_sessions(settings: BrokerSettings) -> None:
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         raise SettingError(
             f"group.min.session.timeout.ms={settings.group_min_session_timeout_ms} is more than "
@@ -144,16 +188,29 @@ def _check_listeners(settings: BrokerSettings) -> None:
                 f"{name}:PLAINTEXT to listener.security.protocol.map")
         if protocol not in SERVED_PROTOCOLS:
             raise SettingError(
-                f"listeners={endpoint}: {protocol} is not supported yet; use PLAINTEXT, on a "
-                "network where only clients that you trust can connect")
+                f"listeners={endpoint}: {protocol} is not supported yet: this version has no TLS "
+                "and does not authenticate clients; use PLAINTEXT, on a network where only "
+                "clients that you trust can connect")
         if endpoint.host in _EVERY_HOST and name not in advertised:
             raise SettingError(
                 f"listeners={endpoint} accepts connections on every address, so clients must be "
                 "given one: set advertised.listeners to a HOST:PORT that they can reach")
+    _check_advertised(settings, advertised)
+    wanted = settings.inter_broker_listener_name
+    if wanted and wanted.upper() not in {each.listener for each in settings.listeners}:
+        raise SettingError(
+            f"inter.broker.listener.name={wanted}: is not one of listeners; name one of "
+            f"{', '.join(each.listener for each in settings.listeners)}, or remove it")
+
+
+def _check_advertised(
+    settings: BrokerSettings, advertised: Mapping[str, ListenerEndpoint]
+) -> None:
+    """Raise unless every advertised address is one that clients can use, of a listener."""
     for name, endpoint in advertised.items():
-        if endpoint.host in _EVERY_HOST:
+        if endpoint.host in _EVERY_HOST or not endpoint.host:
             raise SettingError(
-                f"advertised.listeners={endpoint}: clients cannot connect to {endpoint.host}; "
+                f"advertised.listeners={endpoint}: clients cannot connect to {endpoint.host!r}; "
                 "name a host that they can reach")
         if name not in {each.listener for each in settings.listeners}:
             raise SettingError(
@@ -237,14 +294,6 @@ def _goes_on(entry: str) -> bool:
     return (len(entry) - len(entry.rstrip("\\"))) % 2 == 1
 
 
-def _split(entry: str, where: str) -> tuple[str, Given]:
-    match = _ENTRY.fullmatch(entry)
-    if match is None:
-        raise SettingError(f"{where}: write KEY=VALUE")
-    name, value = match.groups()
-    return name, Given(value.replace("\\\\", "\\").strip(), where)
-
-
 def _add(found: dict[str, Given], entry: tuple[str, Given]) -> None:
     name, given = entry
     name = ALIASES.get(name, name)
@@ -256,3 +305,8 @@ def _add(found: dict[str, Given], entry: tuple[str, Given]) -> None:
             for each in (earlier, given))
         raise SettingError(f"{name} is given twice: {first} and {second}; keep one")
     found[name] = given
+
+
+# What `check_together` checks, one after the other.
+CHECKS: Final[tuple[Callable[[BrokerSettings], None], ...]] = (
+    _check_listeners, _check_peers, _check_tier, _check_sessions)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quipu.model.remote_settings import AS_RETENTION
+from quipu.model.settings_rules import GZIP_LEVELS
 from quipu.model.settings_types import (
     INT_MAX,
     LONG_MAX,
@@ -19,8 +20,11 @@ from quipu.model.settings_types import (
     choices,
     int32,
     int64,
+    optional_int32,
     ratio,
+    ruled,
 )
+from quipu.model.throttle_settings import NO_REPLICAS, THROTTLED_REPLICAS
 
 BATCH_SIZE_LOW: Final = 100  # a batch of one small record
 SEGMENT_SIZE_LOW: Final = 1 << 14  # a segment is a file that begins with a checkpoint
@@ -31,6 +35,16 @@ DECOMPRESSED_SIZE_HIGH: Final = 256 << 20  # a consumer has to hold a whole batc
 RECORDS_CHECKS: Final = ("all", "uncompressed", "none")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES: Final = ("delete", "compact")
+ROTATE_AUTO: Final = "auto"
+ROTATE_ON: Final = "true"
+ROTATIONS: Final = (ROTATE_AUTO, ROTATE_ON, "false")
+SPREAD_PARTITIONS: Final = "partition"
+SPREADS: Final = ("topic", SPREAD_PARTITIONS)
+COMPRESSION_TYPES: Final = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+GZIP_LEVEL_DEFAULT: Final = -1
+LZ4_LEVEL_MAX: Final = 17
+ZSTD_LEVEL_MIN: Final = -131_072
+ZSTD_LEVEL_MAX: Final = 22
 
 _HOUR_MS: Final = 60 * 60_000
 _DAY_MS: Final = 24 * _HOUR_MS
@@ -43,15 +57,34 @@ _BY_HAND: Final = "only an unclean election that an operator requests may lose r
 class TopicSettings:
     """The settings of one topic; all may be changed while the topic is in use."""
 
+    chain_rotate: str = choice(
+        ROTATE_AUTO, ROTATIONS, broker=("chain.rotate",),
+        about="Whether each partition has its own order of the nodes of its chain, so that all of "
+        "them lead partitions and serve reads. auto: see the broker's setting. It holds for "
+        "partitions that are created from now on.")
+    chain_spread: str = choice(
+        "topic", SPREADS, broker=("chain.spread",),
+        about="What is placed on one chain: a topic as a whole, or each partition for itself, "
+        "round all chains that fit. It holds for partitions that are created from now on.")
     cleanup_policy: tuple[str, ...] = choices(
         ("delete",), CLEANUP_POLICIES, broker=("log.cleanup.policy",),
         about="What happens to old records. With delete, retention removes old segments. With "
         "compact, only the last record of each key is kept; records without a key are refused, "
         "and those from before are removed. Both may be combined.")
+    compression_gzip_level: int = ruled(
+        GZIP_LEVEL_DEFAULT, GZIP_LEVELS, "Level of compression.type=gzip; -1 is gzip's own.",
+        broker=("compression.gzip.level",))
+    compression_lz4_level: int = int32(
+        9, "Level of compression.type=lz4: from 3 on, smaller batches and more work.",
+        broker=("compression.lz4.level",), low=1, high=LZ4_LEVEL_MAX)
     compression_type: str = choice(
-        "producer", ("producer",), broker=("compression.type",),
-        about="Compression of stored batches. Only `producer` is accepted: batches are stored as "
-        "the producer compressed them, so set the compression at the producer.")
+        "producer", COMPRESSION_TYPES, broker=("compression.type",),
+        about="Compression of stored batches. With `producer` they are stored as they were sent. "
+        "With uncompressed, gzip, snappy, lz4 or zstd, the leader compresses those again that "
+        "differ, in threads: work that a producer could have done.")
+    compression_zstd_level: int = int32(
+        3, "Level of compression.type=zstd.", broker=("compression.zstd.level",),
+        low=ZSTD_LEVEL_MIN, high=ZSTD_LEVEL_MAX)
     delete_retention_ms: int = int64(
         _DAY_MS, "Milliseconds for which a compacted topic keeps a tombstone, a record without a "
         "value, after it was first compacted. A consumer that reads the topic from its start must "
@@ -64,8 +97,9 @@ class TopicSettings:
         "effect then.", default=False)
     file_delete_delay_ms: int = int64(
         60_000, "Milliseconds after which the files of a deleted segment are removed.",
-        ignored="files are removed at once; open reads keep their mapped bytes.",
-        low=0, high=LONG_MAX)
+        broker=("log.segment.delete.delay.ms",),
+        ignored="files are removed at once; open reads keep their mapped bytes.", low=0,
+        high=LONG_MAX)
     flush_messages: int = int64(
         LONG_MAX, broker=("log.flush.interval.messages",),
         about="Number of records after which a log is flushed to disk. With 1, a response to "
@@ -73,10 +107,18 @@ class TopicSettings:
     flush_ms: int = int64(
         1000, "Milliseconds after which new records of a log are flushed to disk.",
         broker=("log.flush.interval.ms",), low=1, high=LONG_MAX)
+    follower_replication_throttled_replicas: tuple[str, ...] = ruled(
+        NO_REPLICAS, THROTTLED_REPLICAS,
+        "Replicas that receive at most their node's follower.replication.throttled.rate while "
+        "they catch up: * for all, or PARTITION:BROKER,PARTITION:BROKER.")
     index_interval_bytes: int = int32(
         4096,
         "Bytes of log between two entries of the segment's index; fewer bytes make lookups read "
         "less and the index larger.", broker=("log.index.interval.bytes",), low=64, high=_GIB)
+    leader_replication_throttled_replicas: tuple[str, ...] = ruled(
+        NO_REPLICAS, THROTTLED_REPLICAS,
+        "Replicas that send at most their node's leader.replication.throttled.rate to the next "
+        "node of the chain while that catches up: * for all, or PARTITION:BROKER,PARTITION:BROKER.")
     local_retention_bytes: int = int64(
         AS_RETENTION, broker=("log.local.retention.bytes",),
         about="Size in bytes of a partition's local segments above which the oldest of those that "
@@ -127,14 +169,14 @@ class TopicSettings:
     min_compaction_lag_ms: int = int64(
         0, "Shortest time in milliseconds for which a record stays uncompacted.",
         broker=("log.cleaner.min.compaction.lag.ms",), low=0, high=LONG_MAX)
-    min_insync_replicas: int = int32(
-        0,
-        "Number of in-sync nodes of the chain below which writes with acks=all are refused. 0 "
-        "means all nodes of the chain, and then writes with any acks are refused.",
+    min_insync_replicas: int | None = optional_int32(
+        "Number of in-sync replicas below which writes with acks=all are refused; more than there "
+        "are replicas means all of them. If not set, it is one less than the number of replicas, "
+        "and at least 1. 0 means all replicas, and then writes with any acks are refused.",
         broker=("min.insync.replicas",), low=0, high=REPLICAS_MAX)
     preallocate: bool = boolean(
         "Reserve a segment's space on disk when it is created.", default=False,
-        ignored="space is allocated as segments grow.")
+        broker=("log.preallocate",), ignored="space is allocated as segments grow.")
     remote_log_copy_disable: bool = boolean(
         "Copy no more segments to the remote tier; those that it has can be read until they "
         "expire. Local segments are then kept for as long as retention.ms and retention.bytes "
@@ -165,10 +207,11 @@ class TopicSettings:
     segment_jitter_ms: int = int64(
         0,
         "Maximum random time in milliseconds subtracted from segment.ms, so that segments are not "
-        "all closed at once.", ignored="closing a segment is cheap here.", low=0, high=LONG_MAX)
+        "all closed at once.", broker=("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        ignored="closing a segment is cheap here.", low=0, high=LONG_MAX)
     segment_ms: int = int64(
         7 * _DAY_MS, "Age in milliseconds at which a segment is closed and a new one is started.",
         broker=("log.roll.ms", "log.roll.hours"), low=SEGMENT_MS_LOW, high=LONG_MAX)
     unclean_leader_election_enable: bool = boolean(
         "Allow a replica that lacks acknowledged records to become leader.", default=False,
-        ignored=_BY_HAND)
+        broker=("unclean.leader.election.enable",), ignored=_BY_HAND)

@@ -18,6 +18,8 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
 INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, REMOTE_LOG_METADATA})
+# Those whose state machines replace old segments by snapshots, so that nothing is to be compacted.
+KEPT_BY_SNAPSHOTS: Final = frozenset({REMOTE_LOG_METADATA})
 
 # A node keeps logs of its own beside those of topics; no topic may have the name of one.
 RESERVED: Final = frozenset({"__cluster", "__node"})
