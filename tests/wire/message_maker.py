@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from quipu.model.errors import Code
-from quipu.wire.fields import BOOL, BYTES, RECORDS, STRING, UINT16, UUID16
+from quipu.wire.fields import BOOL, BYTES, FLOAT64, RECORDS, STRING, UINT16, UUID16
 from quipu.wire.layout import FieldSlot, layout
 from quipu.wire.messages import OWN_KEY_FIRST, REQUESTS, RESPONSES
 from quipu.wire.messages.consumer_protocol import (
@@ -26,6 +26,11 @@ YEAR_2100_MS: Final = 4_102_444_800_000
 TEXTS: Final = ("", "a", "topic-1", "grüße", "トピック", "🦙" * 5, "x" * 127, "y" * 300)
 # Tags from here on are fields of our own in Kafka's messages, which no oracle knows.
 OWN_TAGS: Final = range(100, 1000)
+CALENDAR: Final = {  # times and durations of 64 bits
+    "log_append_time", "retention_time", "session_lifetime", "max_lifetime", "renew_period",
+    "expiry_time_period", "duration_filter"}
+NEVER_NEGATIVE: Final = {  # times that the calendar of one oracle cannot leave out
+    "issue_timestamp", "expiry_timestamp", "max_timestamp", "transaction_start_time"}
 WIDTHS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 ALL: Final = [
@@ -99,6 +104,8 @@ def _one(slot: FieldSlot, version: int, rng: random.Random, *, flexible: bool, t
         return rng.randbytes(rng.choice((0, 1, 17, 200)))
     if kind is RECORDS:
         return memoryview(rng.randbytes(rng.choice((0, 1, 61, 300))))
+    if kind is FLOAT64:
+        return rng.choice((0.0, -1.5, 1e300, rng.random()))
     if kind is UINT16:
         return rng.choice((0, 1, 0xFFFF, rng.getrandbits(16)))
     return _number(slot.name, WIDTHS[kind.name], rng)
@@ -107,7 +114,9 @@ def _one(slot: FieldSlot, version: int, rng: random.Random, *, flexible: bool, t
 def _number(name: str, width: int, rng: random.Random) -> int:
     if name == "error_code":
         return rng.choice(CODES)
-    if name in {"log_append_time", "retention_time", "session_lifetime"}:
+    if name in CALENDAR:
         return rng.choice((-1, 0, 1, rng.randrange(YEAR_2100_MS)))
+    if name in NEVER_NEGATIVE and width == WIDTHS["int64"]:
+        return rng.choice((0, 1, rng.randrange(YEAR_2100_MS)))
     low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
     return rng.choice((low, -1, 0, 1, high, rng.randint(low, high)))

@@ -2,7 +2,7 @@
 
 kio has a class per version, with times, error codes and ids of its own types; it stops at a
 tagged field that it does not know.  kafka-python has a class per message, some names of its own,
-and lacks the telemetry APIs and UnregisterBroker.
+and lacks UnregisterBroker, delegation tokens, share and streams groups.
 """
 
 import dataclasses
@@ -150,7 +150,8 @@ def _kafka_python_write(theirs: Any, version: int) -> bytes:
 
 
 # Structs of a response that bear the names of the request's: ours cannot.
-RENAMED: Final = {"QuorumTopicData": "TopicData", "QuorumPartitionData": "PartitionData"}
+RENAMED: Final = {"QuorumTopicData": "TopicData", "QuorumPartitionData": "PartitionData",
+                  "AlteredEntryData": "EntryData"}
 
 
 def _to_kafka_python(ours: Struct, kind: Any, version: int) -> Any:

@@ -53,7 +53,8 @@ def test_altered_bytes_are_malformed_or_another_message(
                 other = message.decode(data, version)
             except MalformedBytes:
                 continue
-            assert message.decode(other.encode(version), version) == other
+            again = other.encode(version)  # compared as bytes: a float may be no number
+            assert message.decode(again, version).encode(version) == again
 
 
 def _mutations(data: bytes, rng: random.Random) -> Iterator[bytes]:

@@ -16,6 +16,7 @@
     leader_codec.py   the tagged fields that name the current leader
     record_batch.py   the batches that producers send and consumers fetch
     record_check.py   checks that a batch's records match its header
+    recompression.py  compresses the records of a batch with another codec
     stored_batch.py   a batch as it is stored in a file
     compression.py    the compression codecs of batches, with a limit on the output
     fast.py           the hot path's functions: compiled, or in Python

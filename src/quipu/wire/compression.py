@@ -27,7 +27,13 @@ _XERIAL_BLOCK_SIZE: Final = 32 * 1024  # of data before compression, as the Java
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 _OUTPUT_SIZE_FIRST: Final = 64 * 1024
 _OUTPUT_GROWTH: Final = 8
-_ZSTD_LEVEL: Final = 3  # zstd's own default, and that of Kafka's clients
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")  # independent blocks of 64 KiB, no checksums
+_LZ4_END: Final = bytes(4)
+_LZ4_BLOCK_SIZE: Final = 64 * 1024  # of data before compression, as the Java client cuts it
+_LZ4_FRAME_HEAD: Final = 7  # bytes before the first block of a frame, if it has no content size
+_LZ4_BLOCK_LENGTH: Final = struct.Struct("<I")  # the highest bit: the block is not compressed
+_LZ4_LENGTH_MASK: Final = 0x7FFF_FFFF
+_LEVELS: Final = {1: 6, 3: 4, 4: 3}  # by codec: gzip's, lz4's and zstd's own defaults
 
 _Bytes = bytes | bytearray | memoryview
 
@@ -42,21 +48,24 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: Compression, data: _Bytes) -> bytes:
-    """`data` in the form that Kafka's clients expect of `codec`."""
+def compress(codec: Compression, data: _Bytes, level: int | None = None) -> bytes:
+    """`data` in the form that Kafka's clients expect of `codec`; snappy has no levels.
+
+    Releases the interpreter's lock.
+    """
+    if level is None:
+        level = _LEVELS.get(codec, 0)
     match codec:
         case Compression.NONE:
             return bytes(data)
         case Compression.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            return bytes(cramjam.gzip.compress(data, level=level))
         case Compression.SNAPPY:
             return _compress_xerial(data)
         case Compression.LZ4:
-            frame = cramjam.lz4.Compressor(block_linked=False)  # wire.Z2
-            frame.compress(bytes(data))
-            return bytes(frame.finish())
+            return _compress_lz4(data, level)
         case Compression.ZSTD:
-            return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+            return bytes(cramjam.zstd.compress(data, level=level))
 
 
 def decompress(codec: Compression, data: _Bytes, *, size_max: int) -> bytes | memoryview:
@@ -123,6 +132,22 @@ def _decompress_bounded(
             size = min(size * _OUTPUT_GROWTH, size_max)
         else:
             return memoryview(output)[:written]
+
+
+def _compress_lz4(data: _Bytes, level: int) -> bytes:
+    """One frame of independent blocks (wire.Z2).
+
+    The library makes frames of linked blocks, or holds the interpreter's lock.  So each block is
+    made as a frame of its own, of which the block is taken.
+    """
+    view = memoryview(data)
+    out = bytearray(_LZ4_HEADER)
+    for start in range(0, len(view), _LZ4_BLOCK_SIZE):
+        frame = memoryview(cramjam.lz4.compress(view[start : start + _LZ4_BLOCK_SIZE], level=level))
+        (length,) = _LZ4_BLOCK_LENGTH.unpack_from(frame, _LZ4_FRAME_HEAD)
+        end = _LZ4_FRAME_HEAD + _LZ4_BLOCK_LENGTH.size + (length & _LZ4_LENGTH_MASK)
+        out += frame[_LZ4_FRAME_HEAD:end]
+    return bytes(out + _LZ4_END)
 
 
 def _compress_xerial(data: _Bytes) -> bytes:

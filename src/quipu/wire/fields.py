@@ -37,6 +37,7 @@ INT16: Final = FieldKind("int16", "h", 2, 0)
 UINT16: Final = FieldKind("uint16", "H", 2, 0)
 INT32: Final = FieldKind("int32", "i", 4, 0)
 INT64: Final = FieldKind("int64", "q", 8, 0)
+FLOAT64: Final = FieldKind("float64", "d", 8, 0.0)
 UUID16: Final = FieldKind("uuid", "16s", 16, ZERO_UUID)
 STRING: Final = FieldKind("string", "", 0, "")
 BYTES: Final = FieldKind("bytes", "", 0, b"")
@@ -90,6 +91,10 @@ def int32(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> 
 
 def int64(versions: str = "0+", *, default: int = 0, tag: int | None = None) -> int:
     return cast("int", Field(INT64, versions, default, tag=tag))
+
+
+def float64(versions: str = "0+", *, default: float = 0.0, tag: int | None = None) -> float:
+    return cast("float", Field(FLOAT64, versions, default, tag=tag))
 
 
 def uuid(versions: str = "0+", *, tag: int | None = None) -> UUID:

@@ -128,6 +128,15 @@ class Record(NamedTuple):
     offset: int = 0
 
 
+class NotOneBatch(RequestError):
+    """What a producer sent for a partition is not one whole batch of the current format."""
+
+    code = Code.INVALID_RECORD
+
+    def __init__(self, message: str, *, code: Code | None = None) -> None:
+        super().__init__(f"invalid batch: {message}", code=code)
+
+
 def parse_header(data: memoryview, position: int = 0) -> BatchHeader:
     """The header at `position`; only that it lies within `data` is checked."""
     if position < 0 or len(data) - position < HEADER_SIZE:
@@ -154,7 +163,7 @@ def check_batch(data: memoryview, *, size_max: int) -> BatchHeader:
         raise RequestError(f"batch of {size} bytes exceeds max.message.bytes = {size_max}",
                            code=Code.MESSAGE_TOO_LARGE)
     if size < HEADER_SIZE:
-        raise _corrupt(f"{size} bytes are less than a batch header of {HEADER_SIZE}")
+        raise NotOneBatch(f"{size} bytes are less than a batch header of {HEADER_SIZE}")
     header = _new_tuple(BatchHeader, _unpack_header(data, 0))
     (base_offset, batch_length, _, magic, crc, attributes, last_offset_delta,
      _, _, producer_id, _, _, count) = header
@@ -172,6 +181,17 @@ def check_batch(data: memoryview, *, size_max: int) -> BatchHeader:
     if count > count_max(size - HEADER_SIZE, attributes):
         raise _invalid(f"{count} records cannot lie in {size - HEADER_SIZE} bytes")
     return header
+
+
+def check_one_batch(data: memoryview) -> None:
+    """Check only what `check_batch` checks without its checksum: that this is one whole batch."""
+    if len(data) < HEADER_SIZE:
+        raise NotOneBatch(f"{len(data)} bytes are less than a batch header of {HEADER_SIZE}")
+    header = parse_header(data)
+    if header.magic != MAGIC:
+        raise _wrong_magic(header.magic)
+    if header.size != len(data):
+        raise _wrong_length(header.batch_length, len(data))
 
 
 def count_max(size: int, attributes: int) -> int:
@@ -215,15 +235,18 @@ def _invalid(message: str) -> RequestError:
 
 def _wrong_magic(magic: int) -> RequestError:
     if magic in (0, 1):
-        return _invalid(f"message format {magic} is no longer written; send format {MAGIC}, "
+        return NotOneBatch(f"message format {magic} is no longer written; send format {MAGIC}, "
                         "which every client since Kafka 0.11 can")
     return _corrupt(f"message format {magic} does not exist")
 
 
 def _wrong_length(batch_length: int, size: int) -> RequestError:
-    if BATCH_LENGTH_MIN <= batch_length < size - LENGTH_START:
-        return _invalid(f"{size} bytes hold more than one batch; send one per partition")
-    return _corrupt(f"batchLength {batch_length} does not match the {size} bytes sent")
+    rest = size - LENGTH_START - batch_length
+    if batch_length < BATCH_LENGTH_MIN or 0 < rest <= CRC_START:
+        return _corrupt(f"batchLength {batch_length} does not match the {size} bytes sent")
+    if rest < 0:
+        return NotOneBatch(f"batchLength {batch_length} needs more than the {size} bytes sent")
+    return NotOneBatch(f"{size} bytes hold more than one batch; send one per partition")
 
 
 def set_max_timestamp(batch: memoryview, timestamp_ms: int) -> BatchHeader:
@@ -391,6 +414,8 @@ def read_varint(
     data: memoryview, position: int, size_max: int = VARINT_SIZE_MAX
 ) -> tuple[int, int]:
     """A signed varint and the position after it; `size_max` is 5 for 32 bits, 10 for 64."""
+    if position < len(data) and data[position] < 0x80:  # nearly always
+        return (data[position] >> 1) ^ -(data[position] & 1), position + 1
     rest = shift = 0
     end = min(len(data), position + size_max)
     for at in range(position, end):

@@ -68,8 +68,10 @@ class InvalidRecords(RequestError):
 
     code = Code.INVALID_RECORD
 
-    def __init__(self, message: str, record_errors: RecordErrors = ()) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, record_errors: RecordErrors = (), *, code: Code | None = None
+    ) -> None:
+        super().__init__(message, code=code)
         self.record_errors = record_errors
 
 
@@ -82,6 +84,14 @@ def check_records(
     the records; `threaded` is passed to `walk_records`.
     """
     records = decompress_records(batch, size_max) if header.attributes else None
+    return check_decompressed(batch, records, header, keyed=keyed, threaded=threaded)
+
+
+def check_decompressed(
+    batch: memoryview, records: memoryview | None, header: BatchHeader, *, keyed: bool,
+    threaded: bool = False,
+) -> RecordsSeen:
+    """As `check_records`; `records` are the decompressed ones, None if they are not compressed."""
     if records is None:
         seen = walk_records(batch, HEADER_SIZE, header.count, header.base_timestamp,
                             keyed=keyed, threaded=threaded)

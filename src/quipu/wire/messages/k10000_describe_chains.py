@@ -3,9 +3,10 @@
 Behaviour
     * returns chains and their members, in the order in which records are sent
     * a null list of names means all chains; an unknown name is left out
+    * says in which orders of its nodes, or of some of them, partitions are on a chain
 """
 
-from quipu.wire.fields import STRING, array, boolean, int8, int16, int32, string
+from quipu.wire.fields import INT8, INT32, STRING, array, boolean, int8, int16, int32, string
 from quipu.wire.schema import Request, Response, Struct
 
 
@@ -27,15 +28,26 @@ class DescribedChainMember(Struct):
     is_fenced: bool = boolean()  # the controller gets no heartbeats from it
 
 
+class DescribedOrder(Struct):
+    """Partitions of a chain that have the same replicas in the same order."""
+
+    preferred: list[int] = array(INT32)  # the nodes; the first is the preferred leader
+    nodes: list[int] = array(INT32)  # the same nodes as they are now: head, others that serve, ...
+    states: list[int] = array(INT8)  # of `nodes`
+    epoch: int = int32()
+    partition_count: int = int32()
+
+
 class DescribedChain(Struct):
     """A chain: the head, the other serving members, then syncing and offline ones."""
 
     name: str = string()
     epoch: int = int32()
     version: int = int32()
-    topic_count: int = int32()  # topics that have a partition on the chain
+    topic_count: int = int32()  # topics that have a partition on the chain, in any order
     partition_count: int = int32()
     members: list[DescribedChainMember] = array(DescribedChainMember)
+    orders: list[DescribedOrder] = array(DescribedOrder, tag=0)  # its own first, then others
 
 
 class DescribeChainsResponse(Response, key=10_000, versions="0", flexible="0+"):
