@@ -11,9 +11,11 @@ Start with `examine.py`: it goes through a log once and says what it sees.
     render.py       what was seen, as text and as JSON
     marks.py        the flushed marks that the node recorded of each log
     diff.py         where two replicas of a log differ
+    export.py       a log as the files of a partition of Apache Kafka
+    kafka_segment.py  what is in these files: which batches, and the indexes
     repair.py       cut a log at its last good batch, keeping what is cut
 
-Everything streams: memory does not grow with the log.  Only `repair` and `marks` write, and only
-when ordered to.
+Everything streams: memory does not grow with the log.  Only `repair`, `export` and `marks` write,
+and only when ordered to.
 Not here: how a node opens a log (recovery.py), the commands (cli/log.py).
 """
