@@ -21,7 +21,8 @@ from quipu.controller.configs import (
     effective_settings,
 )
 from quipu.controller.records import ConfigChanged, ConfigRecord, PartitionRun, TopicCreated
-from quipu.controller.state import ClusterState, ResourceType
+from quipu.controller.resources import ResourceType
+from quipu.controller.state import ClusterState
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId
 from quipu.model.listeners import ListenerEndpoint
@@ -51,6 +52,16 @@ class Case(NamedTuple):
 CASES = [
     Case("set one, keep the rest", TOPIC, [Change("retention.ms", SET, "9")],
          {"retention.ms": "9", "segment.ms": "6"}),
+    Case("faults of settings come before a topic's absence", Resource(2, "absent"),
+         [Change("retention.ms", SET, "x")], Code.INVALID_CONFIG),
+    Case("and so do faults of the request", Resource(2, "absent"),
+         [Change("retention.ms", SET, None)], Code.INVALID_REQUEST),
+    Case("what is no list comes before a topic's name", Resource(2, "a b"),
+         [Change("retention.ms", APPEND, "5")], Code.INVALID_CONFIG),
+    Case("fine settings of an absent topic", Resource(2, "absent"),
+         [Change("retention.ms", SET, "5")], Code.UNKNOWN_TOPIC_OR_PARTITION),
+    Case("there are no settings of all topics", Resource(2, ""),
+         [Change("retention.ms", SET, "5")], Code.INVALID_REQUEST),
     Case("delete one", TOPIC, [Change("retention.ms", DELETE, None)], {"segment.ms": "6"}),
     Case("delete what is not there", TOPIC, [Change("flush.ms", DELETE, None)],
          {"retention.ms": "5", "segment.ms": "6"}),

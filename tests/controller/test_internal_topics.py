@@ -88,7 +88,7 @@ def test_defaults_of_brokers_do_not_reach_them() -> None:
     settings = topic_settings(settings_of(state.topics[CONSUMER_OFFSETS]), broker)
     assert settings.cleanup_policy == ("compact",)
     assert (settings.retention_ms, settings.retention_bytes) == (-1, -1)
-    assert set(FIXED) == {"cleanup.policy", "retention.ms", "retention.bytes"}
+    assert set(FIXED) == {"cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes"}
 
 
 def test_partitions_of_all_topics_are_bounded() -> None:

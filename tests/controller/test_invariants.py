@@ -1,5 +1,7 @@
 """Any order of lives, deaths, chains, elections and moves: what must hold, holds after each step.
 
+Topics have any replication factor, on one chain or spread, in fixed or rotated order.
+
 Beside the state there is a model of the world: which processes run, and how many records each
 node has of each partition.  Records are committed when every serving process has them; a process
 that is restarted while others serve may have lost its last ones.
@@ -12,14 +14,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from quipu.controller import brokers, chains, elections, failed_replicas, reassignment, topics
+from quipu.controller import (
+    brokers,
+    chains,
+    derived_chains,
+    elections,
+    failed_replicas,
+    placement,
+    reassignment,
+    topics,
+)
 from quipu.controller.decision import Decision
 from quipu.controller.elections import ElectionType
 from quipu.controller.records import decode_record, encode_record
 from quipu.controller.snapshot import records_of
 from quipu.controller.state import ClusterState
 from quipu.controller.topic_state import PartitionState, Topic
-from quipu.model.chains import MemberState, ReplicaSet, member_key
+from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import RequestError
 from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId
 from quipu.model.settings import BrokerSettings
@@ -29,6 +40,7 @@ NAMES = {1: "a-2", 2: "a-10", 3: "a-1", 4: "b-0", 5: "b-1", 6: "b-2"}
 NODES = st.sampled_from(sorted(NAMES))
 CHAINS = st.sampled_from(["a", "b"])
 FRACTIONS = st.floats(0, 1)
+FACTORS = st.sampled_from([-1, 1, 2, 3, 4, 6])
 
 Key = tuple[UUID, int]  # a partition
 
@@ -52,7 +64,7 @@ class ClusterMachine(RuleBasedStateMachine):
         carry_out(self.state, chains.create(self.state, "b", ["b-1", "b-0"]))
         if extended:
             carry_out(self.state, chains.extend(self.state, "b", "b-2"))
-        self.create(2)
+        self.create(2, factor=-1, rotate="auto", spread="topic")
 
     def decide(self, decision: Decision[object]) -> None:
         """Apply, and check each change of a chain against controller.C1 and controller.C2."""
@@ -62,6 +74,8 @@ class ClusterMachine(RuleBasedStateMachine):
             for name, chain in self.state.chains.items():
                 if name in before and chain is not before[name]:
                     self.check_serving(before[name], chain)
+        for record in derived_chains.unused(self.state):
+            self.state.apply(decode_record(encode_record(record)))
 
     def check_serving(self, old: chains.Chain, new: chains.Chain) -> None:
         assert new.version > old.version
@@ -91,15 +105,17 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(node=NODES, kept=FRACTIONS)
     def lose_power(self, node: int, kept: float) -> None:
-        """It is gone, and what it had not flushed too."""
-        chain = self.state.chain_of(NodeId(node))
-        others = chain is not None and any(
+        """It is gone, and, where others serve, what it had not flushed too."""
+        held = {chain.name: any(
             self.runs(member.node_id, member.incarnation) and self.state.is_live(member)
             for member in chain.serving if member.node_id != node)
+            for chain in self.state.chain_index.with_node(NodeId(node))}
         self.running.discard(node)
-        if others:
-            self.decide(brokers.fence(self.state, [NodeId(node)]))
-            for sizes in self.size.values():
+        self.decide(brokers.fence(self.state, [NodeId(node)]))
+        for topic, index, partition in self.partitions():
+            if all(held.get(name, True) for name in placement.chains_of(partition.placement)) and (
+                    partition.own_chain is None):
+                sizes = self.size[topic.topic_id, index]
                 sizes[node] = int(sizes[node] * kept)
 
     @rule(node=NODES, ready=st.booleans())
@@ -155,6 +171,12 @@ class ClusterMachine(RuleBasedStateMachine):
     def extend(self) -> None:
         if self.state.chain_of(NodeId(6)) is None:
             self.decide(chains.extend(self.state, "b", "b-2"))
+
+    @rule(number=st.integers(0, 20))
+    def sync_and_promote_in_a_derived_chain(self, number: int) -> None:
+        derived = self.state.chain_index.derived()
+        if derived:
+            self.sync_and_promote(derived[number % len(derived)].name)
 
     @rule(name=CHAINS)
     def sync_and_promote(self, name: str) -> None:
@@ -257,16 +279,25 @@ class ClusterMachine(RuleBasedStateMachine):
         for name in {on_chain(partition).chain for _, _, partition in self.partitions()
                      if partition.own_chain is None}:
             chain = self.state.chains[name]
-            first = min(chain.members, key=lambda m: member_key(NAMES[m.node_id]))
+            first = chain.find(self.state.chain_index.preferred(name)[0])
+            assert first is not None
             serves = first.state is MemberState.SERVING and self.state.is_live(first)
             assert (chain.head == first) >= serves
 
     # -- topics and moves
 
-    @rule(count=st.integers(1, 3))
-    def create(self, count: int) -> None:
+    @rule(count=st.integers(1, 3), factor=FACTORS, rotate=st.sampled_from(["auto", "true"]),
+          spread=st.sampled_from(["topic", "partition"]))
+    def create(self, count: int, factor: int, rotate: str, spread: str) -> None:
+        self.decide(topics.create_topics(self.state, [topics.NewTopic(
+            "t", count, factor, configs=[("chain.rotate", rotate), ("chain.spread", spread)])],
+            BrokerSettings(), self.new_id))
+
+    @rule(nodes=st.lists(NODES, min_size=1, unique=True))
+    def create_by_hand(self, nodes: list[int]) -> None:
         self.decide(topics.create_topics(
-            self.state, [topics.NewTopic("t", count)], BrokerSettings(), self.new_id))
+            self.state, [topics.NewTopic("t", assignments=[(0, nodes), (1, nodes[::-1])])],
+            BrokerSettings(), self.new_id))
 
     @rule()
     def delete(self) -> None:
@@ -284,7 +315,7 @@ class ClusterMachine(RuleBasedStateMachine):
         wanted = []
         for _, index, partition in self.partitions():
             if index in partitions:
-                to = self.state.chains["b" if on_chain(partition).chain == "a" else "a"].nodes
+                to = self.state.chains["b" if 1 in partition.replicas else "a"].nodes
                 wanted.append(reassignment.Reassignment("t", index, None if back else to))
         self.decide(reassignment.alter(self.state, wanted))
 
@@ -363,9 +394,10 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def a_node_is_in_one_chain(self) -> None:
         """V4, controller.S7."""
-        members = [node for chain in self.state.chains.values() for node in chain.nodes]
+        operators = self.state.chain_index.operators()
+        members = [node for chain in operators for node in chain.nodes]
         assert len(members) == len(set(members))
-        for chain in self.state.chains.values():
+        for chain in operators:
             assert all(self.state.chain_of(node) is chain for node in chain.nodes)
 
     @invariant()
@@ -375,7 +407,7 @@ class ClusterMachine(RuleBasedStateMachine):
             replicas = self.state.replica_set(topic.name, index)
             head = (partition.own_chain or self.state.chains[on_chain(partition).chain]).head
             assert partition.leader == (head.node_id if self.state.is_live(head) else NO_NODE)
-            assert partition.replicas == replicas.replicas
+            assert sorted(partition.replicas) == sorted(replicas.replicas)
             assert partition.isr == replicas.serving
             assert (partition.leader_epoch, partition.partition_epoch) == (
                 replicas.epoch, replicas.version)

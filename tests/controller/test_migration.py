@@ -21,8 +21,9 @@ from quipu.controller.records import (
     decode_record,
     encode_record,
 )
+from quipu.controller.resources import ResourceType
 from quipu.controller.snapshot import records_of
-from quipu.controller.state import ClusterState, Key, ResourceType
+from quipu.controller.state import ClusterState, Key
 from quipu.controller.topic_requests import NewPartitions, NewTopic
 from quipu.controller.topics import create_partitions, create_topics, delete_topics
 from quipu.model.errors import Code, RequestError

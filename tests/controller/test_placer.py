@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quipu.controller.members import Chain
-from quipu.controller.placer import ChainPlacer, spread
+from quipu.controller.placer import ChainPlacer
 from quipu.controller.state import ClusterState
 from tests.controller.states import state_with
 
@@ -43,16 +43,21 @@ def test_chains_never_differ_by_more_than_one_topic(chances: list[float]) -> Non
     draws = iter(chances)
     placer, taken = ChainPlacer(STATE, lambda: next(draws)), Counter(a=0, b=0, c=0, d=0)
     for _ in chances:
-        chosen = placer.choose(CHAINS).name
-        placer.took({chosen})
-        taken[chosen] += 1
+        chosen = placer.choose(CHAINS)
+        placer.took([chosen])
+        taken[chosen.name] += 1
 
     assert max(taken.values()) - min(taken.values()) <= 1
 
 
-@given(count=st.integers(0, 50))
-def test_partitions_are_spread_evenly(count: int) -> None:
-    taken = Counter(chain.name for chain in spread(CHAINS, count))
+def test_all_chains_are_ranked_by_weight() -> None:
+    """V8: partitions that are spread go round all chains, from that of the lowest weight on."""
+    weights = {"a": 3.0, "b": 1.0, "c": 2.0, "d": 1.0}
 
-    assert sum(taken.values()) == count
-    assert not taken or max(taken.values()) - min(taken[name] for name in "abcd") <= 1
+    def weigh(state: ClusterState, chain: Chain, planned: int) -> float:
+        del state, planned
+        return weights[chain.name]
+
+    placer = ChainPlacer(STATE, lambda: 0.99, weigh)
+
+    assert [chain.name for chain in placer.rank(CHAINS)] == ["d", "b", "c", "a"]

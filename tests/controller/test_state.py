@@ -23,8 +23,9 @@ from quipu.controller.records import (
     decode_record,
     encode_record,
 )
+from quipu.controller.resources import ResourceType
 from quipu.controller.snapshot import records_of
-from quipu.controller.state import ClusterState, ResourceType
+from quipu.controller.state import ClusterState
 from quipu.controller.topic_requests import NewPartitions, NewTopic
 from quipu.controller.topics import create_partitions, create_topics, delete_topics
 from quipu.model.ids import NO_NODE, ZERO_UUID, NodeId
@@ -171,7 +172,7 @@ def reuse_versions(state: ClusterState) -> None:
 
 
 def forget_the_chain_s_topics(state: ClusterState) -> None:
-    state._topics_on["a"].clear()
+    state.chain_index._topics["a"].clear()
 
 
 @pytest.mark.parametrize("damage", [

@@ -5,7 +5,8 @@ from dataclasses import replace
 from quipu.controller.configs import ConfigAlteration, ConfigChange, ConfigOperation, ConfigResource
 from quipu.controller.configs import alter as decide
 from quipu.controller.records import ConfigChanged
-from quipu.controller.state import CLUSTER_DEFAULT, ClusterState, ResourceType
+from quipu.controller.resources import ResourceType
+from quipu.controller.state import CLUSTER_DEFAULT, ClusterState
 from quipu.controller.topic_requests import NewTopic
 from quipu.controller.topics import create_internal_topics, create_topics
 from quipu.model.errors import Code

@@ -210,6 +210,23 @@ class Relay:
         return 0 if outbound is None else max(0, self._state.log.log_end - outbound.acked.log)
 
     @property
+    def in_flight_size(self) -> int:
+        """Bytes that were sent to the successor and are not known to have arrived."""
+        return 0 if self.outbound is None else self.outbound.in_flight_size
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether this node syncs and lacks records, and no commit waits for its Ack."""
+        inbound = self.inbound
+        return (self._state.member_state is MemberState.SYNCING and inbound is not None
+                and not inbound.is_required and inbound.sender_end > self._state.log.log_end)
+
+    def catches_up(self, node: NodeId) -> bool:
+        """Whether `node` is the successor, and no commit waits for its Ack."""
+        outbound = self.outbound
+        return outbound is not None and not outbound.is_required and outbound.to == node
+
+    @property
     def is_quiet(self) -> bool:
         """Whether every member has everything, as far as this node can know."""
         if self.outbound is not None and not self.outbound.is_quiet:

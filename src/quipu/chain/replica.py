@@ -132,20 +132,9 @@ class Replica:
         return self._state.is_leader
 
     @property
-    def lag(self) -> int:
-        """Log offsets that the predecessor has and this node lacks, as last heard."""
-        return self._relay.lag
-
-    @property
-    def successor_lag(self) -> int:
-        """Log offsets that this node has and the successor has not acknowledged."""
-        return self._relay.successor_lag
-
-    @property
-    def in_flight_size(self) -> int:
-        """Bytes that were sent to the successor and are not known to have arrived."""
-        outbound = self._relay.outbound
-        return 0 if outbound is None else outbound.in_flight_size
+    def relay(self) -> Relay:
+        """What passes through this node: how far it and its successor lag, and what is required."""
+        return self._relay
 
     @property
     def is_quiet(self) -> bool:

@@ -3,10 +3,12 @@
 The state
     state.py         `ClusterState`: brokers, chains, topics, settings; applies records
     members.py       brokers, and the chains that they are members of: values of the state
+    chain_index.py   chains by node, and the topics on them
     racks.py         racks, and whether they can hold replicas
     placement.py     the kinds of placement of a partition, and the replica set of each
     topic_state.py   topics and partitions: values of the state
     derived_topics.py  topics after a change of brokers or chains
+    resources.py     the kinds of resources that have settings
     invariants.py    what must hold of the state after each record
 
 The metadata log
@@ -22,15 +24,17 @@ Decisions: (state, request) -> Decision
     chains.py        create, extend, promote; reconcile with the brokers that are up
     failed_replicas.py  partitions one of whose replicas has failed
     elections.py     preferred heads, and unclean ones
-    reassignment.py  partitions that move between chains
+    reassignment.py  partitions that move to other nodes
+    removal.py       chains, and nodes of chains, that are taken out for good
     migration.py     topics on chains that become diskless
     topics.py        create and delete topics, add partitions
     topic_requests.py  what clients request: new topics, more partitions
-    configs.py       alter settings of topics and brokers
+    configs.py       alter settings of topics, brokers, groups and client metrics
     producer_ids.py  reserve blocks of producer ids
 
 Rules that they share
-    assignments.py   which chains the partitions of a request are assigned to
+    assignments.py   which nodes the partitions of a request are assigned to, in which order
+    derived_chains.py  the chains of partitions that are not on an operator's chain as it is
     placer.py        which chain a new topic goes to, by weight
     diskless.py      the replicas of diskless partitions: created, moved, elected
     managed/         managed placement: a replica of each diskless partition in each rack

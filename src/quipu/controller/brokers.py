@@ -21,7 +21,12 @@ from quipu.controller.conversions import broker_record
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import NO_CHAIN, BrokerProcess, BrokerState
 from quipu.controller.racks import is_rack_given_up, rack_of
-from quipu.controller.records import BrokerFencingChanged, BrokerUnregistered, Record
+from quipu.controller.records import (
+    METADATA_LEVEL,
+    BrokerFencingChanged,
+    BrokerUnregistered,
+    Record,
+)
 from quipu.controller.state import ClusterState
 from quipu.model.chains import member_key
 from quipu.model.errors import Code, RequestError
@@ -48,6 +53,7 @@ class Registration(NamedTuple):
     lease_ms: int = 0
     directory_id: UUID = ZERO_UUID
     listeners: tuple[ListenerEndpoint, ...] = ()
+    metadata_level: int = METADATA_LEVEL
 
 
 def register(
@@ -139,6 +145,15 @@ def unfence(
                      *chains.records_for(state, up, Numbers(state), cold_wait_over)], [broker])
 
 
+def upgrade(state: ClusterState, node_id: NodeId, epoch: int, level: int) -> Decision[BrokerState]:
+    """Note which records a broker can read: an older controller has registered it without that."""
+    broker = current(state, node_id, epoch)
+    if broker.metadata_level >= level:
+        return Decision([], [broker])
+    broker = dataclasses.replace(broker, metadata_level=level)
+    return Decision([broker_record(broker)], [broker])
+
+
 def step_back(
     state: ClusterState,
     node_id: NodeId,
@@ -149,17 +164,21 @@ def step_back(
 ) -> Decision[BrokerState]:
     """Fence a broker whose disk has failed, at its own request, until it is restarted.
 
-    Only if another process serves in its chain: the only one that serves goes on with all that it
-    still can do.
+    Only if another process serves in each of its chains: where it is the only one that serves, it
+    goes on with all that it still can do.  Chains of one node, which no other could serve, do not
+    count if there are others.
     """
     broker = current(state, node_id, epoch)
-    chain = state.chain_of(node_id)
-    serving = () if chain is None else chain.serving
-    if any(member.node_id != node_id and state.is_live(member) for member in serving):
+    chains_here = state.chain_index.with_node(node_id)
+    served = [chain for chain in chains_here if node_id in chain.replica_set.serving]
+    shared = [chain for chain in chains_here if len(chain.members) > 1]
+    if shared and all(
+            any(member.node_id != node_id and state.is_live(member) for member in chain.serving)
+            for chain in shared):
         decision = fence(state, [node_id], cold_wait_over, now_ms=now_ms)
         assert broker.fenced or decision.records, broker
         return Decision(decision.records, [dataclasses.replace(broker, fenced=True)])
-    if any(member.node_id == node_id for member in serving) or chain is None:
+    if served or not chains_here:
         return unfence(state, node_id, epoch, cold_wait_over)
     return Decision([], [broker])
 
@@ -193,7 +212,13 @@ def unregister(state: ClusterState, node_id: NodeId) -> Decision[None]:
     if (chain := state.chain_of(node_id)) is not None:
         raise RequestError(
             f"node {node_id} is a member of chain {chain.name}: a node that starts as "
-            f"{broker.name} takes its place there", code=Code.INVALID_REQUEST)
+            f"{broker.name} takes its place there, and `quipu chain remove {chain.name} "
+            f"{broker.name}` takes it out", code=Code.INVALID_REQUEST)
+    if held := state.chain_index.with_node(node_id):
+        topic = next((topic.name for chain in held for topic in state.topics_on(chain.name)), "")
+        raise RequestError(
+            f"node {node_id} has partitions of topic {topic}: move them to other nodes first",
+            code=Code.INVALID_REQUEST)
     if not broker.fenced:
         raise RequestError(f"node {node_id} is up: stop it first", code=Code.INVALID_REQUEST)
     if chains.legacy_partitions(state, node_id):
@@ -210,7 +235,8 @@ def _broker(wanted: Registration, epoch: int) -> BrokerState:
         node_id=wanted.node_id, name=wanted.name, incarnation=wanted.incarnation, epoch=epoch,
         host=wanted.host, port=wanted.port, rack=wanted.rack, peer_host=wanted.peer_host,
         peer_port=wanted.peer_port, lease_ms=wanted.lease_ms,
-        directory_id=wanted.directory_id, listeners=wanted.listeners, fenced=True)
+        directory_id=wanted.directory_id, listeners=wanted.listeners, fenced=True,
+        metadata_level=wanted.metadata_level)
 
 
 def _without(

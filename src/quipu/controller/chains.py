@@ -18,18 +18,22 @@ Invariants, beside model.H1 to model.H3
 
 What cannot be done raises a `RequestError`; a change that is not needed has no records.
 
+All of this holds for operators' chains and for derived ones, except that operators create and
+extend only their own: derived ones come and go with the partitions on them (derived_chains.py).
+
 Not here: which brokers are up (brokers.py), when a cold chain has waited long enough
 (broker/cluster), elections that clients request (elections.py), partitions that move between chains
 (reassignment.py) or have a failed replica (failed_replicas.py), the members of one chain
 (reconcile.py).
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, assert_never
 from uuid import UUID
 
-from quipu.controller import failed_replicas
+from quipu.controller import derived_chains, failed_replicas
 from quipu.controller.conversions import chain_record
 from quipu.controller.decision import Decision, Numbers
 from quipu.controller.members import NO_CHAIN, BrokerProcess, BrokerState, Chain, ChainMember
@@ -50,30 +54,54 @@ class MemberView(NamedTuple):
     is_live: bool  # the process that is this member is up
 
 
+class OrderView(NamedTuple):
+    """Partitions that have the same replicas in the same order, as DescribeChains shows them."""
+
+    chain: Chain  # a derived one, or the operator's itself
+    preferred: tuple[NodeId, ...]  # its nodes in the order that is preferred
+    members: list[MemberView]
+    partition_count: int
+
+
 class ChainView(NamedTuple):
-    """A chain, as DescribeChains shows it."""
+    """A chain of an operator, as DescribeChains shows it."""
 
     chain: Chain
     members: list[MemberView]
     topic_count: int
-    partition_count: int
+    partition_count: int  # in all orders
+    orders: list[OrderView]  # its own first, then those of derived chains that belong to it
 
 
 def describe(state: ClusterState, names: Sequence[str] | None = None) -> list[ChainView]:
-    """Chains by name: all of them, or those of `names` that exist."""
-    found = sorted(state.chains if names is None else state.chains.keys() & set(names))
-    return [view(state, state.chains[name]) for name in found]
+    """Operators' chains by name: all of them, or those of `names` that exist."""
+    found = {chain.name: chain for chain in state.chain_index.operators()}
+    return [view(state, found[name])
+            for name in sorted(found if names is None else found.keys() & set(names))]
 
 
 def view(state: ClusterState, chain: Chain) -> ChainView:
-    """One chain, which need not be in the state yet."""
+    """One chain of an operator, which need not be in the state yet."""
     assert set(chain.nodes) <= state.brokers.keys(), chain  # controller.S7
+    is_known = chain.name in state.chains
+    orders = [_order_view(state, each) for each in (
+        state.chain_index.family(chain.name) if is_known else [chain])]
     return ChainView(
-        chain=chain,
-        members=[MemberView(state.brokers[member.node_id], member.state, state.is_live(member))
-                 for member in chain.members],
-        topic_count=state.topic_count(chain.name),
-        partition_count=sum(1 for _ in state.partitions_on(chain.name)))
+        chain=chain, members=_member_views(state, chain), orders=orders,
+        topic_count=state.topic_count(chain.name) if is_known else 0,
+        partition_count=sum(order.partition_count for order in orders))
+
+
+def _order_view(state: ClusterState, chain: Chain) -> OrderView:
+    preferred = (state.chain_index.preferred(chain.name) if chain.name in state.chains
+                 else chain.nodes)
+    return OrderView(chain, preferred, _member_views(state, chain),
+                     sum(1 for _ in state.partitions_on(chain.name)))
+
+
+def _member_views(state: ClusterState, chain: Chain) -> list[MemberView]:
+    return [MemberView(state.brokers[member.node_id], member.state, state.is_live(member))
+            for member in chain.members]
 
 
 # -- requested by operators
@@ -125,23 +153,38 @@ def bootstrap_alone(state: ClusterState, node_id: NodeId, name: str) -> Decision
 
 
 def extend(state: ClusterState, name: str, node_name: str) -> Decision[Chain]:
-    """Add a node at the end of a chain; it serves when it has caught up (V7)."""
-    chain = _chain(state, name)
+    """Add a node at the end of a chain; it serves when it has caught up (V7).
+
+    It is added to the derived chains that have all nodes of the chain, too; others stay.
+    """
+    chain = operators_chain(state, name)
     broker = _free_broker(state, name, node_name)
     if legacy_partitions(state, broker.node_id):
         raise RequestError(
             f"node {node_name} has topics from before there were chains, which would be lost: "
             "make a chain of it first", code=Code.INVALID_REQUEST)
     numbers = Numbers(state)
-    joined = Chain(
-        name=name, epoch=chain.epoch, version=numbers.version(),
+    whole = [each for each in state.chain_index.family(name)
+             if {*each.nodes} == {*chain.nodes} and each.find(broker.node_id) is None]
+    joined = [_extended(state, each, broker, numbers) for each in whole]
+    assert joined[0].name == name, (chain, joined)
+    return Decision([*map(chain_record, joined),
+                     *failed_replicas.records_for(state, state.up(), numbers, joined)], joined[:1])
+
+
+def _extended(
+    state: ClusterState, chain: Chain, broker: BrokerState, numbers: Numbers
+) -> Chain:
+    """`chain` with one more member, which syncs if it is up."""
+    joined = dataclasses.replace(
+        chain, version=numbers.version(),
+        order=(*chain.order, broker.node_id) if chain.is_derived else (),
         members=in_order([*chain.members, idle(_member(broker, MemberState.OFFLINE),
                                                state.up())]))
     assert joined.version > chain.version, (chain, joined)  # controller.S6
     assert joined.serving == chain.serving, (chain, joined)  # model.H3: the epoch is the same
     assert {*joined.nodes} == {*chain.nodes, broker.node_id}, (chain, joined)
-    return Decision([chain_record(joined),
-                     *failed_replicas.records_for(state, state.up(), numbers, [joined])], [joined])
+    return joined
 
 
 def promote(state: ClusterState, name: str, node_id: NodeId, mark: int) -> Decision[Chain]:
@@ -180,7 +223,7 @@ def promote(state: ClusterState, name: str, node_id: NodeId, mark: int) -> Decis
 def reconcile(
     state: ClusterState, cold_wait_over: AbstractSet[str] = frozenset()
 ) -> Decision[None]:
-    """Bring every chain in line with the brokers that are up.
+    """Bring every chain in line with the brokers that are up; remove derived ones without use.
 
     `cold_wait_over`: chains that have waited long enough for their other serving members to come
     back (see `cold`).
@@ -207,11 +250,14 @@ def records_for(
     changed = []
     for name in sorted(state.chains):
         chain = state.chains[name]
+        if chain.is_derived and not state.chain_index.topics_on(name):
+            continue  # it is removed
         members = reconciled(chain, up, waited=name in cold_wait_over)
         if members != chain.members:
             changed.append(with_members(chain, members, numbers))
     yield from map(chain_record, changed)
     yield from failed_replicas.records_for(state, up, numbers, changed, cold_wait_over)
+    yield from derived_chains.unused(state)
 
 
 # -- which brokers may be members
@@ -220,10 +266,22 @@ def records_for(
 def _chain(state: ClusterState, name: str) -> Chain:
     chain = state.chains.get(name)
     if chain is None:
-        raise RequestError(
-            f"there is no chain {name[:80]}; there are {sorted(state.chains) or 'none'}",
-            code=Code.RESOURCE_NOT_FOUND)
+        raise _no_chain(state, name)
     return chain
+
+
+def operators_chain(state: ClusterState, name: str) -> Chain:
+    """The chain of this name that an operator has made; raises if there is none."""
+    chain = _chain(state, name)
+    if chain.is_derived:
+        raise _no_chain(state, name)
+    return chain
+
+
+def _no_chain(state: ClusterState, name: str) -> RequestError:
+    there = sorted(chain.name for chain in state.chain_index.operators())
+    return RequestError(f"there is no chain {name[:80]}; there are {there or 'none'}",
+                        code=Code.RESOURCE_NOT_FOUND)
 
 
 def _members_to_be(

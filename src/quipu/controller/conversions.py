@@ -19,6 +19,7 @@ from quipu.controller.records import (
     BrokerRegistered,
     ChainChanged,
     ChainMemberRecord,
+    DerivedChainChanged,
     ListenerRecord,
     PartitionDetached,
     PartitionRecord,
@@ -45,15 +46,19 @@ def broker_record(broker: BrokerState) -> BrokerRegistered:
         incarnation=broker.incarnation, epoch=broker.epoch, fenced=broker.fenced,
         stopping=broker.stopping, lease_ms=broker.lease_ms, directory_id=broker.directory_id,
         fenced_at_ms=broker.fenced_at_ms, given_up=broker.given_up,
+        metadata_level=broker.metadata_level,
         listeners=[ListenerRecord(name=each.listener, host=each.host, port=each.port)
                    for each in broker.listeners])
 
 
-def chain_record(chain: Chain) -> ChainChanged:
+def chain_record(chain: Chain) -> ChainChanged | DerivedChainChanged:
     """The record that makes `chain` what it is."""
+    members = [_member_record(member) for member in chain.members]
+    if chain.is_derived:
+        return DerivedChainChanged(name=chain.name, epoch=chain.epoch, version=chain.version,
+                                   members=members, order=list(chain.order))
     return ChainChanged(
-        name=chain.name, epoch=chain.epoch, version=chain.version,
-        members=[_member_record(member) for member in chain.members])
+        name=chain.name, epoch=chain.epoch, version=chain.version, members=members)
 
 
 def own_name(key: tuple[UUID, int]) -> str:
@@ -91,17 +96,21 @@ def broker_of(record: BrokerRegistered) -> BrokerState:
         incarnation=record.incarnation, epoch=record.epoch, fenced=record.fenced,
         stopping=record.stopping, lease_ms=record.lease_ms, directory_id=record.directory_id,
         fenced_at_ms=record.fenced_at_ms, given_up=record.given_up,
+        metadata_level=record.metadata_level,
         listeners=tuple(ListenerEndpoint(each.name, each.host, each.port)
                         for each in record.listeners))
 
 
-def chain_of(record: ChainChanged | PartitionDetached) -> Chain:
+def chain_of(record: ChainChanged | DerivedChainChanged | PartitionDetached) -> Chain:
     """The chain that `record` describes, or the members that a detached partition has."""
-    name = (record.name if isinstance(record, ChainChanged)
-            else own_name((record.topic_id, record.partition)))
-    return Chain(name=name, epoch=Epoch(record.epoch), version=record.version, members=tuple(
-        ChainMember(NodeId(member.node_id), MemberState(member.state), member.incarnation,
-                    member.directory_id) for member in record.members))
+    name = (own_name((record.topic_id, record.partition))
+            if isinstance(record, PartitionDetached) else record.name)
+    order = _nodes(record.order) if isinstance(record, DerivedChainChanged) else ()
+    return Chain(
+        name=name, epoch=Epoch(record.epoch), version=record.version, order=order,
+        members=tuple(
+            ChainMember(NodeId(member.node_id), MemberState(member.state), member.incarnation,
+                        member.directory_id) for member in record.members))
 
 
 # -- placements of partitions

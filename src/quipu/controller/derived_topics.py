@@ -1,18 +1,23 @@
 """Topics whose partitions have other replicas or another leader, because brokers or chains changed.
 
-Each function returns the topics as they are now, made from the placements of their partitions; it
-changes nothing (controller.S1).
+Each function returns topics, or a partition, as they are now, made from the placements of
+partitions; it changes nothing (controller.S1).
 """
 
 import dataclasses
+from collections.abc import Mapping
 from operator import is_not
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 from uuid import UUID
 
+from quipu.controller.members import Chain
 from quipu.controller.placement import (
+    ChainPlacement,
     DisklessPlacement,
+    LegacyPlacement,
     Placement,
     acting_leader,
+    assigned_order,
     chains_of,
     elected,
     replica_set_of,
@@ -24,23 +29,47 @@ if TYPE_CHECKING:
     from quipu.controller.state import ClusterState
 
 
+def partition_at(
+    state: "ClusterState", placement: Placement, key: tuple[UUID, int] | None = None,
+    chains: Mapping[str, Chain] | None = None,
+) -> PartitionState:
+    """A partition with this placement, by the brokers and chains of now, or by `chains`.
+
+    The leader of a diskless one depends on its `key` too.
+    """
+    match placement:
+        case ChainPlacement():
+            found = state.chains if chains is None else chains
+            replica_set = replica_set_of(placement, found)
+            return partition_state(
+                placement, replica_set,
+                state.leader_of(placement.own_chain or found[placement.chain]),  # controller.P2
+                assigned_order(placement, replica_set, lambda name: (
+                    found[name].order or state.chain_index.preferred(name))))
+        case LegacyPlacement():
+            return partition_state(
+                placement, replica_set_of(placement, state.chains), placement.leader,
+                placement.replicas)
+        case DisklessPlacement():
+            assert key is not None, placement
+            return diskless_partition(state, placement, key)
+        case _:
+            assert_never(placement)
+
+
 def on_chain(state: "ClusterState", chain: str) -> list[Topic]:
     """The topics on `chain`, which has changed."""
     known: dict[Placement, PartitionState] = {}
     topics = state.topics_on(chain)
     for position, topic in enumerate(topics):
-        partitions = []
-        last = derived = None
+        derived: dict[int, PartitionState] = {}  # those that are placed alike are one value
         for partition in topic.partitions:
-            if partition is not last:  # those that are placed alike are one value
-                last, placement = partition, partition.placement
-                if chain not in chains_of(placement):
-                    derived = partition
-                else:
-                    derived = known.get(placement) or known.setdefault(
-                        placement, state.partition_at(placement))
-            assert derived is not None
-            partitions.append(derived)
+            if id(partition) not in derived:
+                placement = partition.placement
+                derived[id(partition)] = partition if chain not in chains_of(placement) else (
+                    known.get(placement) or known.setdefault(
+                        placement, partition_at(state, placement)))
+        partitions = [derived[id(partition)] for partition in topic.partitions]
         assert len(partitions) == len(topic.partitions), topic.name  # controller.S3
         topics[position] = Topic(  # several times as fast as `replace`
             name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions),
@@ -56,7 +85,7 @@ def detached_from_chains(state: "ClusterState", node_id: NodeId) -> list[Topic]:
         if placement.own_chain.head.node_id == node_id:
             topic = changed.get(topic_id) or state.topics_by_id[topic_id]
             partitions = list(topic.partitions)
-            partitions[index] = state.partition_at(placement)
+            partitions[index] = partition_at(state, placement)
             changed[topic_id] = dataclasses.replace(topic, partitions=tuple(partitions))
     return list(changed.values())
 
@@ -69,7 +98,7 @@ def diskless_partition(
     up = (placement.leader,) if is_up else tuple(state.up())
     placement = elected(placement, up)  # controller.D3
     return partition_state(placement, replica_set_of(placement, state.chains),
-                           acting_leader(placement, *key, up))  # controller.D1
+                           acting_leader(placement, *key, up), placement.replicas)  # controller.D1
 
 
 def diskless(state: "ClusterState") -> list[Topic]:

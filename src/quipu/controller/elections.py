@@ -4,8 +4,9 @@ An election is one of a chain: it changes the leader of all of its partitions, w
 named.  A partition that is detached from its chain (failed_replicas.py), and a diskless one, has an
 election of its own.
 
-    PREFERRED   the chain's first node by number becomes its head again, if it serves; the first
-                replica of a diskless partition its leader, if it is up
+    PREFERRED   the first node of the chain's preferred order (by number, or as a derived chain
+                has it) becomes its head again, if it serves; the first replica of a diskless
+                partition its leader, if it is up
     UNCLEAN     no serving member is up: the first member that is up serves alone from now on.
                 Records that it does not have are lost, though they were acknowledged; so a
                 member that came back with another data directory is the last choice
@@ -13,6 +14,7 @@ election of its own.
 Not here: changes of a chain that no client requests (chains.reconcile).
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, assert_never
@@ -20,12 +22,13 @@ from typing import NamedTuple, assert_never
 from quipu.controller import diskless, failed_replicas
 from quipu.controller.conversions import chain_record
 from quipu.controller.decision import Decision, Numbers
+from quipu.controller.derived_chains import words
 from quipu.controller.members import BrokerProcess, Chain, ChainMember
 from quipu.controller.placement import ChainPlacement, DisklessPlacement, LegacyPlacement
 from quipu.controller.reconcile import reconciled, returned, with_members
 from quipu.controller.records import Record
 from quipu.controller.state import ClusterState, Key
-from quipu.model.chains import MemberState, member_key
+from quipu.model.chains import MemberState
 from quipu.model.errors import Code, RequestError
 from quipu.model.ids import NodeId, TopicPartition
 
@@ -69,7 +72,7 @@ def elect(
                 results.append(found)
             continue
         if found.chain.name not in outcomes:
-            outcome, members = _elect(state, found, kind)
+            outcome, members = _elect(found, kind)
             outcomes[found.chain.name] = outcome
             if members and found.partition is not None:
                 records += failed_replicas.elect(state, found.partition, members, numbers)
@@ -90,6 +93,8 @@ class _Electorate(NamedTuple):
 
     chain: Chain
     up: Mapping[NodeId, BrokerProcess]
+    preferred: tuple[NodeId, ...]  # the order of the members that is preferred
+    named: str  # the chain, for people
     partition: Key | None = None  # the detached partition that it is for; None: for a chain
 
     def is_live(self, member: ChainMember) -> bool:
@@ -112,11 +117,13 @@ def _find(
             return placement
         case ChainPlacement():
             chain = state.chains[placement.chain]
+            preferred, named = state.chain_index.preferred(chain.name), words(state, chain)
             if placement.own_chain is None:
-                return _Electorate(chain, state.up())
+                return _Electorate(chain, state.up(), preferred, named)
             return _Electorate(
                 failed_replicas.own_chain(placement, chain),
-                failed_replicas.up_for(placement, state.up()), (topic.topic_id, partition))
+                failed_replicas.up_for(placement, state.up()), preferred,
+                f"{name}-{partition}", (topic.topic_id, partition))
         case _:
             assert_never(placement)
 
@@ -138,11 +145,11 @@ def _elect_diskless(
 
 
 def _elect(
-    state: ClusterState, among: _Electorate, kind: ElectionType
+    among: _Electorate, kind: ElectionType
 ) -> tuple[ElectionResult, tuple[ChainMember, ...]]:
     """Elect in one chain, or one detached partition; no members: nothing changes."""
     try:
-        members = _preferred(state, among) if kind is ElectionType.PREFERRED else _unclean(among)
+        members = _preferred(among) if kind is ElectionType.PREFERRED else _unclean(among)
     except RequestError as error:
         return ElectionResult("", 0, error.code, str(error)), ()
     assert {member.node_id for member in members} == set(among.chain.nodes), (among, members)
@@ -151,18 +158,18 @@ def _elect(
     return ElectionResult("", 0), members
 
 
-def _preferred(state: ClusterState, among: _Electorate) -> tuple[ChainMember, ...]:
-    def key(member: ChainMember) -> tuple[str, int]:
-        return member_key(state.brokers[member.node_id].name)
+def _preferred(among: _Electorate) -> tuple[ChainMember, ...]:
+    def key(member: ChainMember) -> int:
+        return among.preferred.index(member.node_id)
 
     chain = among.chain
     first = min(chain.members, key=key)
     if first.state is not MemberState.SERVING or not among.is_live(first):
         raise RequestError(
-            f"node {first.node_id}, the first of chain {chain.name}, does not serve",
+            f"node {first.node_id}, the first of {among.named}, does not serve",
             code=Code.PREFERRED_LEADER_NOT_AVAILABLE)
     if first == chain.head:
-        raise RequestError(f"node {first.node_id} is the head of chain {chain.name} already",
+        raise RequestError(f"node {first.node_id} is the head of {among.named} already",
                            code=Code.ELECTION_NOT_NEEDED)
     members = (*sorted(chain.serving, key=key), *chain.members[len(chain.serving):])
     assert members[0] == first, (chain, members)
@@ -173,22 +180,21 @@ def _preferred(state: ClusterState, among: _Electorate) -> tuple[ChainMember, ..
 def _unclean(among: _Electorate) -> tuple[ChainMember, ...]:
     chain, up = among.chain, among.up
     if any(map(among.is_live, chain.serving)):
-        raise RequestError(f"chain {chain.name} has a member that serves",
+        raise RequestError(f"{among.named} has a member that serves",
                            code=Code.ELECTION_NOT_NEEDED)
     if returned(chain, up):  # nothing is lost with those
         return reconciled(chain, up, waited=True)
     back = [member for member in chain.members if member.node_id in up]
     back.sort(key=lambda member: not member.has_directory_of(up[member.node_id]))
     if not back:
-        raise RequestError(f"no member of chain {chain.name} is up",
+        raise RequestError(f"no member of {among.named} is up",
                            code=Code.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     first = back[0]
     alone = ChainMember(first.node_id, MemberState.SERVING, *up[first.node_id])
     rest = [member._replace(state=MemberState.OFFLINE) for member in chain.members
             if member is not first]
     members = reconciled(
-        Chain(name=chain.name, epoch=chain.epoch, version=chain.version, members=(alone, *rest)),
-        up, waited=True)
+        dataclasses.replace(chain, members=(alone, *rest)), up, waited=True)
     assert members[0] == alone, (chain, members)
     assert members[1:2] == () or members[1].state is not MemberState.SERVING, (chain, members)
     return members

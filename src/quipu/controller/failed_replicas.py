@@ -21,9 +21,10 @@ Invariants
     controller.F3  a process acts on a log that it has opened again only under a later version, and
                    where it serves only under a later epoch
     controller.F4  a partition on its way to another chain stays where it is if a replica fails
-                   there: the move is called off
+                   there, on a new node or on one that it has already: the move is called off
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import assert_never
@@ -153,8 +154,7 @@ def own_chain(placement: ChainPlacement, chain: Chain) -> Chain:
               if member.node_id not in known]
     if not joined:
         return own
-    return Chain(name=own.name, epoch=own.epoch, version=own.version,
-                 members=(*own.members, *joined))
+    return dataclasses.replace(own, members=(*own.members, *joined))
 
 
 class _Changes:
@@ -172,16 +172,17 @@ class _Changes:
     ) -> Iterable[Record]:
         """Detach a partition whose log has failed at `node_id`, or call its move off."""
         chain = self.chains[placement.chain]
-        if chain.find(node_id) is None:
-            if (placement.moving_to is not None
-                    and self.chains[placement.moving_to].find(node_id) is not None):
-                yield PartitionsMoved(  # controller.F4
-                    topic_id=key[0], partitions=[key[1]], chain=placement.chain,
-                    epoch=self.numbers.epoch() if placement.joined else placement.epoch,
-                    version=self.numbers.version(), kind=PlacementKind.CHAIN)
-            return
         known = marks(placement, self.up)
         if node_id in known:
+            return
+        if (placement.moving_to is not None
+                and self.chains[placement.moving_to].find(node_id) is not None):
+            yield PartitionsMoved(  # controller.F4
+                topic_id=key[0], partitions=[key[1]], chain=placement.chain,
+                epoch=self.numbers.epoch() if placement.joined else placement.epoch,
+                version=self.numbers.version(), kind=PlacementKind.CHAIN)
+            placement = placement._replace(moving_to=None, joined=False)
+        if chain.find(node_id) is None:
             return
         own = own_chain(placement, chain) if placement.own_chain is not None else Chain(
             name=own_name(key), epoch=partition.leader_epoch, version=partition.partition_epoch,
@@ -226,8 +227,7 @@ class _Changes:
         elif again is not None or members != own.members or failed != placement.failed:
             changed = with_members(own, members, self.numbers)
             if changed.epoch == own.epoch and again in changed.replica_set.serving:
-                changed = Chain(name=own.name, epoch=self.numbers.epoch(), members=members,
-                                version=changed.version)
+                changed = dataclasses.replace(changed, epoch=self.numbers.epoch())
             assert changed.version > own.version, (key, changed)  # controller.F3
             assert changed.epoch > own.epoch or again not in changed.replica_set.serving, key
             yield detached_record(key, changed, failed)

@@ -15,11 +15,15 @@ from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code, RequestError
 from quipu.model.topics import is_internal
 
-# What holds for them whatever is configured: nothing is deleted by age or size.
+# What holds for them whatever is configured: nothing is deleted by age or size.  Segments are
+# small: the newest is not compacted, and whoever begins to lead a partition reads all of it.
 FIXED: Final[Mapping[str, str]] = {
-    "cleanup.policy": "compact", "retention.ms": "-1", "retention.bytes": "-1"}
-# What may be configured: how many nodes must have a record before it counts.
-CHANGEABLE: Final = frozenset({"min.insync.replicas"})
+    "cleanup.policy": "compact", "retention.ms": "-1", "retention.bytes": "-1",
+    "segment.bytes": str(8 << 20)}
+# What may be configured: how many nodes must have a record before it counts, and how fast it moves.
+CHANGEABLE: Final = frozenset({
+    "follower.replication.throttled.replicas", "leader.replication.throttled.replicas",
+    "min.insync.replicas"})
 
 
 def refuse(name: str, what: str) -> None:

@@ -24,8 +24,10 @@ from quipu.controller.records import (
     BrokerRegistered,
     BrokerUnregistered,
     ChainChanged,
+    ChainRemoved,
     ClusterCreated,
     ConfigChanged,
+    DerivedChainChanged,
     NumbersUsed,
     PartitionDetached,
     PartitionsAdded,
@@ -83,8 +85,10 @@ def check_applied(state: "ClusterState", record: Record, before: Counters) -> No
                 _check_topic(state, topic.topic_id)
         case BrokerRegistered() | BrokerFencingChanged() | BrokerUnregistered():
             _check_broker(state, record)
-        case ChainChanged():
+        case ChainChanged() | DerivedChainChanged():
             _check_chain(state, record.name)
+        case ChainRemoved():
+            assert record.name not in state.chains, record
         case ProducerIdsReserved():
             assert state.next_producer_id == record.next_producer_id, record  # controller.S4
         case ClusterCreated():
@@ -124,7 +128,7 @@ def _check_broker(
     match record:
         case BrokerUnregistered():
             assert broker is None, record
-            assert state.chain_of(node_id) is None, record  # controller.S7
+            assert not state.chain_index.with_node(node_id), record  # controller.S7
             assert str(node_id) not in state.broker_configs, record
         case BrokerRegistered():
             assert broker is not None, record
@@ -177,7 +181,7 @@ def _check_partition(
             assert partition.leader in (NO_NODE, replica_set.head), partition
             assert replica_set.epoch >= chain.epoch, partition  # controller.P1
             for name in chains_of(placement):
-                assert state.is_topic_on(name, key[0]), (name, key)
+                assert state.chain_index.is_topic_on(name, key[0]), (name, key)
         case LegacyPlacement():
             assert partition.leader == replica_set.head, partition
             assert partition.leader == placement.leader, partition
@@ -200,4 +204,6 @@ def _check_chain(state: "ClusterState", name: str) -> None:
     assert chain.version < state.next_version, chain
     for node_id in chain.nodes:  # controller.S7
         assert node_id in state.brokers, chain
-        assert state.chain_of(node_id) is chain, chain
+        assert chain in state.chain_index.with_node(node_id), chain
+        assert chain.is_derived or state.chain_of(node_id) is chain, chain
+    assert sorted(state.chain_index.preferred(name)) == sorted(chain.nodes), chain  # controller.S8

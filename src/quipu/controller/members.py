@@ -1,5 +1,10 @@
 """Brokers, and the chains that they are members of: values that the state is made of.
 
+A chain is an operator's or derived.  An operator's chain has the nodes `<chain>-<number>`, and its
+preferred order is that of their numbers.  A *derived chain* is made by the controller for
+partitions whose replicas are other nodes, or the same nodes in another order (derived_chains.py):
+it has its own members, states, epoch and version, and says itself which order is preferred.
+
 Invariants
     model.H1 to model.H3 hold for each chain
 
@@ -37,6 +42,7 @@ class BrokerState:
     listeners: tuple[ListenerEndpoint, ...] = ()  # none: PLAINTEXT alone, at host:port
     fenced_at_ms: int = 0  # 0: it is not fenced, or it is not known since when
     given_up: bool = False  # it was fenced for too long, and its replicas go (racks.py)
+    metadata_level: int = 0  # which records it can read (controller.R4)
 
     def endpoint(self, listener: str) -> ListenerEndpoint | None:
         """Where clients reach it by the listener of that name; None if it has no such listener."""
@@ -86,12 +92,18 @@ class Chain:
     epoch: Epoch
     version: int
     members: tuple[ChainMember, ...]
+    order: tuple[NodeId, ...] = ()  # of a derived chain: its nodes in the order that is preferred
     replica_set: ReplicaSet = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "replica_set", ReplicaSet(
             epoch=self.epoch, version=self.version,
             members=tuple(ReplicaMember(member.node_id, member.state) for member in self.members)))
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the controller made it for some partitions; else it is an operator's chain."""
+        return bool(self.order)
 
     @property
     def serving(self) -> tuple[ChainMember, ...]:

@@ -33,9 +33,11 @@ from uuid import UUID
 
 from quipu.controller import internal_topics
 from quipu.controller.decision import Decision, Numbers
+from quipu.controller.derived_chains import words
 from quipu.controller.placement import ChainPlacement, DisklessPlacement, LegacyPlacement
 from quipu.controller.records import ConfigChanged, PartitionsMoved, PlacementKind, Record
-from quipu.controller.state import CLUSTER_DEFAULT, ClusterState, Key, ResourceType
+from quipu.controller.resources import ResourceType
+from quipu.controller.state import CLUSTER_DEFAULT, ClusterState, Key
 from quipu.controller.topic_state import Topic
 from quipu.model.chains import MemberState
 from quipu.model.diskless_rules import ENABLE, why_unavailable
@@ -169,8 +171,9 @@ def _why_not_placed(state: ClusterState, topic: Topic) -> str | None:
             case _:
                 assert_never(placement)
         if placement.moving_to is not None:
-            return (f"partition {index} moves to chain {placement.moving_to}: wait until it is "
-                    "there, or call the move off")
+            target = words(state, state.chains[placement.moving_to])
+            return (f"partition {index} moves to {target}: wait until it is there, or call the "
+                    "move off")
         if placement.own_chain is not None:
             return f"a replica of partition {index} has failed: wait until it is repaired"
     for name in sorted(topic.chains):
@@ -178,8 +181,9 @@ def _why_not_placed(state: ClusterState, topic: Topic) -> str | None:
         away = [state.brokers[member.node_id].name for member in chain.members
                 if member.state is not MemberState.SERVING or not state.is_live(member)]
         if away:
-            return (f"{', '.join(away)} of chain {name} {'do' if len(away) > 1 else 'does'} not "
-                    "serve: wait until all of its nodes do")
+            does = "do" if len(away) > 1 else "does"
+            return (f"{', '.join(away)} of {words(state, chain)} {does} not serve: wait until all "
+                    "of its nodes do")
     return None
 
 

@@ -7,11 +7,11 @@
                       replica holds nothing, and any broker serves it (diskless.py)
 
 A partition on a chain stores nothing of its replicas: leader, replicas, ISR and epochs are derived
-from the chain.  While it moves, two chains hold it:
+from the chain.  While it moves, two chains hold it, which may have nodes in common:
 
     settled    chain A                the members of A
-    copying    A, moving to B         A as it is, then B's members, which sync
-    joined     A, moving to B         A and B serve, one after the other
+    copying    A, moving to B         A as it is, then B's other members, which sync
+    joined     A, moving to B         who serves in A or in B serves: A's first, then B's others
     settled    chain B
 
 A partition that is about to become diskless is *sealed*: its chain serves it, and takes no writes
@@ -37,7 +37,7 @@ Not here: which chain a new topic is placed on (placer.py).
 """
 
 import dataclasses
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from typing import NamedTuple, TypeAlias, assert_never
 from uuid import UUID
 from zlib import crc32
@@ -126,6 +126,17 @@ def replica_set_of(placement: Placement, chains: Mapping[str, Chain]) -> Replica
             assert_never(placement)
 
 
+def assigned_order(
+    placement: ChainPlacement, replica_set: ReplicaSet,
+    preferred: Callable[[str], tuple[NodeId, ...]],
+) -> tuple[NodeId, ...]:
+    """The replicas in the order that is preferred; `preferred` gives that of a chain."""
+    if placement.moving_to is None and placement.own_chain is None:
+        return preferred(placement.chain)
+    nodes = [node_id for name in reversed(chains_of(placement)) for node_id in preferred(name)]
+    return tuple(sorted(replica_set.replicas, key=nodes.index))  # the target's first, as in Kafka
+
+
 def elected(placement: DisklessPlacement, up: Container[NodeId]) -> DisklessPlacement:
     """`placement` with a leader that is up, if one of its replicas is (controller.D3)."""
     if placement.leader in up:
@@ -162,13 +173,21 @@ def _chain_replica_set(placement: ChainPlacement, chains: Mapping[str, Chain]) -
 
 
 def _replica_set_between(placement: ChainPlacement, here: Chain, there: Chain) -> ReplicaSet:
+    """The members of a partition that moves; each node is one of them once.
+
+    Who serves, and in which order, follows from who serves in the chains, and so does the epoch
+    (model.H3).
+    """
     joined = placement.joined
-    arriving = [
-        ReplicaMember(
-            node_id, MemberState.SYNCING if state is MemberState.SERVING and not joined else state)
-        for node_id, state in there.replica_set.members
-    ]
-    members = sorted([*here.replica_set.members, *arriving], key=lambda member: member.state)
+    serving = dict.fromkeys((*here.replica_set.serving, *(
+        there.replica_set.serving if joined else ())))
+    rest: dict[NodeId, MemberState] = {}
+    for node_id, state in (*here.replica_set.members, *there.replica_set.members):
+        if node_id not in serving:
+            rest.setdefault(node_id, max(state, MemberState.SYNCING))
+    members = (*(ReplicaMember(node_id, MemberState.SERVING) for node_id in serving),
+               *sorted(map(ReplicaMember._make, rest.items()), key=lambda member: member.state))
     epochs = (placement.epoch, here.epoch, there.epoch if joined else placement.epoch)
-    return ReplicaSet(epoch=max(epochs), members=tuple(members),
-                      version=max(placement.version, here.version, there.version))
+    return ReplicaSet(epoch=max(epochs), members=members,
+                      version=max(placement.version, here.version, there.version),
+                      arriving=frozenset(there.nodes) - frozenset(here.nodes))

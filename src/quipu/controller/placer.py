@@ -2,11 +2,11 @@
 
 It is the chain of the lowest weight, drawn at random among equals.  Weight is the number of topics,
 unless another measure is passed in.  Chains that can take writes come before those that cannot.
-The cluster's own topics are spread over all chains, partition by partition.
+Partitions of one topic that are spread over chains go round them, from the lowest weight on.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from quipu.controller.members import Chain
@@ -57,15 +57,20 @@ class ChainPlacer:
         assert equals, weights
         return equals[min(int(self.chance() * len(equals)), len(equals) - 1)]
 
-    def took(self, chains: set[str]) -> None:
-        """Count a topic of this decision on these chains."""
-        assert chains, "a topic on no chain"
-        self._planned.update(chains)
+    def rank(self, chains: Sequence[Chain]) -> list[Chain]:
+        """Those of these chains that can take writes, all if none can, by weight."""
+        rest = [chain for chain in chains if self._state.leader_of(chain) != NO_NODE] or [*chains]
+        ranked = []
+        while rest:
+            ranked.append(self.choose(rest))
+            rest.remove(ranked[-1])
+        return ranked
 
+    def planned(self, chain: Chain) -> int:
+        """How many topics are on `chain`, with those that this decision places there."""
+        return self._state.topic_count(chain.name) + self._planned[chain.name]
 
-def spread(chains: Sequence[Chain], count: int) -> list[Chain]:
-    """The chains of `count` partitions of one of the cluster's own topics."""
-    assert chains, "there must be a chain to spread over"
-    assert count >= 0, count
-    ordered = sorted(chains, key=lambda chain: chain.name)
-    return [ordered[index % len(ordered)] for index in range(count)]
+    def took(self, chains: Iterable[Chain]) -> None:
+        """Count a topic of this decision on these chains, or those that they belong to."""
+        parents = {self._state.chain_index.parent_of(chain) for chain in chains}
+        self._planned.update(parent for parent in parents if parent is not None)

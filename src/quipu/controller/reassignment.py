@@ -1,15 +1,24 @@
-"""Partitions that move from one chain to another (KIP-455).
+"""Partitions that move to other nodes, or to the same nodes in another order (KIP-455).
 
     settled on A  --alter-->  copying to B  --advance-->  joined  --advance-->  settled on B
-                                   |                         |
-                                   +--------- cancel --------+-->  settled on A
+          |                      |    ^                    |   |                    ^
+          |                      |    +-- a node is lost --+   |                    |
+          |                      +--------- cancel ------------+-->  settled on A   |
+          +-- alter, if all of B serve already: nothing has to be copied -----------+
 
-While a partition is copied, A serves it as before and B's nodes sync.  When they have caught up,
-both serve it under a new epoch; when all of their nodes do, B serves it alone under another.  So
-the nodes of B have served in the epoch before, and have every record that was acknowledged.
+A partition can be on any list of nodes: B is the chain of that list, an operator's or a derived one
+(derived_chains.py), and may have nodes in common with A.  While the partition is copied, A serves
+it as before and the other nodes of B sync.  When they have caught up, all of them serve it under a
+new epoch; when all of them have begun to, B serves it alone under another, in its own order.
 
-A partition can only be on a chain: the target must be exactly the nodes of one.  A diskless
-partition can be on any brokers, and is there at once, for nothing has to be copied.
+A diskless partition can be on any brokers, and is there at once, for nothing has to be copied.
+
+Invariants
+    controller.J1  a node serves a partition after a step of its move only if it served before the
+                   step, or has caught up in the very version before it; and its process has lived
+                   on since.  So it has every record that was acknowledged
+    controller.J2  a move ends only when all nodes that it adds serve: a partition never ends up on
+                   fewer nodes because some were lost on the way
 
 Not here: which node sends what to which (chain), which have caught up (broker/replication).
 """
@@ -20,13 +29,14 @@ from typing import NamedTuple, assert_never
 from uuid import UUID
 
 from quipu.controller import diskless, migration
-from quipu.controller.assignments import chains_in_words
+from quipu.controller.assignments import assigned_orders
 from quipu.controller.decision import Decision, Numbers
+from quipu.controller.derived_chains import DerivedChains
 from quipu.controller.members import Chain
 from quipu.controller.placement import ChainPlacement, DisklessPlacement, LegacyPlacement
 from quipu.controller.records import PartitionsMoved, PlacementKind, Record
 from quipu.controller.state import ClusterState
-from quipu.controller.topic_state import Topic
+from quipu.controller.topic_state import PartitionState, Topic
 from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import Epoch, NodeId, TopicPartition
 
@@ -111,10 +121,12 @@ def ongoing(
         match placement:
             case ChainPlacement():
                 if placement.moving_to is not None:
+                    stays = state.chain_index.preferred(placement.chain)
+                    wanted_nodes = state.chain_index.preferred(placement.moving_to)
                     found.append(Ongoing(
                         name, index, partition.replicas,
-                        adding=state.chains[placement.moving_to].nodes,
-                        removing=state.chains[placement.chain].nodes))
+                        adding=_without(wanted_nodes, stays),
+                        removing=_without(stays, wanted_nodes)))
             case LegacyPlacement() | DisklessPlacement():
                 pass
             case _:
@@ -133,16 +145,39 @@ def advance(state: ClusterState, reports: Sequence[CaughtUp]) -> Decision[None]:
         placement = partition.placement
         if partition.moving_to is None or partition.partition_epoch != report.version:
             continue
-        if not all(map(state.is_live, state.chains[partition.moving_to].serving)):
-            continue
         assert isinstance(placement, ChainPlacement), placement  # it moves
-        assert placement.moving_to != placement.chain, placement
-        if not placement.joined:
-            moves.add(topic, report.partition, placement._replace(joined=True), new_epoch=True)
-        else:
-            moves.add(
-                topic, report.partition, ChainPlacement(partition.moving_to), new_epoch=True)
+        there = state.chains[partition.moving_to]
+        here = placement.own_chain or state.chains[placement.chain]
+        assert there.name != placement.chain, placement
+        if _can_take_over(state, here, there):
+            joined = placement._replace(joined=True)
+            is_over = placement.joined or not awaited(state, partition)
+            moves.add(topic, report.partition,
+                      ChainPlacement(there.name) if is_over else joined, new_epoch=True)
+        elif placement.joined:  # controller.J2: those that were lost sync again
+            moves.add(topic, report.partition, placement._replace(joined=False), new_epoch=True)
     return Decision(moves.records, [])
+
+
+def awaited(state: ClusterState, partition: PartitionState) -> frozenset[NodeId]:
+    """The nodes that must catch up before a partition that is copied is joined."""
+    if partition.moving_to is None:
+        return frozenset()
+    serving = state.chains[partition.moving_to].replica_set.serving
+    return frozenset(serving).difference(partition.replica_set.serving)
+
+
+def _can_take_over(state: ClusterState, here: Chain, there: Chain) -> bool:
+    """Whether `there` may serve what `here` does, once its members have caught up."""
+    added = _without(there.nodes, here.nodes)
+    if not set(added) <= set(there.replica_set.serving):  # controller.J2
+        return False
+    known = [here.find(member.node_id) for member in there.serving]
+    return all(map(state.is_live, (*there.serving, *filter(None, known))))  # controller.J1
+
+
+def _without(nodes: Sequence[NodeId], others: Sequence[NodeId]) -> tuple[NodeId, ...]:
+    return tuple(node_id for node_id in nodes if node_id not in others)
 
 
 class _Moves:
@@ -150,12 +185,15 @@ class _Moves:
 
     def __init__(self, state: ClusterState) -> None:
         self._numbers = Numbers(state)
+        self.derived = DerivedChains(state, self._numbers)
         self._made: dict[tuple[UUID, ChainPlacement], PartitionsMoved] = {}
         self.diskless = diskless.DisklessMoves(self._numbers)
 
     @property
     def records(self) -> list[Record]:
-        return [*self._made.values(), *self.diskless.records]
+        used = {name for made in self._made.values() for name in (made.chain, made.moving_to)}
+        return [*self.derived.records({name for name in used if name is not None}),
+                *self._made.values(), *self.diskless.records]
 
     def add(
         self, topic: Topic, partition: int, target: ChainPlacement, *, new_epoch: bool
@@ -185,10 +223,11 @@ def _plan(
     factor_may_change: bool,
 ) -> None:
     migration.check_fixed(topic, "moved")
-    placement = topic.partitions[wanted.partition].placement
+    partition = topic.partitions[wanted.partition]
+    placement = partition.placement
     match placement:
         case ChainPlacement():
-            stays = state.chains[placement.chain].nodes  # its replicas, were it not moving
+            stays = state.chain_index.preferred(placement.chain)  # were it not moving
         case LegacyPlacement():
             stays = placement.replicas
         case DisklessPlacement():
@@ -196,26 +235,41 @@ def _plan(
             return
         case _:
             assert_never(placement)
-    target = None
     if wanted.replicas is not None:
-        target = _target(state, wanted.replicas)
+        target = _target(state, wanted.replicas, moves.derived)
         if not factor_may_change and len(target.nodes) != len(stays):
             raise RequestError(
-                f"chain {target.name} has {len(target.nodes)} nodes, and the replication factor "
-                "may not change", code=Code.INVALID_REPLICATION_FACTOR)
+                f"{list(wanted.replicas)[:20]} has {len(target.nodes)} nodes instead of "
+                f"{len(stays)}, and the replication factor may not change",
+                code=Code.INVALID_REPLICATION_FACTOR)
     elif isinstance(placement, LegacyPlacement) or placement.moving_to is None:
         raise RequestError(f"{topic.name}-{wanted.partition} is not moving",
                            code=Code.NO_REASSIGNMENT_IN_PROGRESS)
+    else:
+        target = state.chains[placement.chain]
     if isinstance(placement, LegacyPlacement):
         raise RequestError(f"topic {topic.name} is on no chain yet: quipu chain create",
                            code=Code.INVALID_REPLICA_ASSIGNMENT)
-    moving_to = target.name if target is not None and target.name != placement.chain else None
-    assert placement.chain in state.chains, placement
-    assert moving_to is None or moving_to in state.chains, moving_to
-    if moving_to != placement.moving_to:
-        moves.add(topic, wanted.partition,
-                  placement._replace(moving_to=moving_to, joined=False),
-                  new_epoch=placement.joined)
+    _plan_to(state, topic, wanted.partition, target, moves)
+
+
+def _plan_to(
+    state: ClusterState, topic: Topic, index: int, target: Chain, moves: _Moves
+) -> None:
+    """Begin the move of a partition to the chain `target`, or call off the one to another."""
+    partition = topic.partitions[index]
+    placement = partition.placement
+    assert isinstance(placement, ChainPlacement), placement
+    here = placement.own_chain or state.chains[placement.chain]
+    moving_to = target.name if target.name != placement.chain else None
+    if moving_to == placement.moving_to:
+        return
+    if moving_to is not None and _can_take_over(state, here, target) and (
+            set(target.replica_set.serving) <= set(here.replica_set.serving)):  # controller.J1
+        moves.add(topic, index, ChainPlacement(target.name), new_epoch=True)
+        return
+    moves.add(topic, index, placement._replace(moving_to=moving_to, joined=False),
+              new_epoch=placement.joined)
 
 
 def _plan_diskless(
@@ -242,10 +296,7 @@ def _topic(state: ClusterState, wanted: Reassignment) -> Topic:
     return topic
 
 
-def _target(state: ClusterState, replicas: Sequence[int]) -> Chain:
-    for chain in state.chains.values():
-        if sorted(chain.nodes) == sorted(replicas):
-            return chain
-    raise RequestError(
-        f"{list(replicas)[:20]} are not the nodes of a chain, and a partition is on one as a "
-        f"whole; {chains_in_words(state)}", code=Code.INVALID_REPLICA_ASSIGNMENT)
+def _target(state: ClusterState, replicas: Sequence[int], derived: DerivedChains) -> Chain:
+    """The chain of a list of nodes; raises with Kafka's code for one that cannot be."""
+    (order,) = assigned_orders(state, [replicas], len(replicas), derived)
+    return derived.at(order)

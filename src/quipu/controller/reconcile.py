@@ -3,6 +3,7 @@
 Used for chains, and for partitions that have a chain of their own (failed_replicas.py).
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 
 from quipu.controller.decision import Numbers
@@ -48,8 +49,8 @@ def with_members(
 ) -> Chain:
     """`chain` with other members; under a new epoch if those that serve, or their order, change."""
     serving = tuple(member for member in members if member.state is MemberState.SERVING)
-    changed = Chain(
-        name=chain.name, version=numbers.version(), members=members,
+    changed = dataclasses.replace(
+        chain, version=numbers.version(), members=members,
         epoch=chain.epoch if serving == chain.serving else numbers.epoch())
     assert changed.version > chain.version, (chain, changed)  # controller.S6
     assert changed.epoch >= chain.epoch, (chain, changed)  # controller.S6

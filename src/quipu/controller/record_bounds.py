@@ -21,6 +21,7 @@ from typing import Final
 from quipu.controller.records import (
     BrokerRegistered,
     ChainChanged,
+    DerivedChainChanged,
     NumbersUsed,
     PartitionDetached,
     PartitionRun,
@@ -56,10 +57,13 @@ def check_record(record: Record, state: ClusterState) -> None:
             _check_runs(record.runs, len(record.partitions), state)
         case PartitionsAdded():
             _check_runs(record.runs, len(record.partitions), state)
-        case ChainChanged() | PartitionDetached() | PartitionsMoved():
+        case ChainChanged() | DerivedChainChanged() | PartitionDetached() | PartitionsMoved():
             _check_numbers(record.epoch, record.version, state)
             if not isinstance(record, PartitionsMoved) and len(record.members) > MEMBERS_MAX:
                 raise MalformedBytes(f"a chain of {len(record.members)} nodes")
+            if isinstance(record, DerivedChainChanged) and sorted(record.order) != sorted(
+                    member.node_id for member in record.members):
+                raise MalformedBytes(f"a chain of other nodes than {record.order[:10]}")
         case NumbersUsed():
             _check_numbers(record.next_epoch, record.next_version, state)
         case BrokerRegistered():

@@ -5,14 +5,15 @@ the program that wrote it: an older version, or a faulty node, may have left a t
 without partitions, or a setting of a topic that never existed.  Such a record must not keep any
 node from starting.  Every node skips the same ones, for all have the same state.
 
-Not here: the records about brokers and chains, without which nothing can be served; if one of those
-does not fit, that is a bug, and an assertion (state.py).
+Not here: the other records about brokers and chains, without which nothing can be served; if one of
+those does not fit, that is a bug, and an assertion (state.py).
 """
 
 from typing import TYPE_CHECKING, assert_never
 
 from quipu.controller.placement import ChainPlacement, DisklessPlacement, Placement
 from quipu.controller.records import (
+    ChainRemoved,
     ConfigChanged,
     PartitionDetached,
     PartitionRecord,
@@ -24,6 +25,7 @@ from quipu.controller.records import (
     TopicDeleted,
     placement_kind,
 )
+from quipu.controller.resources import STORED, ResourceType
 from quipu.model.errors import Code, ErrorKind, QuipuError
 from quipu.model.ids import NO_NODE, ZERO_UUID
 
@@ -31,14 +33,12 @@ if TYPE_CHECKING:
     from quipu.controller.state import ClusterState
     from quipu.controller.topic_state import Topic
 
+
 class UnfitRecord(QuipuError):
     """A record that does not fit the state that it meets."""
 
     kind = ErrorKind.INVALID
     code = Code.INVALID_REQUEST
-
-
-TOPIC, BROKER = 2, 4  # kinds of resources that have settings; Kafka's numbers
 
 
 def why_unfit(state: "ClusterState", record: Record) -> str | None:
@@ -66,10 +66,14 @@ def why_unfit(state: "ClusterState", record: Record) -> str | None:
                     and isinstance(topic.partitions[record.partition].placement, ChainPlacement)):
                 return f"topic {topic.name[:80]!r} has no partition {record.partition} on a chain"
         case ConfigChanged():
-            if record.resource_type not in (TOPIC, BROKER):
+            if record.resource_type not in STORED:
                 return f"resources of type {record.resource_type} have no settings"
-            if record.resource_type == TOPIC and record.resource_name not in state.topics:
+            if (record.resource_type == ResourceType.TOPIC
+                    and record.resource_name not in state.topics):
                 return f"there is no topic {record.resource_name[:80]!r}"
+        case ChainRemoved():
+            if record.name not in state.chains or state.topics_on(record.name):
+                return f"chain {record.name[:80]!r} cannot be removed"
         case _:
             pass
     return None

@@ -10,6 +10,8 @@ Invariants
     controller.R3  optional additions are tagged fields: an older program reads past them
     controller.P4  partitions whose kind of placement this program does not know are refused too:
                    they are never taken for partitions on a chain
+    controller.R4  a type of record that is newer than METADATA_LEVEL 0 is written only once all
+                   registered brokers have said that they can read it
 
 Not here: what a record does to the state (state.py).
 """
@@ -26,6 +28,12 @@ from quipu.wire.fields import INT32, array, boolean, int8, int32, int64, string,
 from quipu.wire.schema import Message, Struct
 
 _HEAD: Final = struct.Struct(">HH")
+
+# Which records a program can read (controller.R4); a broker says so when it registers.
+#   0  types 1 to 13
+#   1  DerivedChainChanged and ChainRemoved
+METADATA_LEVEL: Final = 1
+LEVEL_OF_DERIVED_CHAINS: Final = 1
 
 
 class ClusterCreated(Message, key=1, versions="0", flexible="0+"):
@@ -61,6 +69,7 @@ class BrokerRegistered(Message, key=2, versions="0", flexible="0+"):
     listeners: list[ListenerRecord] = array(ListenerRecord, tag=9)  # none: PLAINTEXT at host:port
     fenced_at_ms: int = int64(tag=10)  # 0: it is not fenced, or it is not known since when
     given_up: bool = boolean(tag=11)  # see racks.py
+    metadata_level: int = int32(tag=12)  # which records it can read: see METADATA_LEVEL
 
 
 class PlacementKind(IntEnum):
@@ -130,7 +139,7 @@ class PartitionsAdded(Message, key=5, versions="0", flexible="0+"):
 
 
 class ConfigChanged(Message, key=6, versions="0", flexible="0+"):
-    """One setting of a topic or a broker was set, or (value null) is inherited again."""
+    """One setting of a resource was set, or (value null) is inherited again."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -219,19 +228,37 @@ class PartitionDetached(Message, key=13, versions="0", flexible="0+"):
     failed: list[int] = array(INT32)  # nodes that have reported a failure, and not its repair
 
 
+class DerivedChainChanged(Message, key=14, versions="0", flexible="0+"):
+    """A derived chain as it is from now on, whole; the first one of its name makes it."""
+
+    name: str = string()
+    epoch: int = int32()
+    version: int = int32()
+    members: list[ChainMemberRecord] = array(ChainMemberRecord)
+    order: list[int] = array(INT32)  # its nodes in the order that is preferred
+
+
+class ChainRemoved(Message, key=15, versions="0", flexible="0+"):
+    """A chain that no partition is on is gone."""
+
+    name: str = string()
+
+
 Record = (
     ClusterCreated | BrokerRegistered | TopicCreated | TopicDeleted | PartitionsAdded
     | ConfigChanged | ProducerIdsReserved | BrokerFencingChanged | BrokerUnregistered
-    | ChainChanged | PartitionsMoved | NumbersUsed | PartitionDetached
+    | ChainChanged | PartitionsMoved | NumbersUsed | PartitionDetached | DerivedChainChanged
+    | ChainRemoved
 )
 
 TYPES: Final[dict[int, type[Record]]] = {
     kind.KEY: kind
     for kind in (ClusterCreated, BrokerRegistered, TopicCreated, TopicDeleted, PartitionsAdded,
                  ConfigChanged, ProducerIdsReserved, BrokerFencingChanged, BrokerUnregistered,
-                 ChainChanged, PartitionsMoved, NumbersUsed, PartitionDetached)
+                 ChainChanged, PartitionsMoved, NumbersUsed, PartitionDetached,
+                 DerivedChainChanged, ChainRemoved)
 }
-assert len(TYPES) == 13  # controller.R1: no number twice
+assert len(TYPES) == 15  # controller.R1: no number twice
 
 
 _PLACEMENT_KINDS: Final = frozenset(PlacementKind)

@@ -17,12 +17,12 @@ from quipu.controller.records import (
     Record,
     TopicCreated,
 )
+from quipu.controller.resources import NAMED, named_configs
 from quipu.controller.state import (
     FIRST_EPOCH,
     FIRST_PRODUCER_ID,
     FIRST_VERSION,
     ClusterState,
-    ResourceType,
 )
 from quipu.model.ids import NO_NODE
 
@@ -41,10 +41,11 @@ def records_of(state: ClusterState) -> Iterator[Record]:
     for key, placement in state.detached_partitions():
         assert placement.own_chain is not None, placement
         yield detached_record(key, placement.own_chain, placement.failed)
-    for resource, configs in state.broker_configs.items():
-        for name, value in configs.items():
-            yield ConfigChanged(resource_type=ResourceType.BROKER, resource_name=resource,
-                                name=name, value=value)
+    for kind in NAMED:
+        for resource, configs in named_configs(state, kind).items():
+            for name, value in configs.items():
+                yield ConfigChanged(
+                    resource_type=kind, resource_name=resource, name=name, value=value)
     if state.next_producer_id > FIRST_PRODUCER_ID:
         yield ProducerIdsReserved(node_id=NO_NODE, next_producer_id=state.next_producer_id)
     if (state.next_epoch, state.next_version) != (FIRST_EPOCH, FIRST_VERSION):

@@ -8,24 +8,25 @@ Invariants
     controller.S5  applying `records_of(state)` to an empty state gives the same state
     controller.S6  epochs and versions come from two counters of the cluster: a later decision has
                    higher ones, whatever it changes
-    controller.S7  a node is a member of one chain at most, and is registered as long as it is one
+    controller.S7, controller.S8  see chain_index.py
 
 Values are frozen and replaced as a whole: a `Topic` that code holds is consistent, and is another
 object once the topic has changed.  A change of a chain replaces the topics that are on it, and no
 others.
 
-Not here: the values (members.py, topic_state.py), how a partition follows from its chain
-(placement.py), the records of a snapshot (snapshot.py).
+Not here: the values (members.py, topic_state.py), which chains a node is in and which topics are on
+them (chain_index.py), how a partition follows from its chain (placement.py), the records of a
+snapshot (snapshot.py).
 """
 
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final, assert_never
 from uuid import UUID
 
 from quipu.controller import derived_topics
+from quipu.controller.chain_index import ChainIndex
 from quipu.controller.conversions import (
     added_count,
     broker_of,
@@ -33,16 +34,17 @@ from quipu.controller.conversions import (
     moved_placement,
     placements_of,
 )
+from quipu.controller.derived_topics import partition_at
 from quipu.controller.invariants import Counters, check_applied
 from quipu.controller.managed.load import ReplicaLoad
-from quipu.controller.members import NO_CHAIN, BrokerProcess, BrokerState, Chain, ChainMember
+from quipu.controller.members import BrokerProcess, BrokerState, Chain, ChainMember
 from quipu.controller.placement import (
     ChainPlacement,
     DisklessPlacement,
     LegacyPlacement,
     Placement,
+    chains_of,
     is_served_by,
-    replica_set_of,
 )
 from quipu.controller.record_preconditions import UnfitRecord, why_unfit
 from quipu.controller.records import (
@@ -50,8 +52,10 @@ from quipu.controller.records import (
     BrokerRegistered,
     BrokerUnregistered,
     ChainChanged,
+    ChainRemoved,
     ClusterCreated,
     ConfigChanged,
+    DerivedChainChanged,
     NumbersUsed,
     PartitionDetached,
     PartitionsAdded,
@@ -61,19 +65,13 @@ from quipu.controller.records import (
     TopicCreated,
     TopicDeleted,
 )
-from quipu.controller.topic_state import PartitionState, Topic, diskless_replicas, partition_state
-from quipu.model.chains import ReplicaSet
+from quipu.controller.resources import ResourceType, named_configs
+from quipu.controller.topic_state import PartitionState, Topic, diskless_replicas
+from quipu.model.chains import ReplicaSet, member_key
 from quipu.model.ids import NO_NODE, ZERO_UUID, Epoch, NodeId, ProducerId
 from quipu.model.topics import clash_key
 
 Key = tuple[UUID, int]  # a partition: topic id and number
-
-
-class ResourceType(IntEnum):
-    """What a setting belongs to; Kafka's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
 
 
 FIRST_PRODUCER_ID: Final = ProducerId(0)
@@ -88,18 +86,18 @@ class ClusterState:
 
     cluster_id: str = ""
     brokers: dict[NodeId, BrokerState] = field(default_factory=dict)
-    chains: dict[str, Chain] = field(default_factory=dict)
+    chain_index: ChainIndex = field(default_factory=ChainIndex)
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)  # by node id or ""
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)  # by group id
+    client_metrics_configs: dict[str, dict[str, str]] = field(default_factory=dict)  # by name
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     next_epoch: Epoch = FIRST_EPOCH  # of chains and partitions
     next_version: int = FIRST_VERSION  # of chains, partitions and registrations of brokers
     partition_count: int = 0  # of all topics
     names_version: int = field(default=0, compare=False)  # grows when a topic comes or goes
     _names_by_clash: dict[str, dict[str, None]] = field(default_factory=dict)
-    _chain_by_node: dict[NodeId, str] = field(default_factory=dict)
-    _topics_on: dict[str, dict[UUID, None]] = field(default_factory=dict)  # ordered, by chain
     _detached: dict[Key, None] = field(default_factory=dict)  # see failed_replicas.py
     _diskless: dict[UUID, None] = field(default_factory=dict)  # topics, see diskless.py
     diskless_load: ReplicaLoad = field(default_factory=ReplicaLoad)  # of all their partitions
@@ -118,10 +116,10 @@ class ClusterState:
         return next((other for other in found if other != name), None)
 
     def configs(self, kind: ResourceType, name: str) -> Mapping[str, str]:
-        """The settings that were given to a topic or a broker itself."""
+        """The settings that were given to a resource itself."""
         if kind is ResourceType.TOPIC:
             return self.topics[name].configs
-        return self.broker_configs.get(name, {})
+        return named_configs(self, kind).get(name, {})
 
     def is_detached(self, key: Key) -> bool:
         """Whether a partition has members of its own (see failed_replicas.py)."""
@@ -155,6 +153,11 @@ class ClusterState:
 
     # -- brokers and chains
 
+    @property
+    def chains(self) -> Mapping[str, Chain]:
+        """All chains by name: operators' and derived ones."""
+        return self.chain_index.chains
+
     def up(self) -> dict[NodeId, BrokerProcess]:
         """Brokers that are not fenced, and the process of each."""
         return {broker.node_id: broker.process for broker in self.brokers.values()
@@ -178,20 +181,31 @@ class ClusterState:
         A process that has just started may not: they name the process before it, which may have
         written more than what is left on the disk.
         """
-        own = partition.own_chain if partition is not None else None
-        chain = self.chain_of(node_id)
-        member = (own.find(node_id) if own is not None else None) or (
-            chain.find(node_id) if chain is not None else None)
+        member = self.member_of(node_id, partition)
         return member is not None and member.incarnation == incarnation and self.is_live(member)
+
+    def member_of(
+        self, node_id: NodeId, partition: PartitionState | None = None
+    ) -> ChainMember | None:
+        """The member that a node is for `partition`, or in its operator's chain."""
+        placement = partition.placement if partition is not None else None
+        if isinstance(placement, ChainPlacement):
+            held = [self.chains[name] for name in chains_of(placement)
+                    if name in self.chains]  # it may be out of date: listeners hear of it later
+            if placement.own_chain is not None:
+                held.insert(0, placement.own_chain)  # controller.P3
+        else:
+            chain = self.chain_of(node_id)
+            held = [] if chain is None else [chain]
+        return next((member for chain in held if (member := chain.find(node_id))), None)
 
     def find_broker(self, name: str) -> BrokerState | None:
         """The broker of this name."""
         return next((broker for broker in self.brokers.values() if broker.name == name), None)
 
     def chain_of(self, node_id: NodeId) -> Chain | None:
-        """The chain that a node is a member of."""
-        name = self._chain_by_node.get(node_id)
-        return self.chains[name] if name is not None else None
+        """The operator's chain that a node is a member of."""
+        return self.chain_index.of_node(node_id)
 
     def leader_of(self, chain: Chain) -> NodeId:
         """The node that takes a chain's writes: its head, or NO_NODE if that is not up (D2)."""
@@ -199,15 +213,11 @@ class ClusterState:
 
     def topics_on(self, chain: str) -> list[Topic]:
         """Topics of which some partition is on `chain`, or moves to it."""
-        return [self.topics_by_id[topic_id] for topic_id in self._topics_on.get(chain, ())]
-
-    def is_topic_on(self, chain: str, topic_id: UUID) -> bool:
-        """Whether some partition of a topic is on `chain`, or moves to it."""
-        return topic_id in self._topics_on.get(chain, ())
+        return [self.topics_by_id[topic_id] for topic_id in self.chain_index.topics_on(chain)]
 
     def topic_count(self, chain: str) -> int:
-        """How many topics have some partition on `chain`, or moving to it."""
-        return len(self._topics_on.get(chain, ()))
+        """How many topics have some partition on an operator's chain (chain_index.py)."""
+        return self.chain_index.topic_count(chain)
 
     def partitions_on(self, chain: str) -> Iterator[tuple[Topic, int]]:
         """Partitions that the serving members of `chain` serve; not detached ones."""
@@ -222,9 +232,10 @@ class ClusterState:
                     *(topic.partitions[index].partition_epoch
                       for topic, index in self.partitions_on(chain))])
 
-    def topic_of(self, record: TopicCreated) -> Topic:
-        """The topic that `record` makes."""
-        return Topic(name=record.name, topic_id=record.topic_id, partitions=self._placed(record),
+    def topic_of(self, record: TopicCreated, chains: Mapping[str, Chain] | None = None) -> Topic:
+        """The topic that `record` makes; `chains`: with those that the same decision makes."""
+        return Topic(name=record.name, topic_id=record.topic_id,
+                     partitions=self._placed(record, chains=chains),
                      configs={config.name: config.value for config in record.configs})
 
     # -- the only writer
@@ -267,8 +278,10 @@ class ClusterState:
                 self.next_producer_id = ProducerId(record.next_producer_id)
             case BrokerRegistered() | BrokerFencingChanged() | BrokerUnregistered():
                 return self._apply_broker(record)
-            case ChainChanged():
+            case ChainChanged() | DerivedChainChanged():
                 return self._change_chain(record)
+            case ChainRemoved():
+                self.chain_index.remove(record.name)
             case PartitionsMoved():
                 return self._move(record)
             case PartitionDetached():
@@ -300,8 +313,7 @@ class ClusterState:
         del self._names_by_clash[key][topic.name]
         if not self._names_by_clash[key]:
             del self._names_by_clash[key]
-        for chain in sorted(topic.chains):
-            del self._topics_on[chain][topic.topic_id]
+        self.chain_index.leave(topic.topic_id, topic.chains)
         for index in range(len(topic.partitions)):
             self._detached.pop((topic.topic_id, index), None)
         self.diskless_load.count_all(diskless_replicas(topic.partitions), -1)
@@ -317,17 +329,17 @@ class ClusterState:
         if kind is ResourceType.TOPIC:
             self._replace(dataclasses.replace(self.topics[record.resource_name], configs=configs))
         elif configs:
-            self.broker_configs[record.resource_name] = configs
+            named_configs(self, kind)[record.resource_name] = configs
         else:
-            self.broker_configs.pop(record.resource_name, None)
+            named_configs(self, kind).pop(record.resource_name, None)
         assert self.configs(kind, record.resource_name).get(record.name) == record.value, record
 
     def _apply_broker(
         self, record: BrokerRegistered | BrokerFencingChanged | BrokerUnregistered
     ) -> list[Topic]:
         node_id = NodeId(record.node_id)
-        chain, was_up = self.chain_of(node_id), self.is_up(node_id)
-        led = chain is not None and self.leader_of(chain) == node_id
+        chains, was_up = self.chain_index.with_node(node_id), self.is_up(node_id)
+        led = {chain.name for chain in chains if self.leader_of(chain) == node_id}
         match record:
             case BrokerRegistered():
                 assert node_id >= 0, record
@@ -338,32 +350,27 @@ class ClusterState:
                     self.brokers[node_id], fenced=record.fenced, stopping=record.stopping,
                     fenced_at_ms=record.fenced_at_ms, given_up=record.given_up)
             case BrokerUnregistered():
-                assert chain is None, record  # controller.S7
+                assert not chains, record  # controller.S7
                 del self.brokers[node_id]
                 self.broker_configs.pop(str(node_id), None)
             case _:
                 assert_never(record)
         changed = self._derived(derived_topics.detached_from_chains(self, node_id))
-        if chain is not None and (self.leader_of(chain) == node_id) != led:
-            changed = self._derived(derived_topics.on_chain(self, chain.name))  # those too
+        for chain in chains:
+            if (self.leader_of(chain) == node_id) != (chain.name in led):
+                changed = [*changed, *self._derived(derived_topics.on_chain(self, chain.name))]
         if self.is_up(node_id) != was_up:
             changed = [*changed, *self._derived(derived_topics.diskless(self))]
-        return changed
+        return list({topic.topic_id: topic for topic in changed}.values())
 
-    def _change_chain(self, record: ChainChanged) -> list[Topic]:
+    def _change_chain(self, record: ChainChanged | DerivedChainChanged) -> list[Topic]:
         chain = chain_of(record)
         old = self.chains.get(chain.name)
-        assert chain.name != NO_CHAIN, record
         assert old is None or chain.version > old.version, (old, chain)
         assert old is None or chain.epoch >= old.epoch, (old, chain)
         assert set(chain.nodes) <= self.brokers.keys(), (chain, self.brokers)  # controller.S7
-        for node_id in old.nodes if old is not None else ():
-            del self._chain_by_node[node_id]
-        for node_id in chain.nodes:
-            assert node_id not in self._chain_by_node, (node_id, chain)  # controller.S7
-            self._chain_by_node[node_id] = chain.name
-        self.chains[chain.name] = chain
-        self._topics_on.setdefault(chain.name, {})
+        self.chain_index.put(chain, chain.order or tuple(sorted(
+            chain.nodes, key=lambda node_id: member_key(self.brokers[node_id].name))))
         self._use(chain.epoch, chain.version)
         return self._derived(derived_topics.on_chain(self, chain.name))
 
@@ -371,12 +378,12 @@ class ClusterState:
         topic = self.topics_by_id[record.topic_id]
         target = moved_placement(record)
         partitions = list(topic.partitions)
-        moved = self.partition_at(target) if isinstance(target, ChainPlacement) else None
+        moved = partition_at(self, target) if isinstance(target, ChainPlacement) else None
         for index in record.partitions:
             before, key = partitions[index], (topic.topic_id, index)
             placement = self._moved(before.placement, target, key)
-            after = moved if moved is not None and placement is target else self.partition_at(
-                placement, key)
+            after = moved if moved is not None and placement is target else partition_at(
+                self, placement, key)
             assert after.partition_epoch > before.partition_epoch, (topic, record)  # controller.P1
             assert after.leader_epoch >= before.leader_epoch, (topic, record)
             for each, number in ((before, -1), (after, 1)):
@@ -387,8 +394,7 @@ class ClusterState:
             self._replace(moved_topic)
             self._use(target.epoch, target.version)
         else:
-            for chain in sorted(topic.chains):
-                del self._topics_on[chain][topic.topic_id]
+            self.chain_index.leave(topic.topic_id, topic.chains)
             self._keep(moved_topic)
         return [moved_topic]
 
@@ -430,7 +436,7 @@ class ClusterState:
                 own_chain=None, failed=(), epoch=Epoch(record.epoch), version=record.version)
             self._detached.pop(key, None)
         assert placement.chain in self.chains, record
-        after = partitions[record.partition] = self.partition_at(placement)
+        after = partitions[record.partition] = partition_at(self, placement)
         if before.own_chain is not None:  # a snapshot has the newest of both
             assert after.partition_epoch > before.partition_epoch, (topic, record)  # controller.P1
             assert after.leader_epoch >= before.leader_epoch, (topic, record)
@@ -447,42 +453,30 @@ class ClusterState:
         return topics
 
     def _placed(
-        self, record: TopicCreated | PartitionsAdded, first: int = 0
+        self, record: TopicCreated | PartitionsAdded, first: int = 0,
+        chains: Mapping[str, Chain] | None = None,
     ) -> tuple[PartitionState, ...]:
         """The partitions that a record makes, from number `first` on.
 
         Those that are placed alike are one value.
         """
         partitions: list[PartitionState] = []
+        known: dict[Placement, PartitionState] = {}
         for placement, count in placements_of(record):
             key = record.topic_id, first + len(partitions)
-            partitions.extend([self.partition_at(placement, key)] * count)
+            if isinstance(placement, ChainPlacement):
+                state = known.get(placement) or known.setdefault(
+                    placement, partition_at(self, placement, chains=chains))
+            else:
+                state = partition_at(self, placement, key)
+            partitions.extend([state] * count)
         assert len(partitions) == added_count(record), record  # controller.S3
         return tuple(partitions)
-
-    def partition_at(self, placement: Placement, key: Key | None = None) -> PartitionState:
-        """A partition with this placement, by the chains and brokers of now.
-
-        The leader of a diskless one depends on its `key` too.
-        """
-        match placement:
-            case ChainPlacement():
-                chain = placement.own_chain or self.chains[placement.chain]  # controller.P3
-                leader = self.leader_of(chain)  # controller.P2
-            case LegacyPlacement():
-                leader = placement.leader
-            case DisklessPlacement():
-                assert key is not None, placement
-                return derived_topics.diskless_partition(self, placement, key)
-            case _:
-                assert_never(placement)
-        return partition_state(placement, replica_set_of(placement, self.chains), leader)
 
     def _keep(self, topic: Topic) -> None:
         """Store a topic that is new, or has partitions that are placed elsewhere now."""
         self._replace(topic)
-        for chain in sorted(topic.chains):
-            self._topics_on[chain][topic.topic_id] = None
+        self.chain_index.enter(topic.topic_id, topic.chains)
         if topic.is_diskless:
             self._diskless[topic.topic_id] = None
         for placement in dict.fromkeys(partition.placement for partition in topic.partitions):

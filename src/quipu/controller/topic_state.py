@@ -19,7 +19,11 @@ from quipu.model.topics import is_internal
 
 
 class PartitionState(NamedTuple):
-    """The replicas and the leader of one partition, derived from its placement and the chains."""
+    """The replicas and the leader of one partition, derived from its placement and the chains.
+
+    `replicas` are in the order that is preferred, as in Kafka: the first is the preferred leader.
+    The order of now, along which records are sent, is that of `replica_set`.
+    """
 
     leader: NodeId
     replicas: tuple[NodeId, ...]
@@ -69,16 +73,17 @@ class PartitionState(NamedTuple):
 
 
 def partition_state(
-    placement: Placement, replica_set: ReplicaSet, leader: NodeId
+    placement: Placement, replica_set: ReplicaSet, leader: NodeId, replicas: tuple[NodeId, ...]
 ) -> PartitionState:
-    """A partition as clients see it."""
+    """A partition as clients see it; `replicas` as they are preferred."""
     match placement:
         case ChainPlacement() | DisklessPlacement():
-            replicas, isr = replica_set.replicas, replica_set.serving
+            isr = replica_set.serving
         case LegacyPlacement():  # in the order in which its record names them
-            replicas, isr = placement.replicas, placement.isr
+            isr = placement.isr
         case _:
             assert_never(placement)
+    assert len(replicas) == len(replica_set.members), (placement, replicas)
     return PartitionState(
         leader=leader, replicas=replicas, isr=isr, leader_epoch=replica_set.epoch,
         partition_epoch=replica_set.version, placement=placement, replica_set=replica_set)
@@ -116,7 +121,9 @@ class Topic:
 
     @property
     def replication_factor(self) -> int:
-        return len(self.partitions[0].replicas)
+        """The number of replicas; those that a partition is being moved to do not count."""
+        first = self.partitions[0]
+        return len(set(first.replicas) - first.replica_set.arriving) or len(first.replicas)
 
     @property
     def chains(self) -> set[str]:

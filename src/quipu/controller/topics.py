@@ -4,27 +4,27 @@ Each function reads the state, returns a result for every topic of the request, 
 only for those that pass: one bad topic does not fail the others.  A refusal is a `RequestError`
 inside this module, and a result with its code outside.
 
-Not here: legal names (model/topics.py), settings of topics (configs.py), which chain gets a
-partition (assignments.py), or which broker a diskless one (diskless.py), how many there may be
-(topic_limits.py).
+Not here: legal names (model/topics.py), settings of topics (configs.py), which nodes get a
+partition (assignments.py), or which broker a diskless one (diskless.py), the chains of those nodes
+(derived_chains.py), how many partitions there may be (topic_limits.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from quipu.controller import diskless
 from quipu.controller.assignments import (
-    added_chains,
-    automatic_assignments,
+    added_orders,
+    automatic_orders,
     check_count,
-    manual_assignments,
+    manual_orders,
 )
 from quipu.controller.conversions import added_count, chain_run
 from quipu.controller.decision import Decision, Numbers
+from quipu.controller.derived_chains import DerivedChains, Order
 from quipu.controller.internal_topics import refuse
-from quipu.controller.members import Chain
 from quipu.controller.migration import check_fixed
 from quipu.controller.placement import ChainPlacement
 from quipu.controller.placer import ChainPlacer, ChainWeight, Chance, no_chance, topic_count
@@ -81,8 +81,10 @@ def create_topics(
     before, and its response was lost, its topics are recognised and are results, not errors.
     """
     limits = limits or RequestLimits(topic.name for topic in wanted)
-    placer, version = ChainPlacer(state, chance, weigh), Numbers(state).version()
-    diskless_placer = diskless.Placer(state)
+    numbers = Numbers(state)
+    version = numbers.version()
+    placers = _Placers(ChainPlacer(state, chance, weigh), DerivedChains(state, numbers),
+                       diskless.Placer(state))
     room = PartitionBudget(state, settings.max_partitions)
     records: list[Record] = []
     results: list[TopicResult] = []
@@ -97,7 +99,7 @@ def create_topics(
         try:
             limits.check(topic.name)
             _check_new_name(state, topic.name, planned)
-            record = _plan(state, topic, settings, placer, diskless_placer)
+            record = _plan(state, topic, settings, placers)
             count = sum(run.count for run in record.runs)
             room.check(count)
             limits.take(count)
@@ -109,15 +111,14 @@ def create_topics(
             _stamp(record.runs, version)
             records.append(record)
             planned[clash_key(topic.name)] = topic.name
-            made = state.topic_of(record)
+            made = state.topic_of(record, placers.derived.chains)
             assert len(made.partitions) == count, (made.name, count)  # controller.S3
             assert made.name not in state.topics, made.name  # controller.S2
-            if not made.is_diskless:
-                placer.took(made.chains)
+            placers.chain.took(placers.derived.chains[name] for name in made.chains)
             results.append(TopicResult(topic.name, made.topic_id, topic=made))
     assert len(results) == len({topic.name for topic in wanted}), results
     assert len(records) + known == sum(result.code is Code.NONE for result in results), results
-    return Decision(records, results)
+    return Decision(_with_chains(records, placers.derived), results)
 
 
 def create_internal_topics(
@@ -129,6 +130,10 @@ def create_internal_topics(
     chance: Chance = no_chance,
 ) -> Decision[None]:
     """Create those of the cluster's own topics that do not exist; raises for any other name."""
+    numbers = Numbers(state)
+    version = numbers.version()
+    placers = _Placers(ChainPlacer(state, chance), DerivedChains(state, numbers),
+                       diskless.Placer(state))
     records: list[Record] = []
     for topic in {topic.name: topic for topic in wanted}.values():
         if not is_internal(topic.name):
@@ -136,36 +141,51 @@ def create_internal_topics(
                                code=Code.INVALID_TOPIC_EXCEPTION)
         if topic.name in state.topics:
             continue
-        record = _plan(
-            state, topic, settings, ChainPlacer(state, chance), diskless.Placer(state))
+        record = _plan(state, topic, settings, placers)
         record.topic_id = new_id()
-        _stamp(record.runs, Numbers(state).version())
+        _stamp(record.runs, version)
         assert record.runs, record.name  # controller.S3
         records.append(record)
     assert len(records) <= len(wanted), records
-    return Decision(records, [])
+    return Decision(_with_chains(records, placers.derived), [])
+
+
+class _Placers(NamedTuple):
+    """What places the partitions of one decision."""
+
+    chain: ChainPlacer
+    derived: DerivedChains
+    diskless: diskless.Placer
+
+
+def _with_chains(records: Sequence[Record], derived: DerivedChains) -> list[Record]:
+    """`records`, and before them those that make the derived chains that they place topics on."""
+    used = {run.chain for record in records
+            if isinstance(record, TopicCreated | PartitionsAdded) for run in record.runs}
+    return [*derived.records(used), *records]
 
 
 def _plan(
-    state: ClusterState, wanted: NewTopic, settings: BrokerSettings, placer: ChainPlacer,
-    diskless_placer: diskless.Placer,
+    state: ClusterState, wanted: NewTopic, settings: BrokerSettings, placers: _Placers
 ) -> TopicCreated:
     overrides = _checked_configs(wanted.configs, settings)
     configs = [ConfigRecord(name=name, value=value) for name, value in overrides.items()]
-    if topic_settings(overrides, settings).diskless_enable:
+    topic = topic_settings(overrides, settings)
+    if topic.diskless_enable:
         if is_internal(wanted.name):
             raise RequestError(f"{wanted.name} is the cluster's own topic; it cannot be diskless",
                                code=Code.INVALID_TOPIC_EXCEPTION)
         partitions, runs = diskless.runs_of(
-            diskless.new_topic(wanted, settings, diskless_placer))
+            diskless.new_topic(wanted, settings, placers.diskless))
         return TopicCreated(name=wanted.name, configs=configs, partitions=partitions, runs=runs)
     if wanted.assignments:
-        chains = manual_assignments(state, wanted)
+        orders = manual_orders(state, wanted, placers.derived)
     else:
-        chains = automatic_assignments(state, wanted, settings, placer)
-    assert chains, wanted  # controller.S3
+        orders = automatic_orders(state, wanted, settings, topic,
+                                  placer=placers.chain, derived=placers.derived)
+    assert orders, wanted  # controller.S3
     return TopicCreated(
-        name=wanted.name, configs=configs, runs=_runs(chains))
+        name=wanted.name, configs=configs, runs=_runs(orders, placers.derived))
 
 
 def delete_topics(
@@ -174,8 +194,9 @@ def delete_topics(
     settings: BrokerSettings,
     *,
     limits: RequestLimits | None = None,
+    repeated: Collection[tuple[str | None, UUID]] = (),
 ) -> Decision[TopicResult]:
-    """Delete topics by name, or by id where it is not zero.
+    """Delete topics by name, or by id where it is not zero; `repeated` ones are refused.
 
     `limits` is of the whole request, by the topics that existed when it arrived; some may have been
     created since.
@@ -186,6 +207,9 @@ def delete_topics(
     results: list[TopicResult] = []
     for (name, topic_id), topic in zip(wanted, found, strict=True):
         try:
+            if (name, topic_id) in repeated:
+                raise RequestError("a topic may be named once in a request",
+                                   code=Code.INVALID_REQUEST)
             result = _deletable(name, topic_id, topic, settings)
             for each in (now, limits or now):
                 each.check(result.name or "")
@@ -216,14 +240,15 @@ def create_partitions(
 ) -> Decision[TopicResult]:
     """More partitions for existing topics; never fewer."""
     limits = limits or RequestLimits(topic.name for topic in wanted)
-    room, version = PartitionBudget(state, settings.max_partitions), Numbers(state).version()
-    placer = diskless.Placer(state)
+    room, numbers = PartitionBudget(state, settings.max_partitions), Numbers(state)
+    version = numbers.version()
+    placers = _Placers(ChainPlacer(state), DerivedChains(state, numbers), diskless.Placer(state))
     records: list[Record] = []
     results: list[TopicResult] = []
     for request in {topic.name: topic for topic in wanted}.values():
         try:
             limits.check(request.name)
-            record = _plan_partitions(state, request, placer)
+            record = _plan_partitions(state, request, settings, placers)
             count = sum(run.count for run in record.runs)
             room.check(count)
             limits.take(count)
@@ -236,7 +261,7 @@ def create_partitions(
             results.append(TopicResult(request.name, record.topic_id))
     assert len(results) == len({topic.name for topic in wanted}), results
     assert len(records) == sum(result.code is Code.NONE for result in results), results
-    return Decision(records, results)
+    return Decision(_with_chains(records, placers.derived), results)
 
 
 def _refused(name: str, error: QuipuError) -> TopicResult:
@@ -264,9 +289,7 @@ def _checked_configs(
         if value is None:
             raise RequestError(f"setting {name} has no value; leave it out to inherit the broker's",
                                code=Code.INVALID_CONFIG)
-        if name in overrides:
-            raise RequestError(f"setting {name} is given twice", code=Code.INVALID_CONFIG)
-        overrides[name] = value
+        overrides[name] = value  # of one that is given twice, the last counts, as in Kafka
     check(TOPIC, overrides)
     if not TIERING.isdisjoint(overrides):
         check_tiering(topic_settings(overrides, settings),
@@ -276,10 +299,10 @@ def _checked_configs(
     return overrides
 
 
-def _runs(chains: Iterable[Chain]) -> list[PartitionRun]:
-    """Partitions on these chains, in this order."""
+def _runs(orders: Iterable[Order], derived: DerivedChains) -> list[PartitionRun]:
+    """Partitions on the chains of these lists of nodes, one after the other."""
     return [chain_run(ChainPlacement(name), sum(1 for _ in run))
-            for name, run in groupby(chain.name for chain in chains)]
+            for name, run in groupby(derived.at(order).name for order in orders)]
 
 
 def _stamp(runs: Iterable[PartitionRun], version: int) -> None:
@@ -307,7 +330,7 @@ def _deletable(
 
 
 def _plan_partitions(
-    state: ClusterState, wanted: NewPartitions, placer: diskless.Placer
+    state: ClusterState, wanted: NewPartitions, settings: BrokerSettings, placers: _Placers
 ) -> PartitionsAdded:
     topic = state.topics.get(wanted.name)
     if topic is None:
@@ -321,10 +344,12 @@ def _plan_partitions(
                            code=Code.INVALID_PARTITIONS)
     check_count(wanted.total)
     if topic.is_diskless:
-        partitions, runs = diskless.runs_of(diskless.added(topic, wanted, placer))
+        partitions, runs = diskless.runs_of(
+            diskless.added(topic, wanted, placers.diskless))
         record = PartitionsAdded(topic_id=topic.topic_id, partitions=partitions, runs=runs)
     else:
-        record = PartitionsAdded(
-            topic_id=topic.topic_id, runs=_runs(added_chains(state, topic, wanted)))
+        orders = added_orders(state, topic, wanted, topic_settings(topic.configs, settings),
+                              placer=placers.chain, derived=placers.derived)
+        record = PartitionsAdded(topic_id=topic.topic_id, runs=_runs(orders, placers.derived))
     assert added_count(record) == wanted.total - have, record  # controller.S3
     return record
