@@ -68,8 +68,10 @@ class Alone:
         return (self.leader,)
 
     async def change_voters(
-        self, voters: Iterable[NodeId], *, timeout_seconds: float = 0.0
+        self, voters: Iterable[NodeId], *, timeout_seconds: float = 0.0,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        check()
         raise RequestError(f"voters {sorted(voters)}: there is nobody else",
                            code=Code.REQUEST_TIMED_OUT)
 

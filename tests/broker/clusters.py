@@ -35,25 +35,25 @@ DISK = RealDisk()
 
 
 class MemoryLog:
-    """A metadata log that keeps its promises, in memory."""
+    """A log of commands that keeps its promises, in memory."""
 
     def __init__(self) -> None:
-        self.commands: list[bytes] = []
+        self.commands: list[Any] = []
         self.commands_size = 0
         self.snapshots = 0
         self.before_append: Callable[[], Awaitable[None]] | None = None
 
-    def replay(self, apply: Callable[[bytes], None]) -> None:
+    def replay(self, apply: Callable[[Any], None]) -> None:
         for command in self.commands:
             apply(command)
 
-    async def append(self, commands: Sequence[bytes]) -> None:
+    async def append(self, commands: Sequence[Any]) -> None:
         if self.before_append is not None:
             await self.before_append()
         self.commands.extend(commands)
         self.commands_size += sum(map(len, commands))
 
-    async def snapshot(self, commands: Iterable[bytes]) -> None:
+    async def snapshot(self, commands: Iterable[Any]) -> None:
         self.commands = list(commands)
         self.commands_size = 0
         self.snapshots += 1

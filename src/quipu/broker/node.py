@@ -18,15 +18,16 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from quipu.broker import handlers
+from quipu.broker import handlers, listening
 from quipu.broker.cluster import ClusterDriver
 from quipu.broker.cluster.membership import Endpoints
+from quipu.broker.cluster.throttle_rates import ThrottleRates
 from quipu.broker.diskless.opening import Diskless, can_serve
 from quipu.broker.diskless.tiering_start import start_tiering
 from quipu.broker.groups import Groups
-from quipu.broker.listening import advertised, client_listeners, net_limits, peer_config
 from quipu.broker.observing import http, metrics, placement_pages, placement_samples
-from quipu.broker.observing.chain_health import chain_trouble
+from quipu.broker.observing.chain_health import chain_trouble, failed_logs, refused_writes
+from quipu.broker.observing.cluster_metrics import cluster_samples
 from quipu.broker.observing.health import Health, LifePhase
 from quipu.broker.observing.samples import (
     chain_samples,
@@ -49,6 +50,7 @@ from quipu.broker.replication.batch_repairs import BatchRepairs
 from quipu.broker.serving import forwarding
 from quipu.broker.serving.context import Broker
 from quipu.broker.serving.fetch_sessions import FetchSessions
+from quipu.broker.serving.recompressed import RecompressedTopics
 from quipu.broker.serving.request_queue import RequestQueue
 from quipu.broker.serving.response_budget import ResponseBudgets
 from quipu.broker.serving.server import ClientSession
@@ -59,10 +61,9 @@ from quipu.model.listeners import ListenerEndpoint, is_default
 from quipu.model.partition_log import PartitionLog
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import Clock, SystemClock
-from quipu.runtime.disks.descriptors import shares
-from quipu.runtime.disks.disk import Disk, RealDisk, TransientDiskError, raise_file_limit
+from quipu.runtime.disks.disk import Disk, RealDisk, TransientDiskError
 from quipu.runtime.garbage import no_collections
-from quipu.runtime.net.network import FrameListener, Net, RealNet
+from quipu.runtime.net.network import EVERY_HOST, FrameListener, Net, RealNet, machine_name
 from quipu.runtime.objects.urls import OpenStore, open_store
 from quipu.runtime.peers.discovery import Discovery
 from quipu.runtime.peers.peer_net import Identity, PeerNet, PeerStats
@@ -123,15 +124,17 @@ class Node:
         """Start to serve; returns the address that clients connect to."""
         started = self._clock.monotonic()
         handlers.import_all()
+        limits = listening.net_limits(self.settings, self._real_disk.files)
         self._frames = self._net.frame_server(
-            lambda connection: ClientSession(self.broker, connection),
-            net_limits(self.settings, self._share_descriptors()))
+            lambda connection: ClientSession(self.broker, connection), limits)
         bound = [self._bind(endpoint) for endpoint in self.settings.listeners]
         _, host, port = bound[0]
         try:
             if self._with_http:
                 await self._start_http()
             await self._start_parts(bound)
+            self.broker.cluster.on_settings(
+                lambda new: listening.use_limits(limits, new, self._real_disk.files))
         except BaseException:
             await self._abandon()
             raise
@@ -149,7 +152,8 @@ class Node:
         """Bind the address of a listener; returns it with the port that it got."""
         listener, host, port = endpoint
         try:
-            return ListenerEndpoint(listener, *self._frames.bind(host, port, listener=listener))
+            return ListenerEndpoint(
+                listener, *self._frames.bind(host or EVERY_HOST, port, listener=listener))
         except QuipuError:
             self._frames.stop_accepting()
             raise
@@ -174,7 +178,7 @@ class Node:
 
     async def _start_parts(self, bound: Sequence[ListenerEndpoint]) -> None:
         settings, clock = self.settings, self._clock
-        endpoints = advertised(settings, bound)
+        endpoints = listening.advertised(settings, bound, machine_name)
         self._directory = directory = DataDirectory.open(
             self._disk, settings.log_dirs, clock, node_id=settings.own_id)
         self.stats.recovery_clean = int(directory.was_clean)
@@ -188,14 +192,14 @@ class Node:
             listeners=() if is_default(endpoints) else endpoints))
         self._replication = replication = ChainReplication(
             settings.own_id, self._peers, clock, reporter=cluster,
-            broker_epoch=cluster.broker_epoch,
+            broker_epoch=cluster.broker_epoch, rates=ThrottleRates(settings.own_id, cluster),
             window_size=settings.chain_window_bytes, logs=directory,
             interval_ms=settings.chain_heartbeat_interval_ms)
         cluster.on_metadata_read(lambda: partial(
             replication.confirm_epochs, replication.fenced_chains(), self._newest_epoch))
         partitions = Partitions(
             directory, cluster.topic_settings, replication, node_id=settings.own_id,
-            producer_expiration_ms=settings.producer_id_expiration_ms,
+            producer_expiration_ms=lambda: cluster.settings.producer_id_expiration_ms,
             producer_retry_ms=settings.producer_id_retry_ms,
             producers_max=settings.max_producer_ids_per_partition,
             is_part=lambda partition: cluster.state.is_part(
@@ -205,7 +209,7 @@ class Node:
         self.broker = Broker(
             settings=settings, clock=clock, rng=self._rng, directory=directory,
             node_id=settings.own_id, cluster_id=cluster.state.cluster_id,
-            listeners=client_listeners(settings), stats=self.stats, cluster=cluster,
+            listeners=listening.client_listeners(settings), stats=self.stats, cluster=cluster,
             partitions=partitions,
             groups=None,  # type: ignore[arg-type]  # the next line
             fetch_sessions=FetchSessions(
@@ -222,9 +226,8 @@ class Node:
         await partitions.recover(list(cluster.state.topics.values()))
         replication.start()
         self._start_object_storage()  # it follows metadata before partitions do: sees deletions
-        cluster.follow(partitions)
-        self.health.check("chain", lambda: chain_trouble(cluster))
-        self.health.watch(lambda: _failures(partitions))
+        self._follow_topics(cluster)
+        self._watch_health(cluster, partitions)
         replication.watch(groups)
         await groups.start()
         self._report_strays()
@@ -232,6 +235,15 @@ class Node:
             directory, partitions, self._peers, clock, node_id=settings.own_id, stats=self.stats,
             health=self.health))
         await cluster.serve()
+
+    def _follow_topics(self, cluster: ClusterDriver) -> None:
+        cluster.follow(self.broker.partitions)
+        cluster.follow(RecompressedTopics(self.broker.recompressed, cluster.topic_settings))
+
+    def _watch_health(self, cluster: ClusterDriver, partitions: Partitions) -> None:
+        self.health.check("chain", lambda: chain_trouble(cluster))
+        self.health.watch(lambda: failed_logs(partitions))
+        self.health.watch(lambda: refused_writes(cluster, partitions, self._clock))
 
     def _start_object_storage(self) -> None:
         if self.settings.remote_log_storage_system_enable:
@@ -264,7 +276,7 @@ class Node:
         cluster, number = self._cluster, partition.topic_partition.partition
         topic = cluster.state.topics_by_id.get(partition.topic_id)
         if topic is None or number >= len(topic.partitions) or not cluster.state.is_part(
-                self.settings.own_id, cluster.incarnation):
+                self.settings.own_id, cluster.incarnation, topic.partitions[number]):
             return None
         return topic.partitions[number].replica_set.epoch
 
@@ -274,7 +286,7 @@ class Node:
         if settings.peer_listener is None:
             return None
         identity = Identity(settings.own_id, settings.node_name, self._rng.uuid())
-        return self._net.peers(identity, peer_config(settings), self._rng)
+        return self._net.peers(identity, listening.peer_config(settings), self._rng)
 
     async def _start_peers(self) -> tuple[str, int]:
         """Open the peer listener; returns the address at which other nodes reach this one."""
@@ -296,8 +308,8 @@ class Node:
     def _start_tasks(self, repairs: BatchRepairs) -> None:
         assert self._directory is not None
         scrubber = Scrubber(self._directory, self.settings, self._clock, self.stats)
-        cleaner = Cleaner(self.broker.partitions, self.settings, self._disk, self._clock,
-                          self._rng, stats=self.stats)
+        cleaner = Cleaner(self.broker.partitions, lambda: self.broker.cluster.settings, self._disk,
+                          self._clock, self._rng, stats=self.stats)
         retention_seconds = self.settings.log_retention_check_interval_ms / 1000
         self._tasks += [
             spawn(every(FLUSH_TICK_SECONDS, self._flush_due), "flush"),
@@ -318,20 +330,12 @@ class Node:
             _log.warning("%d directories in %s belong to no topic and are left alone: %s",
                          len(strays), directory.path, ", ".join(strays[:10]))
 
-    def _share_descriptors(self) -> int:
-        """Divide the file descriptors between logs and connections; returns the latter."""
-        limit, wanted = raise_file_limit(), self.settings.max_connections
-        connections, self._real_disk.files.count_max = shares(limit, connections_max=wanted)
-        if connections < wanted and "max.connections" in self.settings.explicit:
-            _log.warning("max.connections is %d instead of %d: this process may open %d files "
-                         "(ulimit -n)", connections, wanted, limit)
-        return connections
-
     async def _start_http(self) -> None:
         listener = self.settings.metrics_listener
         sources = metrics.Sources(
             stats=self.stats, net=self._frames.stats, partitions=self._partition_views,
             chains=lambda: self._samples(chain_samples),
+            cluster=lambda: self._samples(cluster_samples),
             groups=lambda: self._samples(group_samples), lags=lambda: self._samples(lag_samples),
             tier=lambda: tier_totals(self._tiering),
             tiered=lambda: self._samples(lambda _: tier_samples(self._tiering)),
@@ -376,8 +380,7 @@ class Node:
     async def _remember(self) -> None:
         assert self._directory is not None
         self.broker.limited.report()
-        directory = self._directory
-        trouble = self._take_refusal()
+        directory, trouble = self._directory, self._take_refusal()
         try:
             while directory.remember(count_max=REMEMBER_STEP):
                 await self.broker.queue.turns.pause()
@@ -457,12 +460,6 @@ class Node:
         if self._http is not None:
             await self._http.close()
         _log.info("stopped")
-
-
-def _failures(partitions: Partitions) -> dict[str, str]:
-    """The partitions whose logs have failed here, and their errors."""
-    return {str(partition.topic_partition): str(partition.failure)
-            for partition in partitions.all() if partition.failure is not None}
 
 
 async def run(settings: BrokerSettings, announce: Callable[[str, int], None]) -> None:

@@ -7,6 +7,7 @@ replace it.
     rng.py           randomness: ids, jitter and secrets
     spawn.py         starts tasks, and logs those that fail
     turns.py         runs long work in steps, so that other work gets the loop every few ms
+    slots.py         limits how much work of a kind runs at a time
     wakeups.py       ends many waits, a few in each turn of the event loop
     shared_reads.py  reads that several fetches wait for
     workers.py       threads for long computations

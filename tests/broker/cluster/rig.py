@@ -26,6 +26,7 @@ from quipu.sim.world import Machine, Violation, World
 from quipu.storage.directory.data_directory import DataDirectory
 from quipu.wire.messages.k19_create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -219,7 +220,9 @@ class Rig:
         broker = cast("Broker", self.program(cluster.node_id).broker)
         request = CreateTopicsRequest(topics=[
             CreatableTopic(name=topic.name, num_partitions=topic.partition_count,
-                           replication_factor=topic.replication_factor) for topic in topics])
+                           replication_factor=topic.replication_factor,
+                           configs=[CreatableTopicConfig(name=name, value=value)
+                                    for name, value in topic.configs]) for topic in topics])
         response = await forwarding.request_controller(
             broker, request, Context(request.VERSIONS[-1], 1, "c", "::1"),
             timeout_seconds=timeout_seconds)

@@ -26,9 +26,11 @@ def rig(request: pytest.FixtureRequest) -> Any:
     rig.world.end()
 
 
-def create(rig: Rig, node_id: int, *names: str, partitions: int = 1) -> list[Code]:
-    results = rig.ask(node_id, lambda cluster: rig.create_topics(
-        cluster, *(NewTopic(name, partitions) for name in names)))
+def create(
+    rig: Rig, node_id: int, *names: str, partitions: int = 1, rotate: str = "auto"
+) -> list[Code]:
+    results = rig.ask(node_id, lambda cluster: rig.create_topics(cluster, *(
+        NewTopic(name, partitions, configs=[("chain.rotate", rotate)]) for name in names)))
     return [Code(result.error_code) for result in results]
 
 
@@ -191,7 +193,7 @@ def test_a_node_that_was_paused_finds_that_others_lead(rig: Rig) -> None:
 
 def test_a_member_serves_when_all_of_its_partitions_have_caught_up(rig: Rig) -> None:
     """V7: not before, however many have."""
-    create(rig, 1, "t", "u", "v")
+    create(rig, 1, "t", "u", "v", rotate="false")
     rig.kill(3)
     rig.until(lambda: rig.serving() == [1, 2], "shortened")
     tail = rig.program(2)
@@ -208,6 +210,33 @@ def test_a_member_serves_when_all_of_its_partitions_have_caught_up(rig: Rig) -> 
     tail.chains.sync(topics["v"])
 
     rig.until(lambda: rig.serving() == [1, 2, 3], "promoted", seconds=1)
+
+
+def test_a_member_serves_in_each_order_of_its_chain_for_itself(rig: Rig) -> None:
+    """V7: each order has a tail of its own, which reports who has caught up there."""
+    create(rig, 1, "t", partitions=3, rotate="true")
+    rig.kill(3)
+    rig.until(lambda: rig.serving() == [1, 2], "shortened")
+    for node_id in (1, 2):
+        rig.program(node_id).chains.is_quick = False
+    rig.boot(3)
+    topics = rig.cluster(1).state.topics
+
+    def syncing() -> list[int]:
+        return [index for index, partition in enumerate(topics["t"].partitions)
+                if 3 in partition.replica_set.syncing]
+
+    rig.until(lambda: syncing() == [0, 1, 2], "syncing")
+    rig.program(1).chains.is_quick = True
+    rig.program(1).chains.sync(topics["t"])  # the tail of partition 1 alone: 2 1
+    rig.until(lambda: syncing() == [0, 2], "promoted where it has caught up", seconds=2)
+    rig.run_for(5)
+    assert syncing() == [0, 2]
+
+    rig.program(2).chains.is_quick = True
+    rig.program(2).chains.sync(topics["t"])
+
+    rig.until(lambda: not syncing(), "promoted everywhere", seconds=2)
 
 
 def test_a_node_that_stops_in_order_is_replaced_at_once(rig: Rig) -> None:

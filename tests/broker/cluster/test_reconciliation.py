@@ -38,7 +38,8 @@ from quipu.controller.records import (
     TopicDeleted,
     decode_record,
 )
-from quipu.controller.state import CLUSTER_DEFAULT, ResourceType
+from quipu.controller.resources import ResourceType
+from quipu.controller.state import CLUSTER_DEFAULT
 from quipu.model.ids import NodeId, RaftIndex
 from quipu.model.settings import BrokerSettings
 from quipu.runtime.clock import ManualClock

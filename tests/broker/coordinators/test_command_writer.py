@@ -13,6 +13,8 @@ from tests.broker.groups.brokers import settle
 class SlowLog:
     """A log whose writes wait until they are let through, and whose snapshots may fail."""
 
+    must_snapshot = False
+
     def __init__(self) -> None:
         self.commands_size = 0
         self.written: list[bytes] = []
@@ -20,6 +22,9 @@ class SlowLog:
         self.fails = False
         self.gate = asyncio.Event()
         self.gate.set()
+
+    def size_of(self, command: bytes) -> int:
+        return len(command)
 
     async def load(self, apply: Callable[[bytes], None]) -> None:
         """There is nothing."""

@@ -31,7 +31,7 @@ PARTITION = TopicPartition(TOPIC, 0)
 class Counters:
     """The state machine: a command is a name and the value that it has from now on."""
 
-    def __init__(self, name: str, log: CommandLog) -> None:
+    def __init__(self, name: str, log: CommandLog[bytes]) -> None:
         self.core = CoordinatorShard(name, log, self)
         self.values: dict[str, int] = {}
         self.life: list[str] = []
@@ -60,12 +60,12 @@ class Counters:
 
     async def add(self, name: str) -> Code:
         value = self.values.get(name, 0) + 1
-        return await self.core.keep(f"{name}={value}".encode(),
+        return await self.core.keep([f"{name}={value}".encode()],
                                     lambda: self.values.update({name: value}))
 
 
 async def counters(
-    node: ANode | None = None, log: CommandLog | None = None
+    node: ANode | None = None, log: CommandLog[bytes] | None = None
 ) -> CoordinatorShards[Counters]:
     """The coordinator of one node; its log is the node's partition, or one in memory."""
     cluster = await a_cluster(SETTINGS)
@@ -95,7 +95,7 @@ def served(shards: CoordinatorShards[Counters]) -> Counters:
 
 
 async def begin(
-    log: CommandLog, partition: PartitionLog | None = None
+    log: CommandLog[bytes], partition: PartitionLog | None = None
 ) -> CoordinatorShards[Counters]:
     shards = await counters(log=log)
     shards.leading_began(partition or led())

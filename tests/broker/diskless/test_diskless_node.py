@@ -28,7 +28,7 @@ from quipu.wire.messages.k23_offset_for_leader_epoch import (
 )
 from quipu.wire.messages.k35_describe_log_dirs import DescribeLogDirsRequest
 from quipu.wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
-from quipu.wire.record_batch import Record, encode_batch, parse_header
+from quipu.wire.record_batch import TRANSACTIONAL_BIT, Record, encode_batch, parse_header
 from tests.broker.diskless.parts import (
     create,
     diskless_node,
@@ -161,7 +161,7 @@ async def test_bad_batches_are_refused_one_by_one(tmp_path: Path) -> None:
             "t", batch_of(b"x" * 2000), batch_of(b"ok"), bytes(batch_of(b"y"))[:-1], batch_of(b"z"),
             acks=-1), 9)
         codes = [part.error_code for part in response.responses[0].partition_responses]
-        assert codes == [Code.MESSAGE_TOO_LARGE, 0, Code.CORRUPT_MESSAGE,
+        assert codes == [Code.MESSAGE_TOO_LARGE, 0, Code.INVALID_RECORD,
                          Code.UNKNOWN_TOPIC_OR_PARTITION]
         assert await read_all(peer, "t", index=1) == [(0, b"ok")]
         assert await read_all(peer, "t", index=0) == []
@@ -200,12 +200,12 @@ async def test_a_waiting_fetch_is_woken_by_a_commit(tmp_path: Path) -> None:
 
 @looped
 async def test_offsets_out_of_range(tmp_path: Path) -> None:
-    """D5: after the end and before the start, with the bounds."""
+    """D5: after the end; the end itself is none."""
     async with diskless_node(tmp_path) as node, node.connect() as peer:
         await create(node)
         await put(peer, "t", b"a", b"b")
         part = await fetch(peer, "t", 3)
-        assert (part.error_code, part.high_watermark) == (Code.OFFSET_OUT_OF_RANGE, 2)
+        assert (part.error_code, part.high_watermark) == (Code.OFFSET_OUT_OF_RANGE, -1)
         part = await fetch(peer, "t", 2, max_wait_ms=1)
         assert (part.error_code, part.high_watermark, records_of(part)) == (0, 2, [])
 
@@ -319,10 +319,13 @@ async def test_transactions_are_refused(tmp_path: Path) -> None:
     """D1: with an error, never ignored."""
     async with diskless_node(tmp_path) as node, node.connect() as peer:
         await create(node)
-        request = produce("t", batch_of(b"x"), acks=-1)
+        request = produce("t", batch_of(
+            b"x", attributes=TRANSACTIONAL_BIT, producer_id=7, producer_epoch=0, base_sequence=0),
+            acks=-1)
         request.transactional_id = "tx"
         response = await peer.ask(request, 9)
-        assert response.responses[0].partition_responses[0].error_code != 0
+        (part,) = response.responses[0].partition_responses
+        assert part.error_code == Code.INVALID_TXN_STATE
         assert await read_all(peer, "t") == []
 
 

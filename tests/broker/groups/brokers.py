@@ -6,11 +6,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 from quipu.broker.coordinators.command_writer import CommandLog
+from quipu.broker.coordinators.record_log import KeyedRecord
 from quipu.broker.groups import Groups
 from quipu.broker.groups.limits import GroupUsage
-from quipu.broker.groups.registry import GroupRegistry
+from quipu.broker.groups.registry import GroupRegistry, KnownTopics
 from quipu.broker.groups.shard import GroupShard
 from quipu.broker.handlers import (
     k08_offset_commit,
@@ -55,7 +57,12 @@ LATEST = {8: 9, 9: 9, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 42: 2, 47
 class GroupMemoryLog(MemoryLog):
     """As a shard asks its log."""
 
-    async def load(self, apply: Callable[[bytes], None]) -> None:
+    must_snapshot = False
+
+    def size_of(self, command: Any) -> int:
+        return command.size if isinstance(command, KeyedRecord) else len(command)
+
+    async def load(self, apply: Callable[[Any], None]) -> None:
         self.replay(apply)
 
     def close(self) -> None:
@@ -70,7 +77,7 @@ class LateLog(GroupMemoryLog):
         super().__init__()
         self.gate = asyncio.Event()
 
-    async def load(self, apply: Callable[[bytes], None]) -> None:
+    async def load(self, apply: Callable[[Any], None]) -> None:
         await self.gate.wait()
         await super().load(apply)
 
@@ -83,7 +90,7 @@ async def refuse() -> None:
 class GroupBroker(ABroker):
     """As much of a broker as the handlers of groups use."""
 
-    log: CommandLog = field(default_factory=GroupMemoryLog)
+    log: CommandLog[KeyedRecord] = field(default_factory=GroupMemoryLog)
     clock: ManualClock = field(default_factory=ManualClock)
     rng: SeededRng = field(default_factory=lambda: SeededRng(1))
     host: str = "kafka.test"
@@ -137,7 +144,7 @@ class GroupBroker(ABroker):
 
 
 async def a_group_broker(
-    *topics: str, settings: BrokerSettings = SETTINGS, log: CommandLog | None = None
+    *topics: str, settings: BrokerSettings = SETTINGS, log: CommandLog[KeyedRecord] | None = None
 ) -> GroupBroker:
     """A broker with topics of two partitions each."""
     broker = GroupBroker(cluster=await a_cluster(settings), log=log or GroupMemoryLog())
@@ -197,7 +204,8 @@ class Client:
             for name in self.members]
         return await self.broker.ask(k14_sync_group, SyncGroupRequest(
             group_id=self.group_id, generation_id=self.generation, member_id=self.member_id,
-            group_instance_id=self.instance_id, assignments=assignments))
+            group_instance_id=self.instance_id, protocol_type="consumer", protocol_name="range",
+            assignments=assignments))
 
     async def enter(self) -> None:
         """Join and sync, alone."""
@@ -248,6 +256,14 @@ async def two_members(broker: GroupBroker, group_id: str = "g") -> tuple[Client,
     await first.sync()
     assert (await syncing).assignment == second.member_id.encode()
     return first, second
+
+
+def known(**topic_ids: UUID) -> KnownTopics:
+    """Topics by name, with these ids."""
+    topics = [SimpleNamespace(name=name, topic_id=each) for name, each in topic_ids.items()]
+    return cast("KnownTopics", SimpleNamespace(
+        topics={topic.name: topic for topic in topics},
+        topics_by_id={topic.topic_id: topic for topic in topics}))
 
 
 def a_usage(settings: BrokerSettings = SETTINGS) -> GroupUsage:

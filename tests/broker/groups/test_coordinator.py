@@ -2,25 +2,16 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quipu.broker.coordinators.record_log import KeyedRecord
 from quipu.broker.groups import registry
-from quipu.broker.groups.records import decode_record
 from quipu.broker.groups.states import State
 from quipu.broker.handlers import k11_join_group
-from quipu.model.batch_types import GROUP
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import ZERO_UUID
-from quipu.runtime.clock import ManualClock
-from quipu.runtime.disks.disk import RealDisk
-from quipu.storage.config import LogConfig
-from quipu.storage.log import Log
-from quipu.storage.log_directory import LogDirectory
-from quipu.storage.state_log import StateLog
 from quipu.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.broker.groups.brokers import (
     SETTINGS,
@@ -34,7 +25,6 @@ from tests.broker.groups.brokers import (
     settle,
     two_members,
 )
-from tests.storage.log_storage import LogStorage
 
 
 class SlowLog(GroupMemoryLog):
@@ -248,57 +238,22 @@ def test_groups_and_offsets_have_a_limit() -> None:
     asyncio.run(run())
 
 
-def test_snapshots_keep_the_log_bounded_and_lose_nothing() -> None:
-    """T7, K3: whatever was acknowledged is in the snapshot or after it."""
+def test_the_last_record_of_each_key_builds_the_state() -> None:
+    """T7, K3: whatever was acknowledged is in the log, and compaction takes nothing of it away."""
+    # Shows broker.groups.K3, broker.groups.R3.
     async def run() -> None:
         log = GroupMemoryLog()
         broker = await a_group_broker(log=log)
-        broker.shard.core._writer._snapshot_size = 2_000
         client, _ = await two_members(broker)
-        for offset in range(100):
-            assert await client.commit(offset) == Code.NONE
-            replayed = registry.GroupRegistry(a_usage())
-            log.replay(lambda data, into=replayed: into.apply(
-                decode_record(data), broker.shard.now()))
-            assert kept(replayed) == kept(broker.shard.registry)
-
-        assert log.snapshots > 2
-        assert sum(map(len, log.commands)) < 5_000
-        await broker.groups.stop()
-
-    asyncio.run(run())
-
-
-class RealLog(StateLog):
-    """A state log, as a shard asks for it."""
-
-    async def load(self, apply: Callable[[bytes], None]) -> None:
-        self.replay(apply)
-
-    def close(self) -> None:
-        """Nobody else writes it."""
-
-
-def state_log(path: Path) -> RealLog:
-    directory = LogDirectory(disk=RealDisk(), path=str(path), name="__consumer_offsets-0")
-    return RealLog(LogStorage(Log(directory, LogConfig(), now_ms=0)), GROUP, ManualClock())
-
-
-def test_groups_survive_on_a_real_log(tmp_path: Path) -> None:
-    """T4, T7: batches of type GROUP in a storage log; after a crash the groups are as they were."""
-    async def run() -> None:
-        broker = await a_group_broker(log=state_log(tmp_path))
-        broker.shard.core._writer._snapshot_size = 4_000
-        client, _ = await two_members(broker)
-        for offset in range(200):
-            assert await client.commit(offset, metadata="x" * 50) == Code.NONE
-        before = kept(broker.shard.registry)
-        broker.log = state_log(tmp_path)  # nothing was closed
-        await broker.restart()
-
-        assert kept(broker.shard.registry) == before
-        assert await client.heartbeat() == Code.NONE
-        assert await client.committed() == 199
+        for offset in range(20):
+            assert await client.commit(offset, partition=offset % 2) == Code.NONE
+            compacted = {record.key: record for record in log.commands}
+            for records in (log.commands, compacted.values(), 2 * log.commands):
+                replayed = registry.GroupRegistry(a_usage())
+                for record in records:
+                    replayed.apply(record, broker.shard.now(), broker.cluster.state)
+                assert kept(replayed) == kept(broker.shard.registry)
+        assert len(compacted) == 4  # two offsets, and the group for Kafka's tools and for us
         await broker.groups.stop()
 
     asyncio.run(run())
@@ -310,7 +265,7 @@ def test_a_log_of_a_newer_program_keeps_groups_from_being_served() -> None:
         log = GroupMemoryLog()
         broker = await a_group_broker(log=log)
         assert await Client(broker).commit(1) == Code.NONE
-        log.commands.append(b"\xee\x00")
+        log.commands.append(KeyedRecord(b"\x00\xee\x00\x01g", b""))
         await broker.restart()
 
         assert await Client(broker).commit(2) == Code.COORDINATOR_NOT_AVAILABLE

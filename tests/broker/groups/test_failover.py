@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from quipu.broker.coordinators.command_log import PartitionCommandLog
 from quipu.broker.coordinators.keys import partition_of_key
+from quipu.broker.coordinators.record_log import KeyedRecord, PartitionRecordLog
 from quipu.broker.groups import Groups
 from quipu.broker.handlers import k09_offset_fetch, k10_find_coordinator, k16_list_groups
 from quipu.broker.serving.context import Broker
@@ -202,40 +202,20 @@ async def test_a_coordinator_that_returns_reads_what_others_wrote(tmp_path: Path
 
 
 @looped
-async def test_snapshots_keep_every_replica_bounded(tmp_path: Path) -> None:
-    """T7, K3: they travel as batches; others drop what they replace, and can go on from them."""
-    rig, (a, b, c) = await three(tmp_path)
-    a.shard.core._writer._snapshot_size = 2_000
-    client = Client(a)
-    for offset in range(150):
-        assert await client.commit(offset, metadata="x" * 40) == Code.NONE
-    await rig.until(lambda: len({node.node.log_end for node in (a, b, c)}) == 1)
-    await rig.pass_time(3)
-    assert a.node.partition.log.first_log > 0
-    assert b.node.partition.log.first_log == 0
-    b.partitions = SimpleNamespace(find=lambda *_: b.node.partition)  # type: ignore[assignment]
-    await b.groups.shards.trim()
-    assert b.node.partition.log.first_log == (
-        a.node.partition.log.first_log)
-    a.node.crash()
-    rig.configure(serving=[2, 3], offline=[1])
-    await rig.until(lambda: b.is_served)
-    move(client, b)
-    assert await client.committed() == 149
-
-
-@looped
 async def test_who_has_no_say_any_more_writes_nothing(tmp_path: Path) -> None:
     """V15: a write of the last reign must not come in the next, though the node is the same."""
     rig, (a, *_) = await three(tmp_path)
-    log = PartitionCommandLog(a.node.partition, GROUP, rig.clock)
+    assert await Client(a).commit(1) == Code.NONE
+    log = PartitionRecordLog(a.node.partition, GROUP, rig.clock)
+    await log.load(lambda _: None)
     log.close()
     end = a.node.log_end
+    late = KeyedRecord(b"key", b"late")
     with pytest.raises(QuipuError) as refused:
-        await log.append([b"late"])
+        await log.append([late])
     assert refused.value.code is Code.NOT_COORDINATOR
     with pytest.raises(QuipuError):
-        await log.snapshot([b"late"])
+        await log.snapshot([late])
     assert a.node.log_end == end
 
 

@@ -1,4 +1,4 @@
-"""Elections, reassignments, brokers and chains: the responses of one node, in every version."""
+"""Elections, reassignments and brokers: the responses of one node, in every version."""
 
 from typing import Any
 
@@ -11,9 +11,6 @@ from quipu.broker.handlers import (
     k46_list_partition_reassignments,
     k55_describe_quorum,
     k64_unregister_broker,
-    k10000_describe_chains,
-    k10001_create_chain,
-    k10002_extend_chain,
 )
 from quipu.controller.topic_requests import NewTopic
 from quipu.model.errors import Code, QuipuError, RequestError
@@ -33,9 +30,6 @@ from quipu.wire.messages.k55_describe_quorum import (
     TopicData,
 )
 from quipu.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
-from quipu.wire.messages.k10000_describe_chains import DescribeChainsRequest
-from quipu.wire.messages.k10001_create_chain import CreateChainRequest
-from quipu.wire.messages.k10002_extend_chain import ExtendChainRequest
 from tests.broker.clusters import a_broker, ask, versions
 from tests.looped import looped
 
@@ -88,8 +82,8 @@ async def test_an_election_of_all_tells_only_those_that_were_needed() -> None:
 
 @pytest.mark.parametrize("version", versions(AlterPartitionReassignmentsRequest))
 @looped
-async def test_a_partition_can_only_go_to_a_chain(version: int) -> None:
-    """K6: the response names the existing chains."""
+async def test_a_partition_can_only_go_to_nodes_that_there_are(version: int) -> None:
+    """K6: the response names the one that is not registered."""
     broker = await a_broker(NewTopic("t", 3))
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[
         ReassignablePartition(partition_index=0, replicas=[1]),
@@ -101,7 +95,22 @@ async def test_a_partition_can_only_go_to_a_chain(version: int) -> None:
     (topic,) = response.responses
     assert [each.error_code for each in topic.partitions] == [
         Code.NONE, Code.INVALID_REPLICA_ASSIGNMENT, Code.NO_REASSIGNMENT_IN_PROGRESS]
-    assert "quipu [1]" in topic.partitions[1].error_message
+    assert "broker 2, which is not registered" in topic.partitions[1].error_message
+
+
+@looped
+async def test_the_replication_factor_stays_if_the_client_says_so() -> None:
+    """K6: AllowReplicationFactorChange of version 1."""
+    broker = await a_broker(NewTopic("t"))
+    for replicas, code in (([1], Code.NONE), ([], Code.INVALID_REPLICA_ASSIGNMENT),
+                           ([1, 1], Code.INVALID_REPLICA_ASSIGNMENT)):
+        response = await ask(broker, k45_alter_partition_reassignments,
+                             AlterPartitionReassignmentsRequest(
+                                 allow_replication_factor_change=False,
+                                 topics=[ReassignableTopic(name="t", partitions=[
+                                     ReassignablePartition(partition_index=0, replicas=replicas)])
+                                 ]), 1)
+        assert response.responses[0].partitions[0].error_code == code
 
 
 @looped
@@ -129,48 +138,30 @@ async def test_a_broker_that_is_up_is_not_forgotten() -> None:
 @pytest.mark.parametrize("version", versions(DescribeQuorumRequest))
 @looped
 async def test_a_quorum_of_one_is_told(version: int) -> None:
-    """K6: its leader and voter is this node; other quorums there are none."""
+    """K6: its leader and voter is this node."""
+    broker = await a_broker()
+    request = DescribeQuorumRequest(topics=[
+        TopicData(topic_name="__cluster_metadata", partitions=[PartitionData()])])
+
+    response = await ask(broker, k55_describe_quorum, request, version)
+
+    quorum = response.topics[0].partitions[0]
+    assert (quorum.error_code, quorum.leader_id) == (Code.NONE, 1)
+    assert [voter.replica_id for voter in quorum.current_voters] == [1]
+    assert quorum.current_voters[0].log_end_offset == quorum.high_watermark > 0
+
+
+@looped
+async def test_a_quorum_is_asked_for_alone() -> None:
+    """K6: a request for anything else besides is unknown as a whole, as in Kafka."""
     broker = await a_broker()
     request = DescribeQuorumRequest(topics=[
         TopicData(topic_name="__cluster_metadata", partitions=[PartitionData()]),
         TopicData(topic_name="t", partitions=[PartitionData(partition_index=3)])])
 
-    response = await ask(broker, k55_describe_quorum, request, version)
+    response = await ask(broker, k55_describe_quorum, request, 2)
 
-    quorum, other = (topic.partitions[0] for topic in response.topics)
-    assert (quorum.error_code, quorum.leader_id) == (Code.NONE, 1)
-    assert [voter.replica_id for voter in quorum.current_voters] == [1]
-    assert quorum.current_voters[0].log_end_offset == quorum.high_watermark > 0
-    assert (other.partition_index, other.error_code) == (3, Code.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-@looped
-async def test_a_chain_of_one_is_told() -> None:
-    """V2, V6: who is in it, where, and what is on it."""
-    broker = await a_broker(NewTopic("t", 2), NewTopic("u"))
-
-    response = await ask(broker, k10000_describe_chains, DescribeChainsRequest(), 0)
-    none = await ask(broker, k10000_describe_chains, DescribeChainsRequest(names=["x"]), 0)
-
-    (chain,) = response.chains
-    (member,) = chain.members
-    assert (chain.name, chain.topic_count, chain.partition_count) == ("quipu", 2, 3)
-    assert (member.node_id, member.name, member.state, member.is_fenced) == (
-        1, "quipu-0", 0, False)
-    assert (member.host, member.port) == ("kafka.test", 9092)
-    assert none.chains == []
-
-
-@looped
-async def test_chains_are_made_of_nodes_that_are_free() -> None:
-    """V4, V6: a node belongs to one chain, and says by its name to which."""
-    broker = await a_broker()
-    with pytest.raises(QuipuError) as exists:
-        await ask(broker, k10001_create_chain, CreateChainRequest(name="quipu"), 0)
-    with pytest.raises(QuipuError, match="no node called b-0"):
-        await ask(broker, k10001_create_chain, CreateChainRequest(name="b"), 0)
-    with pytest.raises(QuipuError, match="quipu-0 is in chain quipu already"):
-        await ask(broker, k10002_extend_chain,
-                  ExtendChainRequest(name="quipu", node_name="quipu-0"), 0)
-
-    assert exists.value.code is Code.DUPLICATE_RESOURCE
+    assert [(each.partition_index, each.error_code) for topic in response.topics
+            for each in topic.partitions] == [
+        (0, Code.UNKNOWN_TOPIC_OR_PARTITION), (3, Code.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert response.nodes == []

@@ -20,7 +20,7 @@ from tests.looped import looped
 async def test_searches_end_with_the_client_and_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """K8: a request for thousands of searches costs nothing once its client is gone."""
+    """K8: a request for hundreds of searches costs nothing once its client is gone."""
     searched, go_on = 0, asyncio.Event()
 
     async def slow(*_: object) -> None:
@@ -31,9 +31,9 @@ async def test_searches_end_with_the_client_and_after_a_while(
 
     monkeypatch.setattr(ReplicatedPartition, "find_timestamp", slow)
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[
-        ListOffsetsPartition(partition_index=0, timestamp=time) for time in range(1000)])])
+        ListOffsetsPartition(partition_index=index, timestamp=7) for index in range(300)])])
     async with NodeHere(tmp_path, request_max_wait_ms="1000") as node:
-        await node.create("t")
+        await node.create("t", 300)
         async with node.connect() as peer:
             peer.send(request, 8)
             while not searched:
@@ -47,6 +47,6 @@ async def test_searches_end_with_the_client_and_after_a_while(
         async with node.connect() as peer:
             response = await peer.ask(request, 8)
         codes = [part.error_code for part in response.topics[0].partitions]
-        assert 1 < searched < 1000
+        assert 1 < searched < 300
         assert codes == sorted(codes)
         assert set(codes) == {0, Code.REQUEST_TIMED_OUT}

@@ -6,7 +6,7 @@ from quipu.broker.handlers import k19_create_topics
 from quipu.controller.topic_requests import NewTopic
 from quipu.model.errors import Code
 from quipu.model.ids import ZERO_UUID
-from quipu.model.settings import TOPIC, BrokerSettings
+from quipu.model.settings import OWN_TOPIC, BrokerSettings
 from quipu.wire.messages.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -57,7 +57,7 @@ async def test_the_response_describes_the_topic(version: int) -> None:
 
     assert (made.num_partitions, made.replication_factor) == (2, 1)
     configs = {config.name: config for config in made.configs}
-    assert configs.keys() == TOPIC.keys()
+    assert configs.keys() == OWN_TOPIC.keys()
     assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
     assert configs["segment.ms"].config_source == 5
     assert all(config.config_source >= 1 for config in made.configs)

@@ -38,7 +38,7 @@ async def test_a_producer_that_asks_for_a_new_epoch_gets_a_new_id() -> None:
 
 REFUSED = [
     ("transactions are not served", InitProducerIdRequest(transactional_id="t"),
-     Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+     Code.UNSUPPORTED_VERSION),
     ("an empty transactional id", InitProducerIdRequest(transactional_id=""), Code.INVALID_REQUEST),
     ("an id without its epoch", InitProducerIdRequest(transactional_id=None, producer_id=5),
      Code.INVALID_REQUEST),

@@ -110,15 +110,31 @@ async def test_a_cursor_past_the_end_of_a_topic_goes_on_with_the_next() -> None:
     assert shown(response) == ALL[5:]
 
 
-@pytest.mark.parametrize(("limit", "partition"), [(0, 0), (-1, 0), (1, -1)])
+@pytest.mark.parametrize("limit", [0, -1, -(1 << 31)])
 @looped
-async def test_impossible_pages_are_refused(limit: int, partition: int) -> None:
-    broker = await a_broker(*TOPICS)
+async def test_a_page_holds_one_partition_at_least(limit: int) -> None:
+    """K12: as in Kafka, a limit below 1 counts as 1."""
+    response = await page(await a_broker(*TOPICS), limit=limit)
 
-    with pytest.raises(RequestError) as caught:
-        await page(broker, limit=limit, cursor=Cursor(topic_name="a", partition_index=partition))
+    assert shown(response) == ALL[:1]
+    assert response.next_cursor == Cursor(topic_name="a", partition_index=1)
 
-    assert caught.value.code is Code.INVALID_REQUEST
+
+@pytest.mark.parametrize("names", [(), ("a", "b")])
+@pytest.mark.parametrize("cursor", [Cursor(topic_name="a", partition_index=-1),
+                                    Cursor(topic_name="zz", partition_index=0)])
+@looped
+async def test_a_cursor_that_leads_nowhere_fails_each_named_topic(
+    names: tuple[str, ...], cursor: Cursor
+) -> None:
+    """K12: INVALID_REQUEST per topic, as in Kafka, and the connection stays; nothing if none is
+    named.
+    """
+    response = await page(await a_broker(*TOPICS), *names, cursor=cursor)
+
+    assert [(topic.name, topic.error_code, topic.partitions) for topic in response.topics] == [
+        (name, Code.INVALID_REQUEST, []) for name in names]
+    assert response.next_cursor is None
 
 
 @pytest.mark.parametrize("names", [(), ("a", "b")])
@@ -132,3 +148,12 @@ def test_a_refusal_is_told_also_if_no_topic_was_named(names: tuple[str, ...]) ->
     decoded = DescribeTopicPartitionsResponse.decode(memoryview(response.encode(0)), 0)
     assert [(t.name, t.error_code) for t in decoded.topics] == [
         (name, Code.INVALID_REQUEST) for name in names or (None,)]
+
+
+@looped
+async def test_a_page_that_is_full_names_no_further_topic() -> None:
+    """K12: the next page begins with it, also if it does not exist, as in Kafka."""
+    response = await page(await a_broker(*TOPICS), "c", "x", limit=1)
+
+    assert [topic.name for topic in response.topics] == ["c"]
+    assert response.next_cursor == Cursor(topic_name="x", partition_index=0)

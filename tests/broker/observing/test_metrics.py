@@ -162,7 +162,7 @@ def test_chains_show_roles_lags_and_what_is_short() -> None:
     """
     alone = ReplicationStatus(
         "alone", Epoch(3), is_only_member=True, is_leader=True, is_under_replicated=False,
-        is_halted=False, lag=0, lag_after=0, in_flight_size=0)
+        is_under_min_isr=False, is_halted=False, lag=0, lag_after=0, in_flight_size=0)
     chains = [
         ChainSample("t", 0, alone),
         ChainSample("t", 1, alone._replace(

@@ -10,7 +10,7 @@ from quipu.controller.placement import ChainPlacement
 from quipu.controller.topic_state import PartitionState, Topic
 from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet
 from quipu.model.ids import Epoch, NodeId
-from quipu.model.settings import BrokerSettings, topic_settings
+from quipu.model.settings import BrokerSettings, TopicSettings, topic_settings
 from quipu.runtime.clock import ManualClock
 from quipu.runtime.disks.disk import RealDisk
 from quipu.storage.directory.data_directory import DataDirectory
@@ -31,6 +31,9 @@ class RecordedCalls:
     def forget(self, partition: ReplicatedPartition) -> None:
         self.calls.append(("forget", str(partition.topic_partition), -1))
 
+    def limit(self, topic_id: bytes, settings: TopicSettings | None) -> None:
+        del topic_id, settings
+
     def watch(self, listener: LeadershipListener) -> None:
         del listener
 
@@ -45,7 +48,7 @@ class World:
         broker = BrokerSettings()
         self.partitions = Partitions(
             self.directory, lambda topic: topic_settings(topic.configs, broker), self.chains,
-            node_id=ME, producer_expiration_ms=1000, is_part=lambda _: self.is_part)
+            node_id=ME, producer_expiration_ms=lambda: 1000, is_part=lambda _: self.is_part)
 
     def take(self) -> list[tuple[str, str, int]]:
         calls, self.chains.calls = self.chains.calls, []

@@ -13,19 +13,21 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from quipu.broker.partitions.lease import ENDLESS, Lease
 from quipu.broker.partitions.replicated_partition import ReplicatedPartition
 from quipu.broker.replication import ChainReplication
+from quipu.broker.replication.throttling import ReplicationRates
 from quipu.model.batch_rules import NO_LIMIT_MS, BatchRules
 from quipu.model.chains import MemberState, ReplicaMember, ReplicaSet
 from quipu.model.errors import QuipuError
 from quipu.model.ids import Epoch, LogOffset, NodeId, Offset, TopicPartition
 from quipu.model.partition_log import ACKS_ALL, AppendResult, PendingAppend
 from quipu.model.tiered_log import RemoteReads
-from quipu.runtime.clock import ManualClock
-from quipu.runtime.disks.disk import RealDisk
+from quipu.runtime.clock import Clock, ManualClock
+from quipu.runtime.disks.disk import Disk, RealDisk
 from quipu.runtime.net.connection import Buffer
 from quipu.runtime.peers.peer_net import MessageHandler, PeerListener, PeerNet
 from quipu.storage.config import LogConfig
@@ -173,7 +175,7 @@ class ANode:
         self.peers = MemoryPeers(rig.net, self.node_id)
         peers = rig.peers.get(self.node_id, self.peers)
         self.directory = DataDirectory.open(
-            RealDisk(), str(rig.path / f"n{self.node_id}"), rig.clock, node_id=self.node_id)
+            rig.disk(), str(rig.path / f"n{self.node_id}"), rig.clock, node_id=self.node_id)
         log = self.directory.open_log(
             str(NAME), rig.config, topic_id=TOPIC_ID, replica=True)
         self.partition = ReplicatedPartition(
@@ -183,7 +185,7 @@ class ANode:
         self.replication = ChainReplication(
             self.node_id, peers, rig.clock,  # type: ignore[arg-type]  # what chains use of it
             reporter=rig, window_size=rig.window_size, interval_ms=100, broker_epoch=rig.life,
-            logs=self.directory)
+            logs=self.directory, rates=rig.rates)
         self.replication.watch(self)
         for other in rig.net.peers.values():  # links come up both ways
             if other.node_id != self.node_id:
@@ -248,15 +250,18 @@ class Rig:
     """The nodes, and the configuration that gives them their roles."""
 
     def __init__(
-        self, path: Path, *, config: LogConfig | None = None, min_insync: int = 1,
+        self, path: Path, *, config: LogConfig | None = None, min_insync: int | None = 1,
         window_size: int = WINDOW_SIZE, remote_reads: RemoteReads | None = None,
+        rates: ReplicationRates | None = None, clock: Clock | None = None,
+        disk: Callable[[], Disk] = RealDisk,
     ) -> None:
         self.path = path
         self.config = config or LogConfig()
         self.rules = RULES._replace(min_insync_replicas=min_insync)
         self.window_size = window_size
         self.remote_reads = remote_reads
-        self.clock = ManualClock()
+        self.rates, self.disk = rates, disk
+        self.clock: Any = clock or ManualClock()
         self.net = Net()
         self.life = 0
         self.epoch = 0

@@ -323,7 +323,30 @@ async def test_writes_need_enough_nodes(tmp_path: Path) -> None:
 
 
 @looped
-async def test_by_default_every_node_must_serve(tmp_path: Path) -> None:
+async def test_by_default_any_one_node_may_fail(tmp_path: Path) -> None:
+    """V21: without min.insync.replicas writes go on with all replicas but one, and not with less;
+    a node that is back and catches up does not lower the number.
+    """
+    rig = Rig(tmp_path, min_insync=None)
+    a, b, c = await chain_of(rig, 3)
+    assert await a.produce(b"all") == 0
+    c.crash()
+    rig.configure(serving=[1, 2], offline=[3])
+    await rig.leads(a)
+    assert await a.produce(b"two") == 1
+    b.crash()
+    for states in ({"offline": [2, 3]}, {"syncing": [3], "offline": [2]}):
+        rig.configure(serving=[1], to=[1], **states)
+        await rig.leads(a)
+        with pytest.raises(RequestError) as refused:
+            a.append(b"one")
+        assert refused.value.code == Code.NOT_ENOUGH_REPLICAS
+        assert "1 of 3 replicas is in sync, and writes need 2" in str(refused.value)
+    assert await a.produce(b"acks=1", acks=1) == 2
+
+
+@looped
+async def test_with_the_strict_rule_every_node_must_serve(tmp_path: Path) -> None:
     """V5: with min.insync.replicas=0 any write waits until the chain is whole again."""
     rig = Rig(tmp_path, min_insync=0)
     a, b, _ = await chain_of(rig, 2) + [None]
@@ -343,10 +366,11 @@ async def test_by_default_every_node_must_serve(tmp_path: Path) -> None:
     assert await a.produce(b"y") == 1
 
 
+@pytest.mark.parametrize("min_insync", [0, None])
 @looped
-async def test_a_newcomer_holds_up_nobody(tmp_path: Path) -> None:
-    """V7: while a chain is extended it is as whole as before, so writes go on by default too."""
-    rig = Rig(tmp_path, min_insync=0)
+async def test_a_newcomer_holds_up_nobody(tmp_path: Path, min_insync: int | None) -> None:
+    """V7: while a chain is extended it is as whole as before, so writes go on."""
+    rig = Rig(tmp_path, min_insync=min_insync)
     a, *_ = await chain_of(rig, 2)
     rig.add()
     rig.net.cut(2, 3)

@@ -23,7 +23,7 @@ from quipu.model.errors import Code
 from quipu.model.ids import NodeId
 from quipu.model.listeners import DEFAULT
 from quipu.model.partition_log import FetchWaiter
-from quipu.model.settings import BrokerSettings
+from quipu.model.settings import BrokerSettings, TopicSettings
 from quipu.runtime.clock import ManualClock
 from quipu.runtime.rng import SeededRng
 from quipu.wire.frame import decode_response, encode_request
@@ -108,8 +108,10 @@ class Client:
         stats = Stats()
         self.broker: Any = SimpleNamespace(
             settings=BrokerSettings(), clock=rig.clock, stats=stats, node_id=node.node_id,
-            partitions=OnePartition(node), diskless=None,
-            cluster=SimpleNamespace(state=state, is_settled=lambda _: True),
+            partitions=OnePartition(node), diskless=None, recompressed=set(),
+            cluster=SimpleNamespace(
+                state=state, settings=BrokerSettings(), is_settled=lambda _: True,
+                topic_settings=lambda _: TopicSettings()),
             fetch_sessions=FetchSessions(
                 rig.clock, SeededRng(1), stats, slots=10, partitions_max=1000))
 

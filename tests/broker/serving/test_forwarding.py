@@ -105,7 +105,7 @@ def test_everything_that_a_client_says_of_a_topic_reaches_the_controller(rig: Ri
         (created,) = ask(rig, node_id, request).topics
         topic = rig.cluster(node_id).state.topics[name]
         assert (created.error_code, created.num_partitions) == (Code.NONE, 2)
-        assert [partition.replicas for partition in topic.partitions] == [(2, 3)] * 2
+        assert [partition.replicas for partition in topic.partitions] == [(3, 2)] * 2
         assert topic.configs == {"flush.ms": "7"}
 
 
@@ -223,7 +223,7 @@ def test_a_partition_moves_from_one_chain_to_another(rig: Rig) -> None:
     for node_id in rig.machines:
         rig.program(node_id).chains.is_quick = False
     move = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[
-        ReassignablePartition(partition_index=0, replicas=[3, 2])])])
+        ReassignablePartition(partition_index=0, replicas=[2, 3])])])
 
     (response,) = ask(rig, other, move).responses
     (listed,) = ask(rig, other, ListPartitionReassignmentsRequest()).topics

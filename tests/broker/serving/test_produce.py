@@ -11,6 +11,7 @@ from quipu.model.errors import Code
 from quipu.storage.segments import timestamps
 from quipu.wire.messages.k00_produce import ProduceResponse
 from quipu.wire.messages.k18_api_versions import ApiVersionsRequest
+from quipu.wire.record_batch import Record, encode_batch
 from tests.harness.here import NodeHere, Peer, batch_of, produce
 from tests.looped import looped
 
@@ -66,7 +67,7 @@ async def test_bad_batches_are_refused_one_by_one(tmp_path: Path) -> None:
         codes = await outcome(peer, "t", good, flipped, two, control, big, None, b"short", good)
         assert codes == [
             0, Code.CORRUPT_MESSAGE, Code.INVALID_RECORD, Code.INVALID_RECORD,
-            Code.MESSAGE_TOO_LARGE, Code.INVALID_RECORD, Code.CORRUPT_MESSAGE, 0]
+            Code.MESSAGE_TOO_LARGE, Code.INVALID_RECORD, Code.INVALID_RECORD, 0]
         ends = [partition.log.end_offset for partition in node.node.broker.partitions.all()]
         assert ends == [1, 0, 0, 0, 0, 0, 0, 1]
 
@@ -96,13 +97,13 @@ async def test_unknown_topics_and_wrong_acks(tmp_path: Path) -> None:
 
 
 @looped
-async def test_acks_all_needs_as_many_replicas_as_the_topic_says(tmp_path: Path) -> None:
-    """V12: min.insync.replicas counts for acks=all, and a refused batch is not stored."""
+async def test_more_replicas_than_there_are_cannot_be_asked_for(tmp_path: Path) -> None:
+    """K5, V12: as in Kafka, min.insync.replicas counts up to the number of replicas."""
     async with NodeHere(tmp_path) as node, node.connect() as peer:
         await node.create("t", min_insync_replicas="2")
-        assert await outcome(peer, "t", batch_of(b"x"), acks=-1) == [Code.NOT_ENOUGH_REPLICAS]
-        assert await outcome(peer, "t", batch_of(b"x"), acks=1) == [0]
-        assert node.node.broker.partitions.find("t", 0).log.end_offset == 1
+        for offset, acks in enumerate((-1, 1)):
+            assert await outcome(peer, "t", batch_of(b"x"), acks=acks) == [0]
+            assert node.node.broker.partitions.find("t", 0).log.end_offset == offset + 1
 
 
 @looped
@@ -130,10 +131,72 @@ async def test_a_transaction_with_acks_0_is_not_answered_either(tmp_path: Path) 
     """V12: a response that the client does not expect would be taken for another request's."""
     async with NodeHere(tmp_path) as node, node.connect() as peer:
         await node.create("t")
-        request = produce("t", batch_of(b"x"), acks=0)
+        batch = batch_of(b"x", attributes=0x10, producer_id=1, producer_epoch=0, base_sequence=0)
+        request = produce("t", batch, acks=0)
         request.transactional_id = "payments"
         peer.send(request, 9)
         assert await peer.closed()
+
+
+@looped
+async def test_a_transactional_id_alone_does_not_matter(tmp_path: Path) -> None:
+    """K2: as in Kafka, only batches that are marked as transactional belong to a transaction."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t")
+        request = produce("t", batch_of(b"x"))
+        request.transactional_id = "payments"
+        (part,) = (await peer.ask(request, 9)).responses[0].partition_responses
+        assert (part.error_code, part.base_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [3, 6, 7, 13])
+@looped
+async def test_zstd_needs_version_7(tmp_path: Path, version: int) -> None:
+    """K2: a client of an earlier version could not read back what it wrote."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        topic_id = await node.create("t", 2)
+        request = produce("t" if version < 13 else topic_id,
+                          batch_of(b"z", compression=4), batch_of(b"plain"))
+        parts = (await peer.ask(request, version)).responses[0].partition_responses
+        expected = Code.UNSUPPORTED_COMPRESSION_TYPE if version < 7 else Code.NONE
+        assert [part.error_code for part in parts] == [expected, Code.NONE]
+
+
+@looped
+async def test_of_two_batches_for_a_partition_the_last_counts(tmp_path: Path) -> None:
+    """K2: as in Kafka, whose response has one result for a partition, too."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t")
+        request = produce("t", batch_of(b"first"), batch_of(b"second", b"third"))
+        for part in request.topic_data[0].partition_data:
+            part.index = 0
+        (part,) = (await peer.ask(request, 9)).responses[0].partition_responses
+        assert (part.error_code, part.base_offset) == (0, 0)
+        (partition,) = node.node.broker.partitions.all()
+        assert partition.log.end_offset == 2
+
+
+@looped
+async def test_a_refusal_names_records_and_the_start_of_the_log(tmp_path: Path) -> None:
+    """K2: KIP-467: the records whose times are refused; and KIP-107: where the log begins."""
+    batch = encode_batch([Record(b"k", b"v", timestamp=stamp) for stamp in (-1, 1, 2)])
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t", message_timestamp_before_max_ms="1000")
+        (part,) = (await peer.ask(produce("t", batch), 9)).responses[0].partition_responses
+        assert part.error_code == Code.INVALID_TIMESTAMP
+        assert [each.batch_index for each in part.record_errors] == [1, 2]
+        assert part.log_start_offset == 0
+
+
+@looped
+async def test_wrong_acks_come_after_an_unknown_topic_and_a_bad_batch(tmp_path: Path) -> None:
+    """K2: the same order of checks as Kafka's."""
+    async with NodeHere(tmp_path) as node, node.connect() as peer:
+        await node.create("t", 2)
+        codes = await outcome(
+            peer, "t", batch_of(b"a"), batch_of(b"a") * 2, batch_of(b"a"), acks=2)
+        assert codes == [Code.INVALID_REQUIRED_ACKS, Code.INVALID_RECORD,
+                         Code.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 @pytest.mark.parametrize("flush", ["1", "9223372036854775807"], ids=["flushed", "not flushed"])

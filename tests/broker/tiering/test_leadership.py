@@ -13,6 +13,7 @@ from quipu.broker.tiering.remote_log import RemoteLog, TaskTimes
 from quipu.model.ids import TopicPartition
 from quipu.model.partition_log import PartitionLog
 from quipu.runtime.rng import SystemRng
+from quipu.runtime.slots import Slots
 from tests.broker.tiering.world_parts import TOPIC_ID
 from tests.looped import LoopClock, looped
 
@@ -49,7 +50,7 @@ async def test_the_metadata_is_led_in_the_epoch_in_which_leading_began() -> None
 
     roles, log = Roles(), a_log(6)
     led = LedPartition(log, cast("Any", SimpleNamespace(
-        roles=roles, deletions=asyncio.Semaphore(1),
+        roles=roles, deletions=Slots(1),
         deleter=SimpleNamespace(delete_partition=deleted))))
     log.leader_epoch = 7  # type: ignore[misc,assignment]
     await led.delete()

@@ -211,10 +211,12 @@ async def searched(
 ) -> tuple[list[tuple[int, int]], float]:
     """Codes and offsets of a search in each partition, and the seconds that all took."""
     _Search.running = _Search.most = 0
+    settings = SimpleNamespace(
+        remote_list_offsets_request_timeout_ms=timeout_ms, request_max_wait_ms=60_000,
+        remote_log_reader_threads=threads)
     broker = SimpleNamespace(
-        clock=LoopClock(), workers=SimpleNamespace(run_patiently=None), settings=SimpleNamespace(
-            remote_list_offsets_request_timeout_ms=timeout_ms, request_max_wait_ms=60_000,
-            remote_log_reader_threads=threads))
+        clock=LoopClock(), workers=SimpleNamespace(run_patiently=None), settings=settings,
+        cluster=SimpleNamespace(settings=settings))
     results = [ListOffsetsPartitionResponse(partition_index=0) for _ in partitions]
     began = broker.clock.monotonic()
     await search(

@@ -1,13 +1,10 @@
 """Remote storage, also by a class of one's own; throttling, and objects that nobody refers to."""
 
 from collections.abc import AsyncIterator
-from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from quipu.model.errors import MalformedBytes
 from quipu.remote.segments.cache import ChunkCache
@@ -20,7 +17,6 @@ from quipu.remote.segments.remote_storage import (
     RemoteSegment,
     RemoteStorage,
 )
-from quipu.remote.segments.throttle import Throttle
 from quipu.remote.segments.writer import CopyOptions
 from quipu.runtime.objects.errors import StoreUnavailable
 from quipu.runtime.objects.memory import MemoryStore
@@ -129,34 +125,6 @@ async def test_what_a_class_of_one_s_own_may_do_wrong() -> None:
             await managed.reader(segment).footer()
     own.kept[segment.name.key] = stored
     assert (await managed.reader(segment).verify()).footer.name == segment.name
-
-
-@given(st.lists(st.tuples(st.integers(0, 3000), st.floats(0, 3)), max_size=40),
-       st.integers(1, 2000), st.integers(1, 2000))
-def test_the_throttle(parts: list[tuple[int, float]], rate: int, burst: int) -> None:
-    """remote.segments.T1: whatever asks when: in any interval, no more than the limit and one part
-    begin.
-    """
-    throttle = Throttle(rate, burst)
-    now, begun = 0.0, []
-    for size, pause in parts:
-        now += pause
-        begun.append((now + throttle.take(size, now), size))
-    for (before, _), (after, _) in pairwise(begun):
-        assert after >= before - 1e-6  # in the order in which they asked
-    for first in range(len(begun)):
-        total = 0
-        for time, size in begun[first:]:
-            assert total <= burst + (time - begun[first][0]) * rate + 1e-3
-            total += size
-
-
-def test_a_clock_that_steps_back_gives_no_tokens() -> None:
-    """remote.segments.T1: nor does it take any."""
-    throttle = Throttle(100, 100)
-    assert throttle.take(150, 10.0) == 0.0
-    assert throttle.take(50, 5.0) == pytest.approx(0.5)
-    assert throttle.take(0, 10.0) == pytest.approx(1.0)
 
 
 def info(number: int, modified_ms: int) -> ObjectInfo:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quipu.model.errors import CorruptLog, ErrorKind, OffsetOutOfRange
+from quipu.model.token_bucket import TokenBucket
 from quipu.remote.segments.cache import ChunkCache
 from quipu.remote.segments.footer import CHUNKS_MAX, SegmentEpoch
 from quipu.remote.segments.pointer import decode_pointer
 from quipu.remote.segments.reader import find_pointer
-from quipu.remote.segments.throttle import Throttle
 from quipu.remote.segments.writer import CopyOptions, SegmentToCopy, write_segment
 from quipu.runtime.objects.local import LocalStore
 from quipu.runtime.objects.memory import MemoryStore
@@ -245,7 +245,7 @@ async def test_the_index_of_the_log_is_taken_over() -> None:
 async def test_copies_are_throttled() -> None:
     """Bytes per second, over all copies that share the limit."""
     store = MemoryStore(lambda: NOW_MS)
-    throttle = Throttle(10_000, burst=5000)
+    throttle = TokenBucket(10_000, burst=5000)
     clock = LoopClock()
     begun = clock.monotonic()
     await write_segment(store, MANY.segment, CopyOptions(chunk_size=5000), run=RUN, clock=clock,

@@ -9,6 +9,7 @@ On every node
     caught_up.py           collects reports that replicas have caught up
     state_machine.py       applies the metadata records that the quorum has committed
     metadata_listeners.py  notifies listeners of changes of the metadata
+    throttle_rates.py      the bytes per second of replicas that catch up
     listing.py             which brokers clients are shown
     consensus.py           the protocol between this room and the quorum
 

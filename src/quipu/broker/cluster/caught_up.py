@@ -2,9 +2,9 @@
 
 A node sees, per partition, that a syncing member has every record.  Then:
 
-    a chain's member      serves when it has caught up in all partitions of the chain.  All of them
-                          have the same tail, so the tail collects and reports once
-                          (`CaughtUpReports`)
+    a chain's member      serves when it has caught up in all partitions of the chain, an
+                          operator's or a derived one.  All of them have the same tail, so the tail
+                          collects and reports once (`CaughtUpReports`)
     a detached partition  its syncing member serves when it has caught up in this partition
     a moving partition    moves on when all syncing members have caught up, which different nodes
                           see; so the controller collects (`CaughtUpTally`)
@@ -23,10 +23,9 @@ from uuid import UUID
 from quipu.broker.cluster.requests import CaughtUpChain, CaughtUpPartition
 from quipu.controller.members import Chain
 from quipu.controller.placement import ChainPlacement, DisklessPlacement, LegacyPlacement
-from quipu.controller.reassignment import CaughtUp
+from quipu.controller.reassignment import CaughtUp, awaited
 from quipu.controller.state import ClusterState
 from quipu.controller.topic_state import PartitionState
-from quipu.model.chains import MemberState
 from quipu.model.ids import NO_NODE, NodeId
 
 REPORTED_MAX: Final = 1000  # partitions in one heartbeat; the next one has more
@@ -66,15 +65,15 @@ class CaughtUpReports:
         return True
 
     def caught_up_chains(self, state: ClusterState) -> list[CaughtUpChain]:
-        """The next member to serve, if it has caught up and this node is the chain's tail."""
-        chain = state.chain_of(self._node_id)
-        if chain is None or chain.serving[-1].node_id != self._node_id:
-            return []
-        syncing = chain.within(MemberState.SYNCING)
-        if not syncing or not self._has_all(state, chain, syncing[0].node_id):
-            return []
-        return [CaughtUpChain(chain=chain.name, node_id=syncing[0].node_id,
-                              version=state.chain_mark(chain.name))]
+        """The next member to serve of each chain whose tail this node is, if it has caught up."""
+        reports = []
+        for chain in state.chain_index.with_node(self._node_id):
+            syncing = chain.replica_set.syncing
+            if (syncing and chain.replica_set.tail == self._node_id
+                    and self._has_all(state, chain, syncing[0])):
+                reports.append(CaughtUpChain(chain=chain.name, node_id=syncing[0],
+                                             version=state.chain_mark(chain.name)))
+        return reports
 
     def caught_up_partitions(self, state: ClusterState) -> list[CaughtUpPartition]:
         """The observations of moving and detached partitions.
@@ -120,19 +119,21 @@ class CaughtUpTally:
                 continue  # the sender has no replica of it
             seen = self._seen.get(key, _NOTHING).of(report.version) | {NodeId(report.node_id)}
             self._seen[key] = _CaughtUpNodes(report.version, seen)
-            if _has_arrived(partition, seen):
+            if _has_arrived(state, partition, seen):
                 arrived.append(CaughtUp(*key, report.version))
         for key in [key for key, seen in self._seen.items() if _is_over(state, key, seen)]:
             del self._seen[key]  # broker.cluster.U2
         return arrived
 
 
-def _has_arrived(partition: PartitionState, seen: frozenset[NodeId]) -> bool:
+def _has_arrived(
+    state: ClusterState, partition: PartitionState, seen: frozenset[NodeId]
+) -> bool:
     match partition.placement:
         case ChainPlacement():
             if partition.placement.joined:
                 return NO_NODE in seen
-            return seen.issuperset(partition.replica_set.syncing)
+            return seen >= awaited(state, partition)
         case LegacyPlacement() | DisklessPlacement():
             return False  # such a partition does not move
         case _:

@@ -1,6 +1,6 @@
 """The protocol between `cluster` and the quorum, which broker/quorum implements."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from quipu.broker.quorum.contract import PreviousLeader, QuorumView
@@ -55,7 +55,8 @@ class Consensus(Protocol):
         ...
 
     async def change_voters(
-        self, voters: Iterable[NodeId], *, timeout_seconds: float = ...
+        self, voters: Iterable[NodeId], *, timeout_seconds: float = ...,
+        check: Callable[[], None] = ...,
     ) -> None:
         """Returns when `voters` are the quorum; NotController if this node is removed itself."""
         ...

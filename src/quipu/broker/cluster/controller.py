@@ -31,6 +31,7 @@ from quipu.controller import (
     migration,
     producer_ids,
     reassignment,
+    removal,
     topics,
 )
 from quipu.controller.decision import Decision
@@ -41,7 +42,7 @@ from quipu.controller.topic_requests import NewPartitions, NewTopic
 from quipu.controller.topic_state import Topic
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId, TopicPartition
-from quipu.model.settings import BrokerSettings
+from quipu.model.settings import SETTINGS_PAGE, BrokerSettings
 from quipu.runtime.rng import Rng
 
 _log = logging.getLogger(__name__)
@@ -115,11 +116,14 @@ class Controller:
     async def delete_topics(
         self, wanted: Sequence[tuple[str | None, UUID]]
     ) -> list[topics.TopicResult]:
-        limits = RequestLimits(topics.topic_names(self._state, wanted))
+        """Delete topics; what is named twice has one result, an error."""
+        named = Counter(wanted)
+        repeated = {each for each, count in named.items() if count > 1}
+        limits = RequestLimits(topics.topic_names(self._state, named))
         return await self._in_parts(
-            wanted,
+            list(named),
             lambda part: topics.delete_topics(
-                self._state, part, self._machine.settings, limits=limits),
+                self._state, part, self._machine.settings, limits=limits, repeated=repeated),
             lambda each, error: topics.TopicResult(*each, code_of(error), str(error)))
 
     async def create_partitions(
@@ -139,6 +143,9 @@ class Controller:
         self, alterations: Sequence[configs.ConfigAlteration], *, validate_only: bool = False
     ) -> list[configs.AlterConfigsResult]:
         repeated = configs.repeated_resources(alterations)
+        if not validate_only and (names := configs.settings_without_effect(alterations)):
+            _log.warning("settings that have no effect here were changed: %s (%s says why)",
+                         ", ".join(names), SETTINGS_PAGE)
         return await self._in_parts(
             alterations,
             lambda part: configs.alter(self._state, part, self._static, repeated=repeated),
@@ -189,6 +196,11 @@ class Controller:
     async def extend_chain(self, name: str, node_name: str) -> Chain:
         (chain,) = await self._run(lambda: chains.extend(self._state, name, node_name))
         return chain
+
+    async def remove_chain(self, wanted: removal.Removal) -> removal.RemovalProgress:
+        """Take the next steps of the removal of a chain, or of a node of one."""
+        (progress,) = await self._run(lambda: removal.remove(self._state, wanted))
+        return progress
 
     async def elect_leaders(
         self, kind: elections.ElectionType, wanted: Sequence[TopicPartition] | None

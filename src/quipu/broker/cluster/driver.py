@@ -210,6 +210,11 @@ class ClusterDriver:
             listener.on_topic_created(topic)
         self._machine.listeners.add(listener)
 
+    def on_settings(self, use: Callable[[BrokerSettings], None]) -> None:
+        """Call `use` with this node's settings, now and after each change of a dynamic one."""
+        use(self.settings)
+        self._machine.settings_users.append(use)
+
     # -- the current state
 
     @property
@@ -339,10 +344,11 @@ class ClusterDriver:
         return self._quorum.voters
 
     async def change_voters(
-        self, voters: Iterable[NodeId], *, timeout_seconds: float = CHANGE_TIMEOUT_SECONDS
+        self, voters: Iterable[NodeId], *, timeout_seconds: float = CHANGE_TIMEOUT_SECONDS,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Change the voters of the quorum; on the controller."""
-        await self._quorum.change_voters(voters, timeout_seconds=timeout_seconds)
+        """Change the voters of the quorum; on the controller.  `check` raises to give up."""
+        await self._quorum.change_voters(voters, timeout_seconds=timeout_seconds, check=check)
 
     # -- reports of chains and logs
 

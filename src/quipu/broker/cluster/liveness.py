@@ -72,9 +72,10 @@ from quipu.broker.error_codes import code_of
 from quipu.broker.quorum.contract import PreviousLeader
 from quipu.controller import brokers, chains, failed_replicas, migration, reassignment
 from quipu.controller.decision import Decision
-from quipu.controller.members import BrokerState
+from quipu.controller.members import BrokerState, Chain
 from quipu.controller.records import ClusterCreated
 from quipu.controller.state import ClusterState
+from quipu.model.chains import member_key
 from quipu.model.errors import Code, ErrorKind, QuipuError, RequestError
 from quipu.model.ids import ZERO_UUID, NodeId
 from quipu.model.listeners import ListenerEndpoint
@@ -176,7 +177,8 @@ class Liveness:
             node_id=node_id, name=request.name, incarnation=request.incarnation,
             host=request.host, port=request.port, rack=request.rack,
             peer_host=request.peer_host, peer_port=request.peer_port, lease_ms=request.lease_ms,
-            directory_id=request.directory_id, listeners=tuple(
+            directory_id=request.directory_id, metadata_level=request.metadata_level,
+            listeners=tuple(
                 ListenerEndpoint(each.name, each.host, each.port) for each in request.listeners))
 
         def decide() -> Decision[BrokerState]:
@@ -236,6 +238,9 @@ class Liveness:
                 self._state, node_id, request.broker_epoch, self._waited())
 
         (broker,) = await self._decisions.run(decide)
+        if request.metadata_level > broker.metadata_level:
+            await self._decisions.run(lambda: brokers.upgrade(
+                self._state, node_id, request.broker_epoch, request.metadata_level), confirm=False)
         if not broker.fenced:
             await self._bootstrap_chain(node_id)
             await self._report_failures(node_id, request)
@@ -263,13 +268,35 @@ class Liveness:
     async def _bootstrap_chain(self, node_id: NodeId) -> None:
         """Create the chain of a single node without voters, if it has none yet.
 
-        If other nodes may join, it is created only while there is no other chain.
+        If other nodes may join, it is created only while there is no other chain.  Nodes that are
+        configured as Kafka's become a chain when all voters are up and there is none (ADR 54).
         """
         settings, state = self._machine.settings, self._state
-        if (node_id == self._node_id and not settings.controller_quorum_voters
-                and state.chain_of(node_id) is None and (self._is_alone or not state.chains)):
+        has_chains = bool(state.chain_index.operators())
+        if settings.process_roles and settings.controller_quorum_voters and not has_chains:
+            await self._bootstrap_voters()
+        elif (node_id == self._node_id and not settings.controller_quorum_voters
+                and state.chain_of(node_id) is None and (self._is_alone or not has_chains)):
             await self._decisions.run(
                 lambda: chains.bootstrap_alone(self._state, node_id, settings.chain_name))
+
+    async def _bootstrap_voters(self) -> None:
+        """Create the chain of all voters, unless one of them is not up yet."""
+        settings = self._machine.settings
+        voters = {voter.node_id for voter in settings.controller_quorum_voters}
+        up = [broker for broker in self._state.brokers.values()
+              if broker.node_id in voters and not broker.fenced
+              and member_key(broker.name)[0] == settings.chain_name]
+        if len(up) < len(voters):
+            return
+
+        def decide() -> Decision[Chain]:
+            if self._state.chain_index.operators():
+                return Decision([], [])
+            return chains.create(self._state, settings.chain_name, [each.name for each in up])
+
+        if await self._decisions.run(decide):
+            _log.info("the voters are a chain", extra={"chain": settings.chain_name})
 
     async def _report_failures(self, node_id: NodeId, request: BrokerHeartbeatRequest) -> None:
         """Remove a node from exactly those partitions whose log has failed there."""
@@ -392,11 +419,12 @@ class Liveness:
         """Whether the node's earlier process has certainly ended, before its session is over.
 
         It has for the controller's own node, because two processes cannot open its log.  But that
-        is used only if no other member of its chain counts as up: such a member may have failed
+        is used only if no other member of its chains counts as up: such a member may have failed
         too (broker.cluster.L2).
         """
-        chain = self._state.chain_of(node_id)
-        others = set() if chain is None else self._state.up().keys() & set(chain.nodes)
+        nodes = {each for chain in self._state.chain_index.with_node(node_id)
+                 for each in chain.nodes}
+        others = self._state.up().keys() & nodes
         return sender == node_id == self._node_id and others <= {node_id}
 
     def _note_cold(self) -> None:

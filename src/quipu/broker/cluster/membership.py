@@ -40,6 +40,7 @@ from quipu.broker.cluster.requests import (
     FailedPartition,
 )
 from quipu.broker.error_codes import code_of
+from quipu.controller.records import METADATA_LEVEL
 from quipu.controller.state import ClusterState
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import ZERO_UUID
@@ -235,7 +236,7 @@ class Membership:
             node_id=self._settings.own_id, name=self._settings.node_name, host=host, port=port,
             rack=self._settings.broker_rack, peer_host=peer_host, peer_port=peer_port,
             incarnation=self.incarnation, lease_ms=self._settings.broker_lease_ms,
-            directory_id=self._directory_id,
+            directory_id=self._directory_id, metadata_level=METADATA_LEVEL,
             listeners=[BrokerListener(name=each.listener, host=each.host, port=each.port)
                        for each in listeners])
 
@@ -273,7 +274,7 @@ class Membership:
                                for topic_id, partition in islice(self.failed, FAILED_MAX)],
             caught_up_chains=self.reports.caught_up_chains(state),
             caught_up_partitions=self.reports.caught_up_partitions(state),
-            migrating=self.migrations.reports())
+            migrating=self.migrations.reports(), metadata_level=METADATA_LEVEL)
         response = await self._channel.ask(  # broker.cluster.B2: `ask` waits for the metadata
             request, BrokerHeartbeatResponse,
             timeout_seconds=self._settings.broker_session_timeout_ms / 2000)

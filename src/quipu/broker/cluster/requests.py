@@ -57,6 +57,7 @@ class BrokerRegistrationRequest(Message, key=1, versions="0", flexible="0+"):
     lease_ms: int = int32(tag=0)  # how long it leads after a heartbeat; 0: for the session timeout
     directory_id: UUID = uuid(tag=1)  # the id of its data directory; zeros: not sent
     listeners: list[BrokerListener] = array(BrokerListener, tag=2)  # none: PLAINTEXT at host:port
+    metadata_level: int = int32(tag=3)  # which records it can read (controller.R4)
 
 
 class BrokerRegistrationResponse(Message, key=1, versions="0", flexible="0+"):
@@ -112,6 +113,7 @@ class BrokerHeartbeatRequest(Message, key=2, versions="0", flexible="0+"):
     trouble: str = string("0+", tag=0)  # why other nodes should serve instead; or empty
     failed_partitions: list[FailedPartition] = array(FailedPartition, tag=1)  # all, each time
     migrating: list[MigratingPartition] = array(MigratingPartition, tag=2)  # all, each time
+    metadata_level: int = int32(tag=3)  # as in its registration, which an older controller ignored
 
 
 class BrokerHeartbeatResponse(Message, key=2, versions="0", flexible="0+"):

@@ -56,6 +56,7 @@ class MetadataStateMachine:
         self.state = ClusterState()
         self.listeners = MetadataListeners()
         self.settings = static  # with the cluster's dynamic settings applied
+        self.settings_users: list[Callable[[BrokerSettings], None]] = []  # told of each change
         self.left_out = 0  # records that were skipped (broker.cluster.A4)
         self._static = static
         self.leadership = on_leadership
@@ -114,6 +115,8 @@ class MetadataStateMachine:
     def _changed(self, before: MetadataView, after: MetadataView) -> None:
         if before.broker_configs is not after.broker_configs:
             self.settings = effective_settings(self.state, self._static.own_id, self._static)
+            for use in self.settings_users:
+                use(self.settings)
         self.listeners.notify(differences(before, after))
 
 

@@ -14,7 +14,7 @@ Not here: the order of writes and when snapshots are due (command_writer.py).
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from quipu.model.batch_types import BatchType
@@ -43,16 +43,40 @@ async def take_all_steps(steps: Iterable[None]) -> None:
             turned = loop.time()
 
 
-class _RetryLater(RequestError):
+class RetryLater(RequestError):
     """Nothing was written; the same write may succeed soon."""
+
+
+async def retried(write: Callable[[], None]) -> None:
+    """Call `write`, again and again for a while if it raises `RetryLater`."""
+    for _ in range(RETRIES_MAX):
+        try:
+            return write()
+        except RetryLater:
+            await asyncio.sleep(RETRY_SECONDS)  # broker.coordinators.H3
+    return write()
+
+
+async def all_committed(partition: PartitionLog, storage: "PartitionStorage") -> None:
+    """Return when all that is in the log is committed."""
+    log_end = partition.log_end
+    while True:
+        try:
+            return await partition.committed(log_end)
+        except QuipuError as error:
+            if error.code not in _WAITED_FOR or storage.is_closed:
+                raise
+            await asyncio.sleep(RETRY_SECONDS)  # broker.coordinators.H3
 
 
 class PartitionCommandLog:
     """The command log of one shard, for as long as this node leads its partition."""
 
+    must_snapshot = False
+
     def __init__(self, partition: PartitionLog, batch_type: BatchType, clock: Clock) -> None:
         self._partition = partition
-        self._storage = _PartitionStorage(partition)
+        self._storage = PartitionStorage(partition)
         self._state_log = StateLog(self._storage, batch_type, clock)
 
     def close(self) -> None:
@@ -66,24 +90,20 @@ class PartitionCommandLog:
         """Bytes of commands since the last snapshot."""
         return self._state_log.commands_size
 
+    def size_of(self, command: bytes) -> int:
+        return len(command)
+
     async def load(self, apply: Apply) -> None:
         """Call `apply` with every command; return when all of them are committed."""
         await take_all_steps(self._state_log.replaying(apply))
-        log_end = self._partition.log_end
-        while True:
-            try:
-                return await self._partition.committed(log_end)
-            except QuipuError as error:
-                if error.code not in _WAITED_FOR or self._storage.is_closed:
-                    raise
-                await asyncio.sleep(RETRY_SECONDS)  # broker.coordinators.H3
+        await all_committed(self._partition, self._storage)
 
     async def append(self, commands: Sequence[bytes]) -> None:
         """Append `commands`.  If this raises, they may be in the log all the same."""
         for _ in range(RETRIES_MAX):
             try:
                 return await self._state_log.append(commands)
-            except _RetryLater:
+            except RetryLater:
                 await asyncio.sleep(RETRY_SECONDS)  # broker.coordinators.H3
         return await self._state_log.append(commands)
 
@@ -95,11 +115,11 @@ class PartitionCommandLog:
 def trim_steps(partition: PartitionLog, batch_type: BatchType, clock: Clock) -> Iterator[None]:
     """Drop the segments before the newest committed snapshot, on a replica that does not lead."""
     if partition.failure is None and partition.internal.segment_count >= 2:
-        state_log = StateLog(_PartitionStorage(partition), batch_type, clock)
+        state_log = StateLog(PartitionStorage(partition), batch_type, clock)
         yield from state_log.trimming(partition.committed_end)
 
 
-class _PartitionStorage:
+class PartitionStorage:
     """A partition as the storage of a `StateLog`; see `storage.state_log.StateStorage`."""
 
     def __init__(self, partition: PartitionLog) -> None:
@@ -124,20 +144,23 @@ class _PartitionStorage:
         return self._records.first_log_offset
 
     def append(
-        self, batch_type: BatchType, records: Sequence[tuple[bytes | None, bytes]], now_ms: int
+        self, batch_type: BatchType, records: Sequence[tuple[bytes | None, bytes | None]],
+        now_ms: int,
     ) -> None:
-        """Append to the partition; an error that may pass soon is raised as `_RetryLater`."""
+        """Append to the partition; an error that may pass soon is raised as `RetryLater`."""
         self._check_open()
         try:
             self._records.append(batch_type, records, now_ms)
         except QuipuError as error:
-            raise (_RetryLater(str(error), code=error.code) if error.code in _FOR_NOW else error
-                   ) from error
+            raise _for_now(error) from error
 
     def roll(self, now_ms: int) -> None:
-        """Begin a segment."""
+        """Begin a segment; an error that may pass soon is raised as `RetryLater`."""
         self._check_open()
-        self._records.roll(now_ms)
+        try:
+            self._records.roll(now_ms)
+        except QuipuError as error:
+            raise _for_now(error) from error
 
     def read(self, start: LogOffset) -> Iterator[InternalBatch]:
         """Every batch from the one that holds `start` on."""
@@ -157,3 +180,7 @@ class _PartitionStorage:
         if self.is_closed:  # broker.coordinators.H1
             raise RequestError(f"{self._partition.topic_partition}: this node does not lead it",
                                code=Code.NOT_COORDINATOR)
+
+
+def _for_now(error: QuipuError) -> QuipuError:
+    return RetryLater(str(error), code=error.code) if error.code in _FOR_NOW else error

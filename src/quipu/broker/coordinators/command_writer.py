@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from quipu.model.errors import QuipuError
 from quipu.runtime.log_limits import LimitedLog
@@ -30,30 +30,46 @@ BATCH_SIZE_MAX: Final = 1 << 20  # about how many bytes are written together
 Done = Callable[[Exception | None], None]
 
 
-class CommandLog(Protocol):
-    """The log of a shard; see `command_log.PartitionCommandLog`."""
+CommandT = TypeVar("CommandT")
+
+
+class CommandLog(Protocol[CommandT]):
+    """The log of a shard: commands, or records with keys (command_log.py, record_log.py)."""
 
     @property
-    def commands_size(self) -> int: ...
-    async def load(self, apply: Callable[[bytes], None]) -> None: ...
-    async def append(self, commands: Sequence[bytes]) -> None: ...
-    async def snapshot(self, commands: Iterable[bytes]) -> None: ...
+    def commands_size(self) -> int:
+        """Bytes since the last snapshot; 0 if the log is kept small by other means."""
+        ...
+
+    @property
+    def must_snapshot(self) -> bool:
+        """Whether a snapshot has to be written before anything is appended."""
+        ...
+
+    def size_of(self, command: CommandT) -> int:
+        """Bytes of a command."""
+        ...
+
+    async def load(self, apply: Callable[[CommandT], None]) -> None: ...
+    async def append(self, commands: Sequence[CommandT]) -> None: ...
+    async def snapshot(self, commands: Iterable[CommandT]) -> None: ...
     def close(self) -> None: ...
 
 
-class _Append(NamedTuple):
-    commands: Sequence[bytes]
+class _Append(NamedTuple, Generic[CommandT]):
+    commands: Sequence[CommandT]
     done: Done
+    size: int
 
 
-class CommandWriter:
+class CommandWriter(Generic[CommandT]):
     """Appends commands to one log, and replaces them by a snapshot when there are many."""
 
     def __init__(
         self,
         name: str,
-        log: CommandLog,
-        snapshot: Callable[[], Iterable[bytes]],
+        log: CommandLog[CommandT],
+        snapshot: Callable[[], Iterable[CommandT]],
         *,
         snapshot_size: int = SNAPSHOT_SIZE,
     ) -> None:
@@ -64,12 +80,12 @@ class CommandWriter:
         self._snapshot_size = snapshot_size
         self._last_snapshot_size = 0
         self._failed_size = 0  # of the commands when a snapshot last failed
-        self._queue: deque[_Append] = deque()
+        self._queue: deque[_Append[CommandT]] = deque()
         self._queue_size = 0
         self._limited = LimitedLog(_log)
         self._writer: asyncio.Task[None] | None = None
 
-    async def load(self, apply: Callable[[bytes], None]) -> None:
+    async def load(self, apply: Callable[[CommandT], None]) -> None:
         """Call `apply` with every command of the log."""
         await self._log.load(apply)
 
@@ -82,11 +98,12 @@ class CommandWriter:
         """Whether too many bytes wait to be written (broker.coordinators.W4)."""
         return self._queue_size > QUEUE_SIZE_MAX
 
-    def append(self, commands: Sequence[bytes], done: Done) -> None:
+    def append(self, commands: Sequence[CommandT], done: Done) -> None:
         """Write `commands`, then call `done` (broker.coordinators.W1, W2)."""
         assert commands
-        self._queue.append(_Append(commands, done))
-        self._queue_size += sum(map(len, commands))
+        size = sum(map(self._log.size_of, commands))
+        self._queue.append(_Append(commands, done, size))
+        self._queue_size += size
         if self._writer is None:
             self._writer = spawn(self._write(), f"write {self._name}")
 
@@ -107,17 +124,19 @@ class CommandWriter:
         finally:
             self._writer = None
 
-    def _take(self) -> tuple[list[_Append], int]:
+    def _take(self) -> tuple[list[_Append[CommandT]], int]:
         """Take the appends that are written next, up to BATCH_SIZE_MAX; and their bytes."""
-        batch: list[_Append] = []
+        batch: list[_Append[CommandT]] = []
         size = 0
         while self._queue and size < BATCH_SIZE_MAX:
             batch.append(self._queue.popleft())
-            size += sum(map(len, batch[-1].commands))
+            size += batch[-1].size
         return batch, size
 
-    async def _write_together(self, batch: list[_Append]) -> Exception | None:
+    async def _write_together(self, batch: list[_Append[CommandT]]) -> Exception | None:
         try:
+            if self._log.must_snapshot:
+                await self._log.snapshot(self._measured())
             await self._log.append([command for entry in batch for command in entry.commands])
         except QuipuError as error:
             self._limited.warning(
@@ -144,8 +163,8 @@ class CommandWriter:
         except Exception:  # noqa: BLE001 the commands are still there; a later append tries again
             _log.exception("%s: a snapshot could not be written", self._name)
 
-    def _measured(self) -> Iterator[bytes]:
+    def _measured(self) -> Iterator[CommandT]:
         self._last_snapshot_size = 0
         for command in self._snapshot():
-            self._last_snapshot_size += COMMAND_SIZE + len(command)
+            self._last_snapshot_size += COMMAND_SIZE + self._log.size_of(command)
             yield command

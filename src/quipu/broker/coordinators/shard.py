@@ -17,9 +17,9 @@ Not here: the log (command_log.py), the order of writes (command_writer.py), the
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol
 
-from quipu.broker.coordinators.command_writer import CommandLog, CommandWriter
+from quipu.broker.coordinators.command_writer import CommandLog, CommandT, CommandWriter
 from quipu.model.errors import Code, QuipuError
 from quipu.runtime.spawn import spawn
 
@@ -28,14 +28,14 @@ _log = logging.getLogger(__name__)
 _MOVED: Final = frozenset({Code.NOT_COORDINATOR, Code.NOT_LEADER_OR_FOLLOWER})
 
 
-class CoordinatorState(Protocol):
+class CoordinatorState(Protocol[CommandT]):
     """The state machine of a shard, whose commands are kept in its log."""
 
-    def apply(self, command: bytes) -> None:
+    def apply(self, command: CommandT) -> None:
         """Apply one command of the log; a repeated command changes nothing."""
         ...
 
-    def snapshot(self) -> Iterable[bytes]:
+    def snapshot(self) -> Iterable[CommandT]:
         """Commands that build the state as it is now from nothing."""
         ...
 
@@ -48,10 +48,12 @@ class CoordinatorState(Protocol):
         ...
 
 
-class CoordinatorShard:
+class CoordinatorShard(Generic[CommandT]):
     """Loads a state machine from a partition's log, and keeps its commands there."""
 
-    def __init__(self, name: str, log: CommandLog, machine: CoordinatorState) -> None:
+    def __init__(
+        self, name: str, log: CommandLog[CommandT], machine: CoordinatorState[CommandT]
+    ) -> None:
         self.name = name  # of the partition, for log lines
         self.unavailable = Code.COORDINATOR_LOAD_IN_PROGRESS  # NONE while it is served
         self._machine = machine
@@ -108,13 +110,15 @@ class CoordinatorShard:
         return self._writer.is_full
 
     def append(
-        self, commands: list[bytes], done: Callable[[Exception | None], None] = lambda _: None
+        self, commands: list[CommandT], done: Callable[[Exception | None], None] = lambda _: None
     ) -> None:
         """Write `commands` as one batch; call `done` when they are durable, or with an error."""
         self._writer.append(commands, done)
 
-    async def keep(self, command: bytes, apply: Callable[[], None] = lambda: None) -> Code:
-        """Make `command` durable, then call `apply`; returns the error code for the client."""
+    async def keep(
+        self, commands: list[CommandT], apply: Callable[[], None] = lambda: None
+    ) -> Code:
+        """Make `commands` durable as one batch, then call `apply`; returns the client's code."""
         done: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
 
         def kept(error: Exception | None) -> None:
@@ -126,7 +130,7 @@ class CoordinatorShard:
 
         if self.is_full:
             return Code.COORDINATOR_NOT_AVAILABLE  # the client tries again
-        self.append([command], kept)
+        self.append(commands, kept)
         return await done
 
 

@@ -9,15 +9,15 @@ Invariants
                             shard, which reads the log again
     broker.coordinators.L2  a node whose lease has ended serves no shard: another node may lead
                             already
-    broker.coordinators.L3  a replica that does not lead drops the commands before the leader's
-                            newest snapshot
+    broker.coordinators.L3  a replica that does not lead drops the commands that the leader has
+                            replaced by a snapshot, or by records
 
 Not here: what one shard does (shard.py), what its state means (groups/).
 """
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from quipu.broker.coordinators.command_log import (
     PartitionCommandLog,
@@ -26,11 +26,13 @@ from quipu.broker.coordinators.command_log import (
 )
 from quipu.broker.coordinators.command_writer import CommandLog
 from quipu.broker.coordinators.keys import partition_of_key
+from quipu.broker.coordinators.record_log import PartitionRecordLog, trim_commands
 from quipu.broker.coordinators.shard import CoordinatorShard
 from quipu.model.batch_types import BatchType
 from quipu.model.errors import Code, QuipuError
 from quipu.model.ids import NO_NODE, NodeId
 from quipu.model.partition_log import PartitionLog
+from quipu.runtime.clock import Clock
 
 if TYPE_CHECKING:  # it holds the coordinators too
     from quipu.broker.serving.context import Broker
@@ -38,8 +40,8 @@ if TYPE_CHECKING:  # it holds the coordinators too
 _log = logging.getLogger(__name__)
 
 LOAD_SECONDS_MAX: Final = 1.0  # that FindCoordinator and JoinGroup wait for a load
-# Retention removes nothing of the topic: snapshots keep it bounded.  It can be written while one
-# replica serves: consumers need the coordinator to read what is left of a chain.
+# Retention removes nothing of the topic: snapshots or compaction keep it bounded.  It can be
+# written while one replica serves: consumers need the coordinator to read what is left of a chain.
 LOG_SETTINGS: Final = (("cleanup.policy", "compact"), ("min.insync.replicas", "1"))
 
 
@@ -49,12 +51,24 @@ class CoordinatorTopic(NamedTuple):
     name: str
     partition_count: int  # of a new one
     batch_type: BatchType  # of its commands: clients do not see them
+    is_keyed: bool = False  # has records with keys, which clients see, instead of commands
+
+    def open(self, partition: PartitionLog, clock: Clock) -> CommandLog[Any]:
+        """The log of a shard."""
+        kind = PartitionRecordLog if self.is_keyed else PartitionCommandLog
+        return kind(partition, self.batch_type, clock)
+
+    def trim_steps(self, partition: PartitionLog, clock: Clock) -> Iterator[None]:
+        """Drop what the leader has replaced, on a replica that does not lead."""
+        if self.is_keyed:
+            return trim_commands(partition, self.batch_type)
+        return trim_steps(partition, self.batch_type, clock)
 
 
 class ServedShard(Protocol):
     """The shard of a coordinator, such as `groups.shard.GroupShard`."""
 
-    core: CoordinatorShard
+    core: CoordinatorShard[Any]
 
     def end(self, code: Code) -> None:
         """End all waiting requests with `code`, and serve no more."""
@@ -66,7 +80,7 @@ class ServedShard(Protocol):
 
 
 ShardT = TypeVar("ShardT", bound=ServedShard)
-OpenLog = Callable[[PartitionLog], CommandLog]
+OpenLog = Callable[[PartitionLog], CommandLog[Any]]
 
 
 class CoordinatorEndpoint(NamedTuple):
@@ -89,15 +103,14 @@ class CoordinatorShards(Generic[ShardT]):
         self,
         broker: "Broker",
         topic: CoordinatorTopic,
-        make_shard: Callable[[str, CommandLog], ShardT],
+        make_shard: Callable[[str, CommandLog[Any]], ShardT],
         open_log: OpenLog | None = None,
     ) -> None:
         """`make_shard` is given the partition's name and its log; `open_log` is for tests."""
         self._broker = broker
         self._topic = topic
         self._make_shard = make_shard
-        self._open_log = open_log or (
-            lambda partition: PartitionCommandLog(partition, topic.batch_type, broker.clock))
+        self._open_log = open_log or (lambda partition: topic.open(partition, broker.clock))
         self._led: dict[int, _Led[ShardT]] = {}  # by partition
         self._is_stopped = False
 
@@ -228,6 +241,6 @@ class CoordinatorShards(Generic[ShardT]):
             if partition is not None and number not in self._led:
                 try:
                     await take_all_steps(
-                        trim_steps(partition, self._topic.batch_type, self._broker.clock))
+                        self._topic.trim_steps(partition, self._broker.clock))
                 except QuipuError as error:
                     _log.warning("%s: cannot be trimmed: %s", partition.topic_partition, error)

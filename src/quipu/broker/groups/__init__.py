@@ -8,7 +8,8 @@
     subscription.py  reads the topics from a consumer's subscription
     restore.py       builds a group from its snapshot
     registry.py      the groups of one shard and their offsets: the state that its log keeps
-    records.py       the records of groups and offsets in the log
+    kafka_records.py  groups and offsets as records of `__consumer_offsets`, in Kafka's format
+    records.py       the commands that they were kept as before
     offsets.py       commits, reads, deletes and expires offsets
     limits.py        the memory that groups may use, and that they use
     shard.py         the groups of one partition: parks requests, arms timers, writes records

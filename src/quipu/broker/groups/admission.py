@@ -25,6 +25,8 @@ def why_not_join(group: "Group", event: Join, known: GroupMember | None) -> Code
     if group.state is State.DEAD:
         return Code.COORDINATOR_NOT_AVAILABLE
     is_pending = event.member_id in group.pending
+    if not event.protocol_type or not event.protocols:  # before the member, as in Kafka
+        return Code.INCONSISTENT_GROUP_PROTOCOL
     if event.member_id and not is_pending:
         found = group.find_member(event.member_id, event.instance_id)
         if isinstance(found, Code):

@@ -21,8 +21,9 @@ from quipu.broker.groups.events import (
     Ticket,
 )
 from quipu.broker.groups.group import Group
+from quipu.broker.groups.kafka_records import CommittedOffset, OffsetKey
 from quipu.broker.groups.limits import GroupUsage
-from quipu.broker.groups.registry import CommittedOffset, GroupEntry, OffsetKey
+from quipu.broker.groups.registry import GroupEntry
 from quipu.broker.groups.shard import GroupShard
 from quipu.model.batch_types import GROUP
 from quipu.model.errors import Code
@@ -46,7 +47,8 @@ class Groups:
         self.usage = GroupUsage(broker.settings, broker.stats, broker.limited)
         self.shards: CoordinatorShards[GroupShard] = CoordinatorShards(
             broker, CoordinatorTopic(
-                CONSUMER_OFFSETS, broker.settings.offsets_topic_num_partitions, GROUP),
+                CONSUMER_OFFSETS, broker.settings.offsets_topic_num_partitions, GROUP,
+                is_keyed=True),
             lambda name, log: GroupShard(broker, name, log, self), open_log)
         self._reclaimed_at = -RECLAIM_SECONDS
         self._reclaimed_after = 0  # groups that had been created by then
@@ -97,7 +99,7 @@ class Groups:
     def on_topic_deleted(self, topic: "Topic") -> Iterator[None]:
         """Delete its offsets, in steps of some groups."""
         for shard in self.shards.led():
-            yield from shard.registry.forget_topic(topic.topic_id)
+            yield from offsets.forget_topic(shard, topic)
 
     # -- groups
 

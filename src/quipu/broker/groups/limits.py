@@ -31,7 +31,7 @@ from quipu.model.settings import BrokerSettings
 from quipu.runtime.log_limits import LimitedLog
 
 if TYPE_CHECKING:
-    from quipu.broker.groups.registry import CommittedOffset, OffsetKey
+    from quipu.broker.groups.kafka_records import CommittedOffset, OffsetKey
 
 MEMBER_SIZE: Final = 1024  # of a member, besides its strings and bytes
 PROTOCOL_SIZE: Final = 512  # of one of its protocols, besides its name and metadata
@@ -165,7 +165,12 @@ def protocols_size(protocols: Iterable[GroupProtocol]) -> int:
 
 def offsets_size(offsets: "Iterable[CommittedOffset]") -> int:
     """The bytes that committed offsets use."""
-    return sum(OFFSET_SIZE + text_size(each.metadata) for each in offsets)
+    return sum(map(offset_size, offsets))
+
+
+def offset_size(offset: "CommittedOffset") -> int:
+    """The bytes that one committed offset uses."""
+    return OFFSET_SIZE + text_size(offset.metadata)
 
 
 def text_size(text: str | None) -> int:

@@ -6,19 +6,19 @@ offset from which a consumer continues survives a crash.
 Not here: topics by name and the limits on metadata (handlers/k08_offset_commit).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
 from quipu.broker.groups.group import CONSUMER
-from quipu.broker.groups.limits import GROUP_ID_SIZE_MAX, offsets_size
-from quipu.broker.groups.records import (
-    ForgottenOffset,
-    GroupDeleted,
-    OffsetsCommitted,
-    OffsetsDeleted,
+from quipu.broker.groups.kafka_records import (
+    CommittedOffset,
+    OffsetKey,
+    group_tombstones,
+    offset_record,
+    offset_tombstone,
 )
-from quipu.broker.groups.registry import CommittedOffset, GroupEntry, OffsetKey, offset_record
+from quipu.broker.groups.limits import GROUP_ID_SIZE_MAX, offsets_size
+from quipu.broker.groups.registry import STEP_OFFSETS, GroupEntry
 from quipu.broker.groups.states import State
 from quipu.model.errors import Code
 from quipu.runtime.log_limits import LimitedLog
@@ -26,6 +26,7 @@ from quipu.runtime.log_limits import LimitedLog
 if TYPE_CHECKING:  # it holds them
     from quipu.broker.groups.shard import GroupShard
     from quipu.controller.state import ClusterState
+    from quipu.controller.topic_state import Topic
 
 
 class Sender(NamedTuple):
@@ -36,6 +37,7 @@ class Sender(NamedTuple):
     instance_id: str | None
     generation: int
     client_host: str = ""
+    names_ids: bool = False  # it named the topics by their ids
 
 
 async def commit(
@@ -65,16 +67,15 @@ async def commit(
         if entry.is_blank and entry.group.generation == 0:
             shard.forget(entry)
         return Code.INVALID_COMMIT_OFFSET_SIZE
-    records = [offset_record(key, kept) for key, kept in offsets.items()]
+    records = [offset_record(sender.group_id, key, kept, by_id=sender.names_ids)
+               for key, kept in offsets.items()]
     count, size = len(offsets), offsets_size(offsets.values())
     usage.reserve(count, size)
-    entry.commits_under_way += 1
+    under_way = entry.begin_commit(offsets)
     try:
-        return await shard.keep(
-            OffsetsCommitted(group_id=sender.group_id, offsets=records),
-            lambda: registry.keep_offsets(entry, offsets))
+        return await shard.keep(records, lambda: registry.keep_offsets(entry, offsets))
     finally:
-        entry.commits_under_way -= 1
+        entry.end_commit(under_way)
         usage.reserve(-count, -size)
 
 
@@ -85,7 +86,8 @@ async def delete(shard: "GroupShard", group_id: str, keys: Sequence[OffsetKey]) 
     if not found:
         return Code.NONE
     return await shard.keep(
-        _deleted(group_id, found), lambda: shard.registry.drop_offsets(entry, found))
+        [offset_tombstone(group_id, key) for key in found],
+        lambda: shard.registry.drop_offsets(entry, found))
 
 
 def check_delete(shard: "GroupShard", group_id: str) -> Code:
@@ -102,38 +104,59 @@ def expire(
     shard: "GroupShard", cluster: "ClusterState", limited: LimitedLog, *, now_ms: int,
     retention_ms: int,
 ) -> None:
-    """Delete expired offsets, and then groups without members and offsets."""
+    """Delete void and expired offsets, and then groups without members and offsets."""
     for group_id, entry in list(shard.registry.entries.items()):
-        if entry.commits_under_way:
+        if entry.commits:
             continue  # the expired offsets may be committed again at this moment
-        keys = entry.expired(now_ms, retention_ms, lambda topic: _name(cluster, topic))
-        shard.registry.drop_offsets(entry, keys)
+        drop(shard, entry, entry.void(cluster))
+        keys = entry.expired(now_ms, retention_ms)
+        drop(shard, entry, keys)
         if keys:
             limited.info("offsets expired", "group %r: %d offsets expired", group_id, len(keys))
         if entry.is_blank:
             shard.forget(entry)
-            shard.append(GroupDeleted(group_id=group_id))
-        elif keys:
-            shard.append(_deleted(group_id, keys))
+            shard.append(group_tombstones(group_id))
 
 
-def find(shard: "GroupShard", group_id: str, key: OffsetKey) -> CommittedOffset | None:
-    """The committed offset of a group for a partition, if there is one."""
+def drop(shard: "GroupShard", entry: GroupEntry, keys: Sequence[OffsetKey]) -> None:
+    """Delete offsets at once, without waiting for their tombstones.
+
+    None of them may be on its way to the log: the tombstone would come after it.
+    """
+    if keys:
+        assert not entry.commits, entry.group.group_id
+        shard.registry.drop_offsets(entry, keys)
+        shard.append([offset_tombstone(entry.group.group_id, key) for key in keys])
+
+
+def forget_topic(shard: "GroupShard", topic: "Topic") -> Iterator[None]:
+    """Delete the offsets of a deleted topic, in steps of some groups.
+
+    What is passed over here is void all the same, and goes with what expires.
+    """
+    checked_count = 0
+    for entry in list(shard.registry.entries.values()):
+        if shard.unavailable is not Code.NONE:
+            return  # it is being read, or another node leads
+        if not entry.commits:
+            drop(shard, entry, [key for key, kept in entry.offsets.items()
+                                if key[0] == topic.name and kept.topic_id == topic.topic_id])
+        checked_count += 1 + len(entry.offsets)
+        if checked_count >= STEP_OFFSETS:
+            checked_count = 0
+            yield
+
+
+def find(
+    shard: "GroupShard", group_id: str, topic: "Topic", partition: int
+) -> CommittedOffset | None:
+    """The committed offset of a group for a partition, if there is one (broker.groups.E4)."""
     entry = shard.registry.entries.get(group_id)
-    return entry.offsets.get(key) if entry is not None else None
+    kept = entry.offsets.get((topic.name, partition)) if entry is not None else None
+    return kept if kept is not None and kept.topic_id == topic.topic_id else None
 
 
 def all_of(shard: "GroupShard", group_id: str) -> Mapping[OffsetKey, CommittedOffset]:
-    """All committed offsets of a group."""
+    """All committed offsets of a group, and void ones."""
     entry: GroupEntry | None = shard.registry.entries.get(group_id)
     return entry.offsets if entry is not None else {}
-
-
-def _deleted(group_id: str, keys: Sequence[OffsetKey]) -> OffsetsDeleted:
-    partitions = [ForgottenOffset(topic_id=topic, partition=index) for topic, index in keys]
-    return OffsetsDeleted(group_id=group_id, partitions=partitions)
-
-
-def _name(cluster: "ClusterState", topic_id: UUID) -> str | None:
-    topic = cluster.topics_by_id.get(topic_id)
-    return topic.name if topic is not None else None

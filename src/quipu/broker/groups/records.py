@@ -1,4 +1,4 @@
-"""The records of groups and their offsets in the log.
+"""The commands that groups and their offsets were kept as, and still are read from.
 
     record   type u8 · version u8 · body    (big endian; the body is a flexible message)
 
@@ -12,6 +12,9 @@ Invariants
 
 A topic is named by its id, which is never reused: when a topic is deleted its offsets are invalid,
 and no record is needed for that.
+
+`GroupChanged` is also a value of today's records (kafka_records.py).  Number 5 is taken: a log that
+has it has records instead of commands (coordinators/record_log.py).
 
 Not here: what a record does to the state (registry.py).
 """

@@ -6,20 +6,30 @@ Invariants
     broker.groups.E2  groups and offsets count in the node's `GroupUsage` for as long as they are
                       in the registry
     broker.groups.E3  an offset is in the registry only after it is durable
-    broker.groups.E4  the records of a snapshot are small: offsets are split over several, so that
-                      each is fast to apply
+    broker.groups.E4  an offset of another topic id than the topic of its name has is void: nobody
+                      is told of it
 
 Not here: writing records (coordinators/), deciding about members (group.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
 from uuid import UUID
 
+from quipu.broker.coordinators.record_log import KeyedRecord
 from quipu.broker.groups.events import MonotonicMs
 from quipu.broker.groups.group import Group
-from quipu.broker.groups.limits import GROUP_MAX_COUNT, GroupUsage, offsets_size
+from quipu.broker.groups.kafka_records import (
+    GROUP_METADATA,
+    CommittedOffset,
+    OffsetKey,
+    decode_key,
+    decode_offset,
+    group_records,
+    offset_record,
+)
+from quipu.broker.groups.limits import GROUP_MAX_COUNT, GroupUsage, offset_size, offsets_size
 from quipu.broker.groups.records import (
     GroupChanged,
     GroupDeleted,
@@ -27,27 +37,18 @@ from quipu.broker.groups.records import (
     OffsetsCommitted,
     OffsetsDeleted,
     Record,
-    record_of,
+    decode_record,
     snapshot_of,
 )
 from quipu.broker.groups.restore import restore
 from quipu.broker.groups.states import State
-from quipu.model.ids import NO_TIMESTAMP, TimestampMs
+from quipu.model.errors import MalformedBytes
+from quipu.model.ids import NO_TIMESTAMP, ZERO_UUID, TimestampMs
 
-OFFSETS_PER_RECORD: Final = 500  # of a snapshot (broker.groups.E4)
+if TYPE_CHECKING:
+    from quipu.controller.topic_state import Topic
+
 STEP_OFFSETS: Final = 20_000  # checked in one step, for those of a deleted topic
-
-OffsetKey: TypeAlias = tuple[UUID, int]  # topic id, partition
-
-
-class CommittedOffset(NamedTuple):
-    """The committed offset of one partition."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    committed_ms: TimestampMs
-    expires_ms: TimestampMs = NO_TIMESTAMP  # -1: by the broker's retention
 
 
 @dataclass(slots=True)
@@ -57,7 +58,8 @@ class GroupEntry:
     group: Group
     empty_since_ms: TimestampMs
     offsets: dict[OffsetKey, CommittedOffset] = field(default_factory=dict)
-    commits_under_way: int = 0  # that are not durable yet
+    commits: dict[int, Iterable[OffsetKey]] = field(default_factory=dict)  # not durable yet
+    commit_count: int = 0  # ever begun
     size: int = 0  # of the group, as it was last counted (broker.groups.E2)
     made_by: str = ""  # the address that created it; unknown for groups from the log
 
@@ -65,12 +67,29 @@ class GroupEntry:
     def is_blank(self) -> bool:
         """Whether it has no members, offsets or commits, so that deleting it loses nothing."""
         group = self.group
-        is_used = self.offsets or self.commits_under_way or group.pending
+        is_used = self.offsets or self.commits or group.pending
         return group.state is State.EMPTY and not is_used
 
-    def expired(
-        self, now_ms: int, retention_ms: int, name_of: Callable[[UUID], str | None]
-    ) -> list[OffsetKey]:
+    def begin_commit(self, keys: Iterable[OffsetKey]) -> int:
+        """Note that offsets are on their way to the log; returns a number for `end_commit`."""
+        self.commit_count += 1
+        self.commits[self.commit_count] = keys
+        return self.commit_count
+
+    def end_commit(self, number: int) -> None:
+        del self.commits[number]
+
+    def offset_keys(self) -> list[OffsetKey]:
+        """The keys of all offsets, also of those that are not durable yet."""
+        return list(dict.fromkeys(
+            key for keys in (self.offsets, *self.commits.values()) for key in keys))
+
+    def void(self, topics: "KnownTopics") -> list[OffsetKey]:
+        """The offsets of topics that were deleted (broker.groups.E4)."""
+        return [key for key, kept in self.offsets.items()
+                if kept.topic_id != _id_of(topics, key[0])]
+
+    def expired(self, now_ms: int, retention_ms: int) -> list[OffsetKey]:
         """The offsets whose retention time is over.
 
         While the group has members, offsets of topics that they are subscribed to do not expire.
@@ -87,7 +106,7 @@ class GroupEntry:
         for key, kept in self.offsets.items():
             since_ms = max(left_ms, kept.committed_ms)
             end_ms = kept.expires_ms if kept.expires_ms >= 0 else since_ms + retention_ms
-            if end_ms <= now_ms and name_of(key[0]) not in topics:
+            if end_ms <= now_ms and key[0] not in topics:
                 keys.append(key)
         return keys
 
@@ -99,7 +118,7 @@ class GroupRegistry:
         self.usage = usage
         self.limits = usage.limits()
         self.entries: dict[str, GroupEntry] = {}
-        self._topic_ids: dict[UUID, UUID] = {}  # one object for each, however many offsets name it
+        self._names: dict[str, str] = {}  # one object for each topic, however many offsets name it
 
     def create(self, group_id: str, now_ms: TimestampMs, *, made_by: str = "") -> GroupEntry | None:
         """Create a group; None if there are too many, or too many of the same address."""
@@ -148,20 +167,53 @@ class GroupRegistry:
         dropped = [entry.offsets.pop(key) for key in keys if key in entry.offsets]
         self.usage.kept(-len(dropped), -offsets_size(dropped))
 
-    def forget_topic(self, topic_id: UUID) -> Iterator[None]:
-        """Remove the offsets of a deleted topic, in steps of some groups."""
-        checked_count = 0
-        for entry in list(self.entries.values()):
-            self.drop_offsets(entry, [key for key in entry.offsets if key[0] == topic_id])
-            checked_count += 1 + len(entry.offsets)
-            if checked_count >= STEP_OFFSETS:
-                checked_count = 0
-                yield
-
     # -- the log
 
-    def apply(self, record: Record, now: MonotonicMs) -> None:
+    def apply(self, record: KeyedRecord, now: MonotonicMs, topics: "KnownTopics") -> None:
         """Apply one record of the log; the sessions of its members begin `now`."""
+        if record.key is None:
+            self.apply_command(decode_record(record.value or b""), now, topics)
+            return
+        key = decode_key(record.key)
+        if key.offset is not None:
+            self._apply_offset(key.group_id, key.offset, record.value, topics)
+        elif key.kind == GROUP_METADATA:
+            pass  # for Kafka's tools; ours says more
+        elif record.value is not None:
+            changed = decode_record(record.value)
+            if not isinstance(changed, GroupChanged):
+                raise MalformedBytes(f"group {key.group_id!r}: its record is no group")
+            self.apply_command(changed, now, topics)
+        elif (entry := self.entries.get(key.group_id)) is not None:
+            entry.group = Group(key.group_id, self.limits)
+            self.count(entry)
+            if not entry.offsets:
+                self.forget(entry)
+
+    def _apply_offset(
+        self, group_id: str, key: OffsetKey, value: bytes | None, topics: "KnownTopics"
+    ) -> None:
+        if value is None:
+            if (entry := self.entries.get(group_id)) is not None:
+                self.drop_offsets(entry, [key])
+            return
+        kept = decode_offset(value)
+        if kept.topic_id == ZERO_UUID:  # Kafka wrote it
+            kept = kept._replace(topic_id=_id_of(topics, key[0]) or ZERO_UUID)
+        entry = self.entries.get(group_id) or self._entry(group_id, NO_TIMESTAMP)
+        old = entry.offsets.get(key)
+        if old is None:
+            self.usage.kept(1, offset_size(kept))
+            entry.offsets[self._shared(key)] = kept
+        else:
+            self.usage.kept(0, offset_size(kept) - offset_size(old))
+            entry.offsets[key] = kept
+
+    def _shared(self, key: OffsetKey) -> OffsetKey:
+        return self._names.setdefault(key[0], key[0]), key[1]
+
+    def apply_command(self, record: Record, now: MonotonicMs, topics: "KnownTopics") -> None:
+        """Apply a command of the time before there were records with keys."""
         match record:
             case GroupChanged():
                 entry = self._entry(record.group_id, record.timestamp_ms)
@@ -173,14 +225,15 @@ class GroupRegistry:
                     self.forget(self.entries[record.group_id])
             case OffsetsCommitted():
                 entry = self._entry(record.group_id, NO_TIMESTAMP)
-                same = self._topic_ids.setdefault
                 self.keep_offsets(entry, {
-                    (same(each.topic_id, each.topic_id), each.partition): _committed(each)
-                    for each in record.offsets})
+                    self._shared((name, each.partition)): _committed(each)
+                    for each in record.offsets
+                    if (name := _name_of(topics, each.topic_id)) is not None})
             case OffsetsDeleted():
                 entry = self._entry(record.group_id, NO_TIMESTAMP)
-                self.drop_offsets(entry, [(each.topic_id, each.partition)
-                                          for each in record.partitions])
+                self.drop_offsets(entry, [
+                    (name, each.partition) for each in record.partitions
+                    if (name := _name_of(topics, each.topic_id)) is not None])
             case _:
                 assert_never(record)
 
@@ -193,7 +246,7 @@ class GroupRegistry:
             self.count(entry)
         return entry
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[KeyedRecord]:
         """Records that build this registry from nothing (broker.groups.E1).
 
         A group whose last change is still being written is included with that change; its record
@@ -205,20 +258,31 @@ class GroupRegistry:
             if entry is None or entry.group.state is State.DEAD:
                 continue
             if entry.group.generation > 0:
-                yield record_of(entry.group.snapshot(), entry.empty_since_ms)
-            kept = list(entry.offsets.items())
-            for start in range(0, len(kept), OFFSETS_PER_RECORD):  # broker.groups.E4
-                yield OffsetsCommitted(group_id=group_id, offsets=[
-                    offset_record(*each) for each in kept[start : start + OFFSETS_PER_RECORD]])
+                yield from group_records(entry.group.snapshot(), entry.empty_since_ms)
+            for key, kept in list(entry.offsets.items()):
+                yield offset_record(group_id, key, kept)
 
 
-def offset_record(key: OffsetKey, kept: CommittedOffset) -> OffsetRecord:
-    return OffsetRecord(
-        topic_id=key[0], partition=key[1], offset=kept.offset, leader_epoch=kept.leader_epoch,
-        metadata=kept.metadata, committed_ms=kept.committed_ms, expires_ms=kept.expires_ms)
+class KnownTopics(Protocol):
+    """The topics that there are; see `quipu.controller.state.ClusterState`."""
+
+    @property
+    def topics(self) -> Mapping[str, "Topic"]: ...
+    @property
+    def topics_by_id(self) -> Mapping[UUID, "Topic"]: ...
+
+
+def _id_of(topics: KnownTopics, name: str) -> UUID | None:
+    topic = topics.topics.get(name)
+    return topic.topic_id if topic is not None else None
+
+
+def _name_of(topics: KnownTopics, topic_id: UUID) -> str | None:
+    topic = topics.topics_by_id.get(topic_id)
+    return topic.name if topic is not None else None
 
 
 def _committed(record: OffsetRecord) -> CommittedOffset:
     return CommittedOffset(
-        record.offset, record.leader_epoch, record.metadata, TimestampMs(record.committed_ms),
-        TimestampMs(record.expires_ms))
+        record.topic_id, record.offset, record.leader_epoch, record.metadata,
+        TimestampMs(record.committed_ms), TimestampMs(record.expires_ms))

@@ -14,7 +14,7 @@ Invariants
                       or stops
     broker.groups.D3  a group's timer is armed for its deadline or earlier, never later
 
-Records are of batch type GROUP: clients that fetch the partition see an empty one.
+Records have Kafka's format (kafka_records.py): clients that fetch the partition can read them.
 Not here: loading and writing the log (coordinators/), what a group does (group.py), offsets
 (offsets.py), which shard a group belongs to (coordinators/shards.py).
 """
@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from quipu.broker.coordinators.command_writer import CommandLog
+from quipu.broker.coordinators.record_log import KeyedRecord
 from quipu.broker.coordinators.shard import CoordinatorShard, code_of
 from quipu.broker.groups import offsets
 from quipu.broker.groups.events import (
@@ -49,14 +50,8 @@ from quipu.broker.groups.events import (
     Ticket,
 )
 from quipu.broker.groups.group import Group
+from quipu.broker.groups.kafka_records import group_records, group_tombstones, offset_tombstone
 from quipu.broker.groups.limits import GROUP_ID_SIZE_MAX, GroupUsage
-from quipu.broker.groups.records import (
-    GroupDeleted,
-    Record,
-    decode_record,
-    encode_record,
-    record_of,
-)
 from quipu.broker.groups.registry import GroupEntry, GroupRegistry
 from quipu.broker.groups.restore import restart_sessions
 from quipu.broker.groups.states import State
@@ -87,7 +82,9 @@ class NodeGroups(Protocol):
 class GroupShard:
     """The groups of one partition: the state machine of a `CoordinatorShard`."""
 
-    def __init__(self, broker: "Broker", name: str, log: CommandLog, node: NodeGroups) -> None:
+    def __init__(
+        self, broker: "Broker", name: str, log: CommandLog[KeyedRecord], node: NodeGroups
+    ) -> None:
         self._broker = broker
         self._node = node
         self.registry = GroupRegistry(node.usage)
@@ -98,20 +95,21 @@ class GroupShard:
 
     # -- the state in the log
 
-    def apply(self, command: bytes) -> None:
+    def apply(self, command: KeyedRecord) -> None:
         """Apply one record of the log."""
-        self.registry.apply(decode_record(command), self.now())
+        self.registry.apply(command, self.now(), self._broker.cluster.state)
 
-    def snapshot(self) -> Iterator[bytes]:
+    def snapshot(self) -> Iterator[KeyedRecord]:
         """Records that build all groups and offsets from nothing."""
-        return map(encode_record, self.registry.records())
+        return self.registry.records()
 
     async def prepare(self) -> None:
         """Drop the offsets of topics that were deleted since they were committed."""
-        topics = self._broker.cluster.state.topics_by_id
+        cluster = self._broker.cluster.state
         async for entry in self._in_turns():
-            self.registry.drop_offsets(
-                entry, [key for key in entry.offsets if key[0] not in topics])
+            offsets.drop(self, entry, entry.void(cluster))
+            if entry.is_blank and entry.group.generation == 0:
+                self.forget(entry)  # its offsets were deleted one by one
 
     async def begin(self) -> None:
         """Give every member a full session again, and arm the timers of all groups."""
@@ -217,8 +215,9 @@ class GroupShard:
             return Code.GROUP_ID_NOT_FOUND
         if entry.group.state is not State.EMPTY:
             return Code.NON_EMPTY_GROUP
+        tombstones = [offset_tombstone(group_id, key) for key in entry.offset_keys()]
         return await self.keep(
-            GroupDeleted(group_id=group_id), lambda: self._deleted(group_id))
+            tombstones + group_tombstones(group_id), lambda: self._deleted(group_id))
 
     def _deleted(self, group_id: str) -> None:
         """Apply a deletion that is durable, as all earlier commits are.
@@ -259,15 +258,17 @@ class GroupShard:
         for entry in list(self.registry.entries.values()):
             if entry.is_blank:
                 self.forget(entry)
-                self.append(GroupDeleted(group_id=entry.group.group_id))
+                self.append(group_tombstones(entry.group.group_id))
 
-    async def keep(self, record: Record, apply: Callable[[], None] = lambda: None) -> Code:
-        """Make `record` durable, then call `apply`, in the order of the log."""
-        return await self.core.keep(encode_record(record), apply)
+    async def keep(
+        self, records: list[KeyedRecord], apply: Callable[[], None] = lambda: None
+    ) -> Code:
+        """Make `records` durable, then call `apply`, in the order of the log."""
+        return await self.core.keep(records, apply)
 
-    def append(self, record: Record) -> None:
-        """Write `record` without waiting for it."""
-        self.core.append([encode_record(record)])
+    def append(self, records: list[KeyedRecord]) -> None:
+        """Write `records` without waiting for them."""
+        self.core.append(records)
 
     # -- events and effects
 
@@ -318,8 +319,9 @@ class GroupShard:
         if snapshots:
             now_ms = self._broker.clock.now_ms()
             entry.empty_since_ms = now_ms
-            commands = [encode_record(record_of(snapshot, now_ms)) for snapshot in snapshots]
-            self.core.append(commands, partial(self._persisted, entry, later))
+            records = [record for snapshot in snapshots
+                       for record in group_records(snapshot, now_ms)]
+            self.core.append(records, partial(self._persisted, entry, later))
         if entry.is_blank and entry.group.generation == 0:
             self.forget(entry)  # it never had members, and has no offsets
         else:

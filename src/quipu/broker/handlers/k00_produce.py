@@ -1,53 +1,49 @@
 """Produce — API key 0, versions 3-13; 0-2 are advertised and refused.
 
 Behaviour
-    * one batch per partition; the broker assigns its offsets and stores its bytes as they came
+    * one batch per partition, the last if it is named several times; the broker assigns its offsets
+      and stores its bytes as they came, or compressed again if compression.type asks for that
     * a batch whose records do not match its header is refused, and the response names the records;
-      large compressed batches are checked in a thread, and later requests wait meanwhile
+      large compressed batches are checked, and all are compressed again, in a thread, and later
+      requests wait meanwhile
     * an error of one partition does not fail the others
     * a request of many batches, or of many bytes, takes turns with others: serving/large_produce.py
-    * acks=0 wants no response: if a batch is refused, the connection is closed, so that the client
-      notices
-    * with flush.messages=1 the response waits until the batch is on disk; batches that come
-      meanwhile share one flush
-    * acks=all waits for every node of the chain, at most for the request's timeout; acks=0 and
-      acks=1 do not
-    * a batch for a diskless topic is stored and committed before the response, whatever `acks` is,
-      and any node takes it; while too many bytes of such batches are on their way, the request and
-      later ones of its connection wait
+    * acks=0 wants no response: if a batch is refused, the connection is closed
+    * with flush.messages=1 the response waits until the batch is on disk, in a shared flush
+    * acks=all waits for every node that serves in the chain, at most for the request's timeout
+    * any node takes a batch for a diskless topic, and responds once it is committed, whatever acks
+      is; while too many bytes of such batches are on their way, requests wait
+    * transactions are not served: batches of one get INVALID_TXN_STATE
     * only the head of a chain takes batches, and only if enough nodes serve; other nodes respond
       with NOT_LEADER_OR_FOLLOWER and the leader
 
 Versions
     v0-2  some clients conclude from their absence that there is no compression, so they are
           advertised; the response is UNSUPPORTED_VERSION
-    v5    log start offset        v8  error messages        v9  flexible encoding
-    v10   the leader, where this node does not lead     v13  topics by id
+    v5    log start offset        v7   zstd                     v8   error messages
+    v9    flexible encoding       v10  the leader, elsewhere    v13  topics by id
 """
 
 from struct import Struct
 from typing import Final
 
-from quipu.broker.serving import large_produce
+from quipu.broker.serving import large_produce, record_checks
 from quipu.broker.serving.context import Broker
 from quipu.broker.serving.diskless_room import carry_out_when_room, must_wait, room
 from quipu.broker.serving.producing import (
     NOT_LEADER,
+    ZSTD_VERSION_MIN,
     PendingPart,
     PendingProduce,
     PendingSingleProduce,
     ProducedBatch,
     append,
     by_topic,
-    why_refused,
+    last_of_each,
+    refuse_acks,
+    zstd_outcomes,
 )
-from quipu.broker.serving.record_checks import (
-    CheckOutcomes,
-    check_heavy_parts,
-    heavy_parts,
-    no_room,
-    reserve,
-)
+from quipu.broker.serving.record_checks import CheckOutcome, CheckOutcomes
 from quipu.broker.serving.reply import Reply
 from quipu.model.errors import Code, MalformedBytes
 from quipu.runtime.spawn import spawn
@@ -72,18 +68,19 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
     if not VERSION_MIN <= version <= VERSION_MAX:
         _refuse_version(reply, frame, version, correlation_id)
         return
-    transactional_id, acks, timeout_ms, parts = parse_produce(frame, -1, version, PARTS_MAX)
+    _, acks, timeout_ms, parts = parse_produce(frame, -1, version, PARTS_MAX)
     if not parts or (len(frame) > SIZE_MAX and len(parts) > 1):
         large_produce.begin(broker, reply, frame, version=version, correlation_id=correlation_id)
         return
-    if not -1 <= acks <= 1 or transactional_id is not None:
-        code = why_refused(transactional_id, acks)
-        batches = [ProducedBatch(part[0], ProducedPart(part[1], code)) for part in parts]
+    if len(parts) > 1:
+        parts = last_of_each(parts)
+    if not -1 <= acks <= 1:
+        batches = refuse_acks(broker, frame, parts, version)
         PendingProduce(broker, reply, (version, correlation_id, acks), batches).start()
         return
     wait_ms = min(timeout_ms, broker.settings.request_max_wait_ms)
     head = version, correlation_id, acks, wait_ms
-    if len(parts) == 1:  # nearly always: saves the call of `heavy_parts`
+    if len(parts) == 1 and not broker.recompressed:  # nearly always: saves a call
         _, _, start, end = parts[0]
         if end - start <= HEADER_SIZE or not frame[start + CODEC_POSITION] & COMPRESSION_MASK:
             if broker.diskless is None or not broker.diskless.is_full:
@@ -91,7 +88,7 @@ def produce(broker: Broker, reply: Reply, frame: memoryview) -> None:
             else:
                 _carry_out_when_room(broker, reply, frame, parts, head)
             return
-    heavy = heavy_parts(broker, frame, parts)
+    heavy = record_checks.heavy_parts(broker, frame, parts)
     if heavy:
         _check_first(broker, reply, frame, parts, head, heavy=heavy)
     else:
@@ -115,25 +112,29 @@ def _check_first(
 ) -> None:
     """Carry out the request after threads have checked its large batches."""
     size = len(frame)
-    if not reserve(broker, size):
+    if not record_checks.reserve(broker, size):
         _carry_out(broker, reply, frame, parts, head,
-                   checked=dict.fromkeys(heavy, no_room(broker)))
+                   checked=dict.fromkeys(heavy, record_checks.no_room(broker)))
         return
     kept = reply.hold(frame)  # it is borrowed
     lost: list[bool] = []
+    outcomes: list[CheckOutcome] = []
     if head[2] != 0:  # with acks=0 a client may disconnect before its batches are appended
         reply.when_lost(lambda: lost.append(True))
 
     async def check_and_carry_out() -> None:
         try:
-            checked = await check_heavy_parts(broker, kept, parts, heavy, lambda: not lost)
+            checked = await record_checks.check_heavy_parts(
+                broker, kept, parts, heavy, lambda: not lost)
             if checked is not None:
+                outcomes.extend(checked.values())
                 await room(broker, parts)
                 _carry_out(broker, reply, kept, parts, head, checked=checked)
         except Exception as error:
             reply.close(f"produce failed: {error!r}")
             raise
         finally:
+            record_checks.release(broker, outcomes)
             broker.stats.checking_bytes -= size
             reply.go_on()
 
@@ -146,11 +147,17 @@ def _carry_out(
 ) -> None:
     """Append the batches, some of which are `checked`, and respond."""
     version, correlation_id, acks, timeout_ms = head
+    if version < ZSTD_VERSION_MIN and (early := zstd_outcomes(frame, parts)):
+        checked = {**(checked or {}), **early}
     arrival = broker.clock.now_ms(), acks, timeout_ms
     if len(parts) == 1 and acks != 0:  # by far the most common: fewer calls
         topic, index, start, end = parts[0]
-        part = append(broker, topic, index, frame[start:end] if start >= 0 else None, arrival,
-                      checked=None if checked is None else checked.get(0))
+        if checked is None:
+            part = append(broker, topic, index, frame[start:end] if start >= 0 else None, arrival,
+                          checked=None)
+        else:
+            batch, seen = record_checks.appended(frame, parts[0], checked.get(0))
+            part = append(broker, topic, index, batch, arrival, checked=seen)
         if isinstance(part, PendingPart):
             part.append.when_done(PendingSingleProduce(
                 broker, reply, (version, correlation_id, acks), topic, part))
@@ -160,12 +167,12 @@ def _carry_out(
             return
         batches = [ProducedBatch(topic, part)]
     else:
-        batches = [
-            ProducedBatch(topic, append(
-                broker, topic, index, frame[start:end] if start >= 0 else None, arrival,
-                checked=None if checked is None else checked.get(number)))
-            for number, (topic, index, start, end) in enumerate(parts)
-        ]
+        batches = []
+        for number, each in enumerate(parts):
+            batch, seen = record_checks.appended(
+                frame, each, None if checked is None else checked.get(number))
+            batches.append(ProducedBatch(each[0], append(
+                broker, each[0], each[1], batch, arrival, checked=seen)))
     PendingProduce(broker, reply, (version, correlation_id, acks), batches).start()
 
 

@@ -3,7 +3,8 @@
 Behaviour
     * sends slices of the log as they lie on disk; only batches of clients, never internal ones
     * waits up to max_wait for min_bytes, no longer than fetch.max.wait.ms, and only while the
-      client is connected; an error of any partition is sent at once
+      client is connected; an error of any partition is sent at once, and so is the response to a
+      fetch of no partitions, as the one that closes a session
     * the first batch is sent even if it exceeds every limit, so that a client always makes progress
     * incremental sessions: see serving/fetch_sessions.py
     * a fetch of many partitions, named or in a session, takes turns with others:
@@ -79,6 +80,7 @@ def fetch(broker: Broker, reply: Reply, frame: memoryview) -> None:
     found = read(broker, session, reader)
     pending = PendingFetch(broker, reply, (correlation_id, reader), call, session)
     if ((found.size >= call.min_bytes and not found.coming) or found.failed or call.max_wait <= 0
+            or not session.targets
             or not broker.fetch_sessions.hold(client, session)):
         pending.send(found)
     else:

@@ -10,7 +10,8 @@ Behaviour
       has all records)
     * a timestamp is looked for in the remote tier first; that ends with REQUEST_TIMED_OUT after
       remote.list.offsets.request.timeout.ms, or the request's own timeout
-    * responds per partition: an error of one partition does not fail the others
+    * responds per partition: an error of one partition does not fail the others; one that is named
+      several times is INVALID_REQUEST
     * only the leader responds, and only with committed offsets, never below what any client has
       read or was given before: it waits for the other nodes, and if that takes too long the
       partition gets OFFSET_NOT_AVAILABLE (partitions/end_offset_barrier.py); the log start needs no
@@ -27,6 +28,7 @@ Versions
     v5  OFFSET_NOT_AVAILABLE; before, LEADER_NOT_AVAILABLE in its place
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -37,7 +39,7 @@ from quipu.broker.partitions.end_offset_barrier import (
     wait_until_committed,
 )
 from quipu.broker.serving.context import Broker, Context
-from quipu.broker.serving.fetching import DIRTY_READER, check_epoch
+from quipu.broker.serving.fetching import DIRTY_READER, check_given_epoch
 from quipu.broker.serving.routing import why_absent
 from quipu.broker.serving.timestamp_searches import TimestampSearch, search
 from quipu.model.errors import Code, QuipuError
@@ -51,6 +53,7 @@ from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+ANSWERED: Final = 0  # of a partition that was named several times
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -73,13 +76,22 @@ async def handle(
         partition for partition in _end_partitions(broker, request)
         if partition.is_diskless or not dirty)
     lookup = _Lookup(context.api_version, dirty, log_ends, [])
-    found = []
+    named = Counter((topic.name, wanted.partition_index)
+                    for topic in request.topics for wanted in topic.partitions)
+    found: list[tuple[str, list[ListOffsetsPartitionResponse]]] = []
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
             await context.pause()
-            results.append(_find(broker, topic.name, wanted, lookup))
-        found.append((topic.name, results))
+            count = named[topic.name, wanted.partition_index]
+            if count == 1:
+                results.append(_find(broker, topic.name, wanted, lookup))
+            elif count > 1:
+                named[topic.name, wanted.partition_index] = ANSWERED
+                results.append(ListOffsetsPartitionResponse(
+                    partition_index=wanted.partition_index, error_code=Code.INVALID_REQUEST))
+        if results:
+            found.append((topic.name, results))
     await search(broker, lookup.searches, context, timeout_ms=request.timeout)
     response = ListOffsetsResponse(topics=context.array(ListOffsetsTopicResponse))
     for name, results in found:
@@ -118,15 +130,15 @@ def _find(
     broker: Broker, topic: str, wanted: ListOffsetsPartition, lookup: _Lookup
 ) -> ListOffsetsPartitionResponse:
     result = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
-    partition = broker.partitions.find(topic, wanted.partition_index)
-    if partition is None:
-        result.error_code = why_absent(broker, topic, wanted.partition_index)
-        return result
     version = lookup.version
     if wanted.timestamp < 0 and version < _VERSION_MIN.get(wanted.timestamp, version + 1):
         result.error_code = Code.UNSUPPORTED_VERSION
         return result
-    result.error_code = check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
+    partition = broker.partitions.find(topic, wanted.partition_index)
+    if partition is None:
+        result.error_code = why_absent(broker, topic, wanted.partition_index)
+        return result
+    result.error_code = check_given_epoch(wanted.current_leader_epoch, partition.leader_epoch)
     if result.error_code:
         return result
     try:

@@ -67,7 +67,7 @@ async def handle(broker: Broker, request: MetadataRequest, context: Context) -> 
         for requested in wanted:
             await context.pause()
             topic = broker.cluster.state.find_topic(requested.name, requested.topic_id)
-            topics.append(_missing(requested, refused) if topic is None
+            topics.append(_missing(requested, refused, operations) if topic is None
                           else await _topic(broker, topic, operations, context, zone))
     cluster_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
@@ -97,7 +97,10 @@ def refuse(request: MetadataRequest, error: QuipuError) -> MetadataResponse:
 
 
 def _wanted(request: MetadataRequest, version: int) -> list[MetadataRequestTopic] | None:
-    """The requested topics without duplicates; None for all."""
+    """The requested topics without duplicates; None for all.
+
+    As in Kafka, a request that names topics by id asks for nothing else.
+    """
     if request.topics is None or (version == 0 and not request.topics):
         return None
     for topic in request.topics:
@@ -105,7 +108,10 @@ def _wanted(request: MetadataRequest, version: int) -> list[MetadataRequestTopic
             raise RequestError(
                 f"Metadata version {version} asks for topics by name; by id from version 12 on",
                 code=Code.INVALID_REQUEST)
-    return list({(topic.name, topic.topic_id): topic for topic in request.topics}.values())
+    by_id = {topic.topic_id: topic for topic in request.topics if topic.topic_id != ZERO_UUID}
+    if by_id:
+        return list(by_id.values())
+    return list({topic.name: topic for topic in request.topics}.values())
 
 
 async def _create_missing(
@@ -137,12 +143,15 @@ async def _create_missing(
             if topic.error_code != Code.NONE}
 
 
-def _missing(wanted: MetadataRequestTopic, refused: dict[str, Code]) -> MetadataResponseTopic:
+def _missing(
+    wanted: MetadataRequestTopic, refused: dict[str, Code], operations: int
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=_why_missing(wanted.name, wanted.topic_id, refused),
         name=wanted.name if wanted.topic_id == ZERO_UUID else None,
         topic_id=wanted.topic_id,
         is_internal=wanted.name is not None and is_internal(wanted.name),
+        topic_authorized_operations=operations if wanted.topic_id == ZERO_UUID else NOT_ASKED,
     )
 
 

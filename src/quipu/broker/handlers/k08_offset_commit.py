@@ -16,7 +16,7 @@ Versions
 from typing import Final
 
 from quipu.broker.groups import offsets
-from quipu.broker.groups.registry import CommittedOffset, OffsetKey
+from quipu.broker.groups.kafka_records import CommittedOffset, OffsetKey
 from quipu.broker.serving.context import Broker, Context
 from quipu.controller.topic_state import Topic
 from quipu.model.errors import Code
@@ -32,6 +32,8 @@ from quipu.wire.messages.k08_offset_commit import (
 NO_GROUP_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 10
 TIMESTAMP_MAX: Final = (1 << 63) - 1
+# Of partitions that exist: an error of the group comes before them.
+_CODES_OF_GROUP: Final = frozenset({Code.NONE, Code.OFFSET_METADATA_TOO_LARGE})
 
 
 async def handle(
@@ -50,21 +52,25 @@ async def handle(
         await context.pause()
         found = broker.cluster.state.find_topic(None if by_id else topic.name, topic.topic_id)
         topic_response = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(topic_response)
+        if topic.partitions or found is None:
+            response.topics.append(topic_response)
         for partition in topic.partitions:
             await context.pause()
             code = _check(broker, found, partition) if found is not None else unknown
             if found is not None and code is Code.NONE:
-                wanted[found.topic_id, partition.partition_index] = CommittedOffset(
-                    partition.committed_offset, partition.committed_leader_epoch,
+                wanted[found.name, partition.partition_index] = CommittedOffset(
+                    found.topic_id, partition.committed_offset, partition.committed_leader_epoch,
                     partition.committed_metadata or "", now_ms, expires_ms)
             topic_response.partitions.append(OffsetCommitResponsePartition(
                 partition_index=partition.partition_index, error_code=code))
     sender = offsets.Sender(
         request.group_id, request.member_id, request.group_instance_id,
-        request.generation_id_or_member_epoch, context.client_host)
+        request.generation_id_or_member_epoch, context.client_host, by_id)
     has_code = context.api_version >= NO_GROUP_SINCE
     no_group = Code.GROUP_ID_NOT_FOUND if has_code else Code.ILLEGAL_GENERATION
+    if not any(partition.error_code in _CODES_OF_GROUP
+               for topic_response in response.topics for partition in topic_response.partitions):
+        return response  # as in Kafka, the group is not looked at
     code = await broker.groups.commit(sender, wanted, no_group=no_group)
     if code is not Code.NONE:
         _fail(response, code)
@@ -82,8 +88,8 @@ def _check(broker: Broker, topic: Topic, partition: OffsetCommitRequestPartition
 
 
 def _fail(response: OffsetCommitResponse, code: Code) -> None:
-    """Set `code` for every partition without an error: no offset was kept."""
+    """Set `code` for every partition that the group was asked to keep: no offset was kept."""
     for topic in response.topics:
         for partition in topic.partitions:
-            if partition.error_code == Code.NONE:
+            if partition.error_code in _CODES_OF_GROUP:
                 partition.error_code = code

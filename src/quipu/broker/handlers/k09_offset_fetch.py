@@ -18,7 +18,7 @@ from uuid import UUID
 
 from quipu.broker.error_codes import code_of
 from quipu.broker.groups import offsets
-from quipu.broker.groups.registry import CommittedOffset
+from quipu.broker.groups.kafka_records import CommittedOffset
 from quipu.broker.groups.shard import GroupShard
 from quipu.broker.serving.context import Broker, Context
 from quipu.controller.topic_state import Topic
@@ -140,10 +140,10 @@ async def _everything(
 ) -> list[Wanted]:
     """All partitions for which a group has committed offsets, by topic."""
     partitions: dict[UUID, list[int]] = {}
-    keys = list(offsets.all_of(shard, group_id)) if shard is not None else []
-    for topic_id, index in keys:
+    found = list(offsets.all_of(shard, group_id).items()) if shard is not None else []
+    for (_, index), kept in found:
         await context.pause()
-        partitions.setdefault(topic_id, []).append(index)
+        partitions.setdefault(kept.topic_id, []).append(index)
     state = broker.cluster.state
     return [
         Wanted(topic.name, topic.topic_id, topic, sorted(indexes))
@@ -159,7 +159,7 @@ def _fetched(shard: GroupShard | None, group_id: str, wanted: Wanted) -> Iterabl
             continue
         kept: CommittedOffset | None = None
         if shard is not None:
-            kept = offsets.find(shard, group_id, (wanted.topic.topic_id, index))
+            kept = offsets.find(shard, group_id, wanted.topic, index)
         if kept is None:
             yield FetchedOffset(index)
         else:

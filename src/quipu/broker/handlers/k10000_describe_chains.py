@@ -2,6 +2,8 @@
 
 Behaviour
     * responds with chains by name, and their members in the order in which records travel
+    * topics and partitions are those on the nodes of a chain in any order, or on some of them; the
+      orders that there are, and the members of each, are listed
     * no list of names asks for all; a name that does not exist is left out
     * addresses are those of the listener that the request came by; a node that has no such
       listener has none
@@ -9,13 +11,14 @@ Behaviour
 """
 
 from quipu.broker.serving.context import Broker, Context
-from quipu.controller.chains import ChainView, MemberView, describe
+from quipu.controller.chains import ChainView, MemberView, OrderView, describe
 from quipu.model.listeners import ClientListener
 from quipu.wire.messages.k10000_describe_chains import (
     DescribeChainsRequest,
     DescribeChainsResponse,
     DescribedChain,
     DescribedChainMember,
+    DescribedOrder,
 )
 
 
@@ -33,7 +36,15 @@ def described(view: ChainView, listener: ClientListener) -> DescribedChain:
     return DescribedChain(
         name=chain.name, epoch=chain.epoch, version=chain.version,
         topic_count=view.topic_count, partition_count=view.partition_count,
-        members=[_member(member, listener) for member in view.members])
+        members=[_member(member, listener) for member in view.members],
+        orders=[_order(order) for order in view.orders])
+
+
+def _order(order: OrderView) -> DescribedOrder:
+    return DescribedOrder(
+        preferred=list(order.preferred), epoch=order.chain.epoch,
+        nodes=[member.broker.node_id for member in order.members],
+        states=[member.state for member in order.members], partition_count=order.partition_count)
 
 
 def _member(member: MemberView, listener: ClientListener) -> DescribedChainMember:

@@ -5,7 +5,10 @@ Behaviour
       the group's name selects; the topic is created when a coordinator is first requested
     * COORDINATOR_NOT_AVAILABLE while that partition has no leader, or if the leader does not have
       the listener that the client connected to
-    * transactions are not served: clients get an error that they do not retry
+    * transactions are not served; the error message says so.  From v4 on the code is
+      UNSUPPORTED_VERSION, at which clients stop and show the message.  Up to v3, which librdkafka
+      uses, it is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as librdkafka stops at no other: it retries
+      until the caller's time is over; it shows the message, too
     * any other key type is INVALID_REQUEST
 Versions
     v1  key type, error message
@@ -17,6 +20,7 @@ from typing import Final
 from quipu.broker.coordinators.shards import LOAD_SECONDS_MAX
 from quipu.broker.error_codes import code_of
 from quipu.broker.serving.context import Broker, Context
+from quipu.broker.serving.transactions import NO_TRANSACTIONS, transaction_refusal
 from quipu.model.errors import Code, QuipuError
 from quipu.model.listeners import ClientListener
 from quipu.wire.messages.k10_find_coordinator import (
@@ -29,13 +33,15 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 NO_NODE: Final = -1
 MANY_KEYS_SINCE: Final = 4
+STOPS_AT_ANY_SINCE: Final = 4  # clients of these versions stop at any error code
 
 
 async def handle(
     broker: Broker, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
     """Respond with the coordinators of groups."""
-    search = _CoordinatorSearch(broker, request.key_type, context.listener)
+    search = _CoordinatorSearch(
+        broker, request.key_type, context.listener, context.api_version)
     if context.api_version >= MANY_KEYS_SINCE:
         response = FindCoordinatorResponse(coordinators=context.array(Coordinator))
         for key in request.coordinator_keys:
@@ -57,7 +63,10 @@ def refuse(request: FindCoordinatorRequest, error: QuipuError) -> FindCoordinato
 class _CoordinatorSearch:
     """Finds the coordinators of one request; all of them share one limit on the wait."""
 
-    def __init__(self, broker: Broker, key_type: int, listener: ClientListener) -> None:
+    def __init__(
+        self, broker: Broker, key_type: int, listener: ClientListener, version: int
+    ) -> None:
+        self._version = version
         self._broker = broker
         self._listener = listener
         self._key_type = key_type
@@ -67,8 +76,8 @@ class _CoordinatorSearch:
     async def find(self, key: str) -> Coordinator:
         broker = self._broker
         if self._key_type == TRANSACTION:
-            return _nobody(key, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                           "transactions are not served")
+            return _nobody(key, transaction_refusal(self._version, STOPS_AT_ANY_SINCE),
+                           NO_TRANSACTIONS)
         if self._key_type != GROUP:
             return _nobody(key, Code.INVALID_REQUEST,
                            f"coordinators of type {self._key_type} do not exist")

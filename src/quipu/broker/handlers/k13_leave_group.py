@@ -34,11 +34,12 @@ async def handle(
     if context.api_version < MANY_MEMBERS_SINCE:
         codes = await broker.groups.leave(request.group_id, (Leaver(request.member_id, None),))
         return LeaveGroupResponse(error_code=codes[0])
-    leavers = tuple(dict.fromkeys(
-        Leaver(m.member_id, m.group_instance_id) for m in request.members))
+    leavers = tuple(Leaver(m.member_id, m.group_instance_id) for m in request.members)
     if len(leavers) > broker.settings.group_max_size:
         return LeaveGroupResponse(error_code=Code.INVALID_REQUEST)
     codes = await broker.groups.leave(request.group_id, leavers)
+    if not leavers and not request.group_id:
+        return LeaveGroupResponse(error_code=Code.INVALID_GROUP_ID)
     if codes and codes[0] in _WHOLE:
         return LeaveGroupResponse(error_code=codes[0])
     return LeaveGroupResponse(members=[

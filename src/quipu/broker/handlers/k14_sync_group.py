@@ -7,20 +7,26 @@ Behaviour
     * more assignments than group.max.size are INVALID_REQUEST
 Versions
     v3  static members
-    v5  protocol type and name: checked if the request has them, and in the response
+    v5  protocol type and name: INCONSISTENT_GROUP_PROTOCOL without them; also in the response
 """
+
+from typing import Final
 
 from quipu.broker.groups.events import Sync
 from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
+PROTOCOL_SINCE: Final = 5
+
 
 async def handle(
     broker: Broker, request: SyncGroupRequest, context: Context
 ) -> SyncGroupResponse:
     """Wait for the leader's assignment."""
-    del context
+    if context.api_version >= PROTOCOL_SINCE and (
+            request.protocol_type is None or request.protocol_name is None):
+        return SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL)
     if len(request.assignments) > broker.settings.group_max_size:
         return SyncGroupResponse(error_code=Code.INVALID_REQUEST)
     synced = await broker.groups.sync(request.group_id, Sync(

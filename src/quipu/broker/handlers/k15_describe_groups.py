@@ -24,8 +24,8 @@ from quipu.wire.messages.k15_describe_groups import (
 
 NOT_FOUND_SINCE: Final = 6
 NOT_ASKED: Final = -0x8000_0000
-READ, DELETE, DESCRIBE = 3, 6, 8  # Kafka's numbers of operations
-ALL_OPERATIONS: Final = 1 << READ | 1 << DELETE | 1 << DESCRIBE  # there is no access control
+# Read, delete, describe, describe and alter configs, by Kafka's numbers: no access control.
+ALL_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 
 async def handle(

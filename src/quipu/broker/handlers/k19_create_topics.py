@@ -5,6 +5,8 @@ Behaviour
     * responds per topic: an error of one topic does not fail the others
     * with validate_only it responds as if topics were created, and creates none
     * -1 partitions or replicas take num.partitions and default.replication.factor
+    * any replication factor up to the number of brokers, and any manual assignment to brokers of
+      which one is up at least; the response and Metadata show the replicas, preferred leader first
     * a name that comes twice is INVALID_REQUEST; more than max.partitions in all, or more than
       10,000 in one request, POLICY_VIOLATION; names of internal topics INVALID_TOPIC_EXCEPTION
     * many topics are created in several steps: if the controller changes in between, the remaining

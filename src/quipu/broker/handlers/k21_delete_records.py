@@ -7,7 +7,8 @@ Behaviour
     * only the leader does it; it responds with the new log start offset, once that is committed
     * responds per partition: an error of one partition does not fail the others; if a partition is
       named several times, the last offset counts
-    * records of internal topics cannot be deleted: INVALID_TOPIC_EXCEPTION
+    * records of internal topics cannot be deleted: INVALID_TOPIC_EXCEPTION; nor those of topics
+      whose cleanup.policy is compact alone: POLICY_VIOLATION
 
 Versions
     v2  flexible encoding
@@ -79,8 +80,11 @@ def _begin(
     if is_internal(name.topic):
         return _Deletion(name, Code.INVALID_TOPIC_EXCEPTION)
     partition = broker.partitions.find(*name)
-    if partition is None:
+    topic = broker.cluster.state.topics.get(name.topic)
+    if partition is None or topic is None:
         return _Deletion(name, why_absent(broker, *name))
+    if "delete" not in broker.cluster.topic_settings(topic).cleanup_policy:
+        return _Deletion(name, Code.POLICY_VIOLATION)
     try:
         partition.check_leader()
         check_committed(partition, log_ends)

@@ -21,11 +21,11 @@ from quipu.broker.partitions.end_offset_barrier import (
     wait_until_committed,
 )
 from quipu.broker.serving.context import Broker, Context
-from quipu.broker.serving.fetching import check_epoch
+from quipu.broker.serving.fetching import check_given_epoch
 from quipu.broker.serving.routing import why_absent
 from quipu.model.errors import QuipuError
-from quipu.model.ids import Epoch
-from quipu.model.partition_log import PartitionLog
+from quipu.model.ids import NO_EPOCH, Epoch
+from quipu.model.partition_log import NO_OFFSET, PartitionLog
 from quipu.wire.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -70,7 +70,7 @@ def _find(
     if partition is None:
         result.error_code = why_absent(broker, topic, wanted.partition)
         return result
-    result.error_code = check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
+    result.error_code = check_given_epoch(wanted.current_leader_epoch, partition.leader_epoch)
     if result.error_code:
         return result
     unreadable = partition.why_unreadable()
@@ -83,6 +83,10 @@ def _find(
             epoch, end = partition.leader_epoch, partition.high_watermark
         else:
             epoch, end = partition.epoch_end(Epoch(wanted.leader_epoch))
+            if wanted.leader_epoch > partition.leader_epoch:  # not known yet
+                epoch, end = NO_EPOCH, NO_OFFSET
+            elif epoch < 0 and wanted.leader_epoch != NO_EPOCH:  # before the first
+                epoch, end = Epoch(wanted.leader_epoch), partition.log_start_offset
         result.leader_epoch, result.end_offset = epoch, end
     except QuipuError as error:
         result.error_code = code_of(error)

@@ -2,6 +2,7 @@
 
 Behaviour
     * adds partitions to a topic, and never removes any; they serve when the response is sent
+    * they have as many replicas as the others, on brokers that the request may name
     * responds per topic: an error of one topic does not fail the others
     * carried out by the controller; other nodes forward the request to it
 Versions

@@ -1,10 +1,11 @@
 """ElectLeaders — API key 43, versions 0-2.
 
 Behaviour
-    * elects the leader of a whole chain: all partitions of the chain get the same leader
-    * preferred (0): the chain's first node by number leads again, if it serves
+    * elects the leader of all partitions that have the same replicas in the same order
+    * preferred (0): the first of the replicas leads again, if it serves
     * unclean (1): if no serving member is up, the first member that is up serves alone; records
       that it does not have are lost, so only this request does it
+    * results are in the order of the request; a partition that is named twice has two
     * no list of partitions asks for all; of those, only the ones with an election are in the
       response
     * carried out by the controller; other nodes forward the request to it
@@ -41,7 +42,9 @@ async def handle(
                   for partition in each.partitions]
     elections = await broker.cluster.controller.elect_leaders(
         ElectionType(request.election_type), wanted)
-    return ElectLeadersResponse(replica_election_results=await _by_topic(elections, context))
+    return ElectLeadersResponse(
+        replica_election_results=await _by_topic(elections, context) if wanted is None
+        else await _as_named(elections, request, context))
 
 
 def refuse(request: ElectLeadersRequest, error: QuipuError) -> ElectLeadersResponse:
@@ -54,6 +57,25 @@ def refuse(request: ElectLeadersRequest, error: QuipuError) -> ElectLeadersRespo
         for each in request.topic_partitions or ()])
 
 
+async def _as_named(
+    elections: list[ElectionResult], request: ElectLeadersRequest, context: Context
+) -> list[ReplicaElectionResult]:
+    """The results in the order of the request, also for what it names twice."""
+    found, results = iter(elections), []
+    for each in request.topic_partitions or ():
+        result = ReplicaElectionResult(topic=each.topic)
+        for _ in each.partitions:
+            await context.pause()
+            result.partition_result.append(_result(next(found)))
+        results.append(result)
+    return results
+
+
+def _result(election: ElectionResult) -> PartitionResult:
+    return PartitionResult(partition_id=election.partition, error_code=election.code,
+                           error_message=election.message)
+
+
 async def _by_topic(
     elections: list[ElectionResult], context: Context
 ) -> list[ReplicaElectionResult]:
@@ -61,7 +83,5 @@ async def _by_topic(
     for election in elections:
         await context.pause()
         result = results.setdefault(election.topic, ReplicaElectionResult(topic=election.topic))
-        result.partition_result.append(PartitionResult(
-            partition_id=election.partition, error_code=election.code,
-            error_message=election.message))
+        result.partition_result.append(_result(election))
     return list(results.values())

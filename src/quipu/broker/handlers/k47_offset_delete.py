@@ -7,7 +7,7 @@ Behaviour
 """
 
 from quipu.broker.groups import offsets
-from quipu.broker.groups.registry import OffsetKey
+from quipu.broker.groups.kafka_records import OffsetKey
 from quipu.broker.serving.context import Broker, Context
 from quipu.model.errors import Code
 from quipu.wire.messages.k47_offset_delete import (
@@ -22,6 +22,8 @@ async def handle(
     broker: Broker, request: OffsetDeleteRequest, context: Context
 ) -> OffsetDeleteResponse:
     """Delete offsets."""
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=Code.INVALID_GROUP_ID)
     shard, code = broker.groups.shards.shard_of(request.group_id)
     if shard is None:
         return OffsetDeleteResponse(error_code=code)
@@ -35,7 +37,8 @@ async def handle(
     read = group.subscribed_topics()
     for topic in request.topics:
         topic_response = OffsetDeleteResponseTopic(name=topic.name)
-        topics.append(topic_response)
+        if topic.partitions:
+            topics.append(topic_response)
         for partition in topic.partitions:
             await context.pause()
             code, key = _check(broker, read, topic.name, partition.partition_index)
@@ -62,4 +65,4 @@ def _check(
         return Code.UNKNOWN_TOPIC_OR_PARTITION, None
     if read is None or name in read:
         return Code.GROUP_SUBSCRIBED_TO_TOPIC, None
-    return Code.NONE, (topic.topic_id, partition)
+    return Code.NONE, (name, partition)

@@ -54,5 +54,4 @@ def _refused(endpoint_type: int) -> DescribeClusterResponse:
         code, why = MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint, not a controller's"
     else:
         code, why = UNSUPPORTED_ENDPOINT_TYPE, f"unknown endpoint type {endpoint_type}"
-    return DescribeClusterResponse(
-        error_code=code, error_message=why, endpoint_type=endpoint_type)
+    return DescribeClusterResponse(error_code=code, error_message=why)

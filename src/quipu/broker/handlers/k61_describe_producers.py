@@ -19,7 +19,8 @@ from quipu.broker.partitions.end_offset_barrier import (
 )
 from quipu.broker.serving.context import Broker, Context
 from quipu.broker.serving.routing import why_absent
-from quipu.model.errors import QuipuError
+from quipu.model.errors import QuipuError, RequestError
+from quipu.model.topics import check_topic_name
 from quipu.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -63,11 +64,11 @@ async def _describe(
     result = PartitionResponse(
         partition_index=index, active_producers=context.array(ProducerState))
     partition = broker.partitions.find(topic, index)
-    if partition is None:
-        result.error_code = why_absent(broker, topic, index)
-        result.error_message = f"there is no partition {topic[:100]}-{index} here"
-        return result
     try:
+        if partition is None:
+            check_topic_name(topic)
+            raise RequestError(f"there is no partition {topic}-{index} here",
+                               code=why_absent(broker, topic, index))
         partition.check_leader()
         check_committed(partition, log_ends)
         producers = await partition.producers()

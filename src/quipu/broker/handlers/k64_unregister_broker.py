@@ -1,7 +1,8 @@
 """UnregisterBroker — API key 64, version 0.
 
 Behaviour
-    * removes a broker that will not come back; it must be down, and a member of no chain
+    * removes a broker that will not come back; it must be down, and a member of no chain: see
+      RemoveChain, which takes its node out of the chain, and its partitions to others
     * carried out by the controller; other nodes forward the request to it
 """
 

@@ -2,11 +2,12 @@
 
 Behaviour
     * responds with partitions page by page, topics by name; no topics named asks for all
-    * a page holds response_partition_limit partitions, and max.request.partition.size.limit at
-      most; `next_cursor` says where the next page begins, null when there is none
-    * a topic that does not exist gets an error, and does not count on the page
-    * an invalid limit or cursor is INVALID_REQUEST for every named topic, or for a topic without a
-      name if none is named
+    * a page holds response_partition_limit partitions, max.request.partition.size.limit at most
+      and one at least; `next_cursor` says where the next page begins, null when there is none
+    * a topic that does not exist gets an error, and does not count on the page; none is on a page
+      that is full
+    * a cursor before the first partition, or at a topic that is not one of those named, is
+      INVALID_REQUEST for every named topic; if none is named, the response is empty
     * a client with a zone is shown partitions of diskless topics as by Metadata; which topics are
       diskless, a tagged field of our own says
     * of a diskless topic, tagged fields have the effective replication factor and, of each
@@ -28,7 +29,7 @@ from quipu.broker.serving.topic_views import (
     show_some,
 )
 from quipu.controller.topic_state import PartitionState, Topic
-from quipu.model.errors import Code, QuipuError, RequestError
+from quipu.model.errors import Code, QuipuError
 from quipu.model.topics import check_topic_name
 from quipu.wire.messages.k75_describe_topic_partitions import (
     Cursor,
@@ -42,19 +43,27 @@ from quipu.wire.messages.k75_describe_topic_partitions import (
 async def handle(
     broker: Broker, request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
-    left, zone = _page_size(broker, request), zone_of(broker, context)
+    left = max(1, min(request.response_partition_limit,
+                      broker.settings.max_request_partition_size_limit))
+    zone = zone_of(broker, context)
     response = DescribeTopicPartitionsResponse(
         topics=context.array(DescribeTopicPartitionsResponseTopic))
+    if not _is_cursor_usable(request):
+        for named in request.topics:
+            await context.pause()
+            response.topics.append(DescribeTopicPartitionsResponseTopic(
+                error_code=Code.INVALID_REQUEST, name=named.name))
+        return response
     placements = Placements(broker)
     for name, first in _names(broker, request):
         await context.pause()
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
         topic = broker.cluster.state.topics.get(name)
         if topic is None:
             response.topics.append(_missing(name))
             continue
-        if left == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=first)
-            break
         last = min(len(topic.partitions), first + left)
         described = await _topic(
             broker, topic, range(first, last), context, zone=zone, placements=placements)
@@ -64,6 +73,12 @@ async def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=last)
             break
     return response
+
+
+def _is_cursor_usable(request: DescribeTopicPartitionsRequest) -> bool:
+    cursor = request.cursor
+    return cursor is None or (cursor.partition_index >= 0 and (
+        not request.topics or any(topic.name == cursor.topic_name for topic in request.topics)))
 
 
 def refuse(
@@ -76,21 +91,11 @@ def refuse(
         for name in names or [None]])
 
 
-def _page_size(broker: Broker, request: DescribeTopicPartitionsRequest) -> int:
-    if request.response_partition_limit < 1:
-        raise RequestError("response_partition_limit must be 1 at least",
-                           code=Code.INVALID_REQUEST)
-    return min(request.response_partition_limit, broker.settings.max_request_partition_size_limit)
-
-
 def _names(
     broker: Broker, request: DescribeTopicPartitionsRequest
 ) -> Iterator[tuple[str, int]]:
     """Names from the cursor on, each with the partition to begin with."""
     cursor = request.cursor
-    if cursor is not None and cursor.partition_index < 0:
-        raise RequestError(f"a cursor at partition {cursor.partition_index}",
-                           code=Code.INVALID_REQUEST)
     names = (sorted(topic.name for topic in request.topics)
              or broker.cluster.views.names(broker.cluster.state))
     start = 0 if cursor is None else bisect_left(names, cursor.topic_name)
@@ -105,7 +110,8 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
         check_topic_name(name)
     except QuipuError as error:
         code = code_of(error)
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
 
 
 async def _topic(

@@ -48,7 +48,7 @@ class MetadataShard:
     """The entries of one partition of the topic: the state machine of a `CoordinatorShard`."""
 
     def __init__(
-        self, name: str, log: CommandLog, reload: Callable[["MetadataShard"], None]
+        self, name: str, log: CommandLog[bytes], reload: Callable[["MetadataShard"], None]
     ) -> None:
         """`reload` replaces this shard by one that reads the log again."""
         self._name = name

@@ -6,12 +6,14 @@
     metric_tables.py  the metrics of the whole node: name, type, meaning
     metrics.py        all metrics as Prometheus text, in pieces
     text_format.py    the lines of a metric
+    cluster_metrics.py  whether the cluster takes writes, by this node's metadata
     samples.py        reads chains, groups, offsets and tiers for a scrape
     placement_samples.py  reads racks and placements of diskless partitions for a scrape
     placement_pages.py  the same as JSON: /placement and /placement/racks
     health.py         whether a node is alive, whether it is ready, and why not
-    chain_health.py   whether a node serves in its chain, as a condition of readiness
+    chain_health.py   whether a node serves in its chain, and which writes it would refuse
     http.py           the HTTP port: /metrics, /placement, /health/live, /health/ready
+    loggers.py        the levels of loggers, which clients may see and change
     logs.py           formats log lines for standard error, as text or JSON
 
 Start at `http.py`, the port on which metrics and health are served.

@@ -108,10 +108,15 @@ STATS: Final[dict[str, Family]] = {  # by attribute of Stats
         "counter",
         "Compressed batches so large that their records were checked in a thread.",
     ),
+    "batches_recompressed": Family(
+        "quipu_batches_recompressed_total",
+        "counter",
+        "Batches that were compressed again, because `compression.type` is not their codec.",
+    ),
     "checking_bytes": Family(
         "quipu_checking_bytes",
         "gauge",
-        "Bytes of requests that wait for that check; at most `queued.max.request.bytes`.",
+        "Bytes of requests that wait for such a thread; at most `queued.max.request.bytes`.",
     ),
     "duplicate_batches": Family(
         "quipu_duplicate_batches_total",

@@ -19,6 +19,8 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from quipu import __version__
+from quipu.broker.observing.cluster_metrics import FAMILIES as CLUSTER
+from quipu.broker.observing.cluster_metrics import ClusterSample, cluster_lines, under_min_isr
 from quipu.broker.observing.diskless_metrics import (
     DISKLESS,
     ZONE_HITS,
@@ -141,6 +143,7 @@ class Sources:
     )
     partitions: Callable[[], Sequence[PartitionLog]] = tuple
     chains: Callable[[], Iterable[ChainSample]] = tuple
+    cluster: Callable[[], Iterable[ClusterSample]] = tuple
     groups: Callable[[], Iterable[GroupSample]] = tuple
     lags: Callable[[], Iterable[LagSample]] = tuple
     tier: Callable[[], TierTotals] = TierTotals
@@ -295,6 +298,9 @@ def exposition(sources: Sources) -> Iterator[str]:
     chains: list[ChainSample] = []
     yield from _gathered(sources.chains(), chains)
     yield from _chains(chains)
+    yield from under_min_isr(
+        [(each.topic, each.partition) for each in chains if each.status.is_under_min_isr])
+    yield from cluster_lines(sources.cluster())
     tiered: list[TierSample] = []
     yield from _gathered(sources.tiered(), tiered)
     yield from _tiered(tiered)
@@ -315,7 +321,7 @@ def reference() -> str:
     remote = (*REMOTE.values(), *TIER.values(), *TIERED_PARTITION.values())
     limits = (*GAUGES.values(), *NET_BY_REASON.values(), *STATS_BY_REASON.values())
     rows = sorted((*NET.values(), *STATS.values(), *PEERS.values(), *limits, *remote,
-                   *DISKLESS.values(), ZONE_HITS, *_PLACEMENT, *_FAMILIES))
+                   *DISKLESS.values(), ZONE_HITS, *_PLACEMENT, *CLUSTER, *_FAMILIES))
     lines = [f"| `{row.name}` | {row.kind} | {row.labels} | {row.about} |\n" for row in rows]
     return "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n" + "".join(lines)
 

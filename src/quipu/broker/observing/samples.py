@@ -45,8 +45,8 @@ def lag_samples(broker: Broker) -> Iterator[LagSample]:
     """
     topics = broker.cluster.state.topics_by_id
     for group_id, entry in broker.groups.entries():
-        for (topic_id, index), committed in list(entry.offsets.items()):
-            topic = topics.get(topic_id)
+        for (_, index), committed in list(entry.offsets.items()):
+            topic = topics.get(committed.topic_id)
             partition = broker.partitions.find(topic.name, index) if topic is not None else None
             if topic is None or partition is None or partition.failure is not None:
                 continue

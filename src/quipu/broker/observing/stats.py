@@ -83,6 +83,7 @@ class Stats:
     produced_records: int = 0
     produced_bytes: int = 0
     batches_checked_in_threads: int = 0  # large compressed ones
+    batches_recompressed: int = 0  # because of compression.type
     checking_bytes: int = 0  # gauge: copies of requests that wait for that
     duplicate_batches: int = 0  # a producer's retries, recognised and not written again
     fetched_bytes: int = 0

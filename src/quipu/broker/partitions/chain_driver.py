@@ -45,6 +45,7 @@ def status_of(partition: "ReplicatedPartition") -> ReplicationStatus | None:
         is_leader=partition.is_leader,
         is_under_replicated=(
             partition.is_leader and len(replica_set.serving) < len(replica_set.members)),
-        is_halted=isinstance(partition.log.failure, Halted), lag=core.lag if core else 0,
-        lag_after=core.successor_lag if core else 0,
-        in_flight_size=core.in_flight_size if core else 0)
+        is_under_min_isr=partition.is_leader and partition.shortages[0] is not None,
+        is_halted=isinstance(partition.log.failure, Halted), lag=core.relay.lag if core else 0,
+        lag_after=core.relay.successor_lag if core else 0,
+        in_flight_size=core.relay.in_flight_size if core else 0)

@@ -11,8 +11,8 @@ Invariants
     broker.partitions.K2  only logs of serving replicas are compacted, below what is committed
     broker.partitions.K3  a log whose pass fails is counted as uncleanable and tried again after a
                           while; it delays no other
-    broker.partitions.K4  logs of internal topics are left alone: their state machines replace old
-                          segments by snapshots (storage/state_log.py)
+    broker.partitions.K4  logs whose state machines replace old segments by snapshots are left alone
+                          (storage/state_log.py)
 
 Not here: what is compacted (storage/compaction/planning.py); the work itself
 (storage/compaction/worker.py).
@@ -27,7 +27,7 @@ from quipu.broker.observing.stats import Stats
 from quipu.broker.partitions.replicated_partition import ReplicatedPartition
 from quipu.model.errors import QuipuError
 from quipu.model.settings import BrokerSettings
-from quipu.model.topics import is_internal
+from quipu.model.topics import KEPT_BY_SNAPSHOTS
 from quipu.runtime.child_process import run_child
 from quipu.runtime.clock import Clock
 from quipu.runtime.disks.disk import Disk, RealDisk
@@ -54,6 +54,9 @@ Outcome = CompactedGroup | PassEnd
 Runner = Callable[[CompactionJob, bytes, int, Callable[[Outcome], None]], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
+
+
+RATE_MAX: Final = 1 << 62  # bytes per second: no limit
 
 
 class CompactablePartitions(Protocol):
@@ -97,11 +100,11 @@ class Cleaner:
     """Compacts the logs of one node, one after the other."""
 
     def __init__(
-        self, partitions: CompactablePartitions, settings: BrokerSettings, disk: Disk,
+        self, partitions: CompactablePartitions, settings: Callable[[], BrokerSettings], disk: Disk,
         clock: Clock, rng: Rng, *, stats: Stats,
     ) -> None:
         self._partitions = partitions
-        self._settings = settings
+        self._settings = settings  # some of them may change while the node runs
         self._disk = disk
         self._run_pass = runner_for(disk)
         self._clock = clock
@@ -111,10 +114,10 @@ class Cleaner:
 
     async def run(self) -> None:
         """Compact what is due, until cancelled; do nothing if log.cleaner.enable is false."""
-        if not self._settings.log_cleaner_enable:
+        if not self._settings().log_cleaner_enable:
             return
         while True:
-            await asyncio.sleep(self._settings.log_cleaner_backoff_ms / 1000)
+            await asyncio.sleep(self._settings().log_cleaner_backoff_ms / 1000)
             try:
                 while await self.clean_one():
                     pass
@@ -141,7 +144,7 @@ class Cleaner:
     def _plan(self, partition: ReplicatedPartition) -> CompactionPlan | None:
         log = partition.log
         if (not log.config.compacts or partition.failure is not None or not partition.is_serving
-                or is_internal(partition.topic_partition.topic)):
+                or partition.topic_partition.topic in KEPT_BY_SNAPSHOTS):
             return None  # broker.partitions.K2, broker.partitions.K4
         retry = self._retries.get(log)
         if retry is not None and retry.at > self._clock.monotonic():
@@ -157,7 +160,7 @@ class Cleaner:
         log, began = partition.log, self._clock.monotonic()
         job = log.compaction_job(
             plan, now_ms=self._clock.now_ms(), nonce=self._rng.token(8).hex(),
-            map_size_max=self._settings.log_cleaner_dedupe_buffer_size)
+            map_size_max=self._settings().log_cleaner_dedupe_buffer_size)
         tally = _Tally()
 
         def take(outcome: Outcome) -> None:
@@ -170,7 +173,7 @@ class Cleaner:
 
         try:
             await self._run_pass(job, self._rng.token(SECRET_SIZE),
-                                 self._settings.log_cleaner_io_max_bytes_per_second, take)
+                                 self._bytes_per_second(), take)
         except QuipuError as error:
             self._failed(log, error)
             return
@@ -179,6 +182,9 @@ class Cleaner:
                 await self._remove_rest(job)
         self._retries.pop(log, None)
         self._note(log, plan, tally, self._clock.monotonic() - began)
+
+    def _bytes_per_second(self) -> int:
+        return int(min(self._settings().log_cleaner_io_max_bytes_per_second, RATE_MAX))
 
     def _note(self, log: Log, plan: CompactionPlan, tally: "_Tally", seconds: float) -> None:
         stats, end = self._stats, tally.end

@@ -1,4 +1,4 @@
-"""The cluster's own records in a partition's log, such as a coordinator's; no client reads them."""
+"""The cluster's own records in a partition's log, such as a coordinator's."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -30,7 +30,8 @@ class PartitionInternalRecords:
         return len(self._partition.log.segments)
 
     def append(
-        self, batch_type: BatchType, records: Sequence[tuple[bytes | None, bytes]], now_ms: int
+        self, batch_type: BatchType, records: Sequence[tuple[bytes | None, bytes | None]],
+        now_ms: int,
     ) -> None:
         """Append keys and values as one batch; raise if this node may not append now."""
         partition = self._partition

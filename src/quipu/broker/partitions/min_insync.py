@@ -1,30 +1,27 @@
 """Checks that enough replicas serve for a write: min.insync.replicas."""
 
-from typing import Final
-
-from quipu.model.chains import ReplicaSet
+from quipu.model.chains import ALL_REPLICAS, ReplicaSet, least_in_sync
 from quipu.model.ids import TopicPartition
 from quipu.model.partition_log import ACKS_ALL
 
-ALL_REPLICAS: Final = 0  # min.insync.replicas = 0: all replicas, for writes with any acks
-
 
 def why_too_few(
-    name: TopicPartition, minimum: int, replica_set: ReplicaSet, first: ReplicaSet | None,
+    name: TopicPartition, setting: int | None, replica_set: ReplicaSet, first: ReplicaSet | None,
     acks: int,
 ) -> str | None:
     """The error message if too few replicas serve for a write with `acks`, else None.
 
-    `first` is the first replica set of the epoch: if all replicas are required, those that joined
-    later are not.
+    `first` is the first replica set of the epoch: replicas that joined later do not count, nor do
+    those that the partition is being moved to.  So adding replicas does not stop writes.
     """
-    least, serving = minimum, len(replica_set.serving)
-    if minimum == ALL_REPLICAS:
-        known = replica_set if first is None else first
-        least = len(set(known.replicas) & set(replica_set.replicas))
-    elif acks != ACKS_ALL:
+    if setting != ALL_REPLICAS and acks != ACKS_ALL:
         return None
+    known = set(replica_set.replicas if first is None else first.replicas)
+    counted = known.intersection(replica_set.replicas) - replica_set.arriving
+    least = least_in_sync(setting, len(counted) or len(replica_set.replicas))
+    serving = len(replica_set.serving)
     if serving >= least:
         return None
-    return (f"{name}: {serving} of the chain's nodes serve, and "
-            f"min.insync.replicas = {minimum} asks for {least}")
+    shown = "not set" if setting is None else setting
+    return (f"{name}: {serving} of {len(counted)} replicas {'is' if serving == 1 else 'are'} in "
+            f"sync, and writes need {least} (min.insync.replicas is {shown})")

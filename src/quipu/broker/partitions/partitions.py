@@ -48,6 +48,10 @@ class Chains(Protocol):
         """Stop replicating `partition`: this node is not a replica any more."""
         ...
 
+    def limit(self, topic_id: bytes, settings: TopicSettings | None) -> None:
+        """Limit the traffic of the throttled replicas of a topic; None: it is deleted."""
+        ...
+
     def watch(self, listener: LeadershipListener) -> None:
         """Notify `listener` of the partitions that this node leads, and when that changes."""
         ...
@@ -63,7 +67,7 @@ class Partitions:
         chains: Chains,
         *,
         node_id: NodeId,
-        producer_expiration_ms: int,
+        producer_expiration_ms: Callable[[], int],  # may change while the node runs
         producer_retry_ms: int = _DEFAULTS.producer_retry_ms,
         producers_max: int = _DEFAULTS.producers_max,
         is_part: Callable[[PartitionState], bool] = lambda _: True,
@@ -190,6 +194,7 @@ class Partitions:
     def on_config_changed(self, topic: Topic) -> None:
         settings = self._settings_of(topic)
         config, rules = self._log_config(settings), rules_of(settings)
+        self._chains.limit(topic.topic_id.bytes, settings)
         for index in range(len(topic.partitions)):
             partition = self._by_name.get((topic.name, index))
             if partition is not None:
@@ -202,6 +207,7 @@ class Partitions:
         finishes it.
         """
         self._ids.discard(topic.topic_id.bytes)
+        self._chains.limit(topic.topic_id.bytes, None)
         dropped = self._take_out(topic, range(len(topic.partitions)))
         if len(dropped) > STEP_PARTITIONS:
             self._directory.begin_removal(topic.topic_id)
@@ -219,6 +225,7 @@ class Partitions:
             self._drop(topic, range(first, len(topic.partitions)))
             return
         settings = self._settings_of(topic)
+        self._chains.limit(topic.topic_id.bytes, settings)
         gone = []
         for index in range(first, len(topic.partitions)):
             state = topic.partitions[index]
@@ -293,7 +300,7 @@ class Partitions:
                 settings.local_retention_bytes, settings.retention_bytes, copies=copies),
             flush_messages=settings.flush_messages,
             flush_ms=settings.flush_ms,
-            producer_expiration_ms=self._producer_expiration_ms,
+            producer_expiration_ms=self._producer_expiration_ms(),
             producer_retry_ms=self._producer_retry_ms,
             producers_max=self._producers_max,
             compacts=compacts,

@@ -77,9 +77,9 @@ class ReplicatedPartition:
     is_diskless, object_bytes = False, 0
     __slots__ = (
         "_acks_wait", "_began_with", "_disk_errors", "_epoch_log", "_gate", "_guard",
-        "_is_internal", "_lease", "_shortages", "chain", "commit_waiters", "is_epoch_start_due",
-        "is_leader", "is_readable", "is_sealed", "is_serving", "is_sole_replica", "leader_epoch",
-        "log", "note_refused", "remote_reads", "replica_set", "rules", "topic_id",
+        "_is_internal", "_lease", "chain", "commit_waiters", "is_epoch_start_due", "is_leader",
+        "is_readable", "is_sealed", "is_serving", "is_sole_replica", "leader_epoch", "log",
+        "note_refused", "remote_reads", "replica_set", "rules", "shortages", "topic_id",
         "topic_partition", "waiters",
     )
 
@@ -107,7 +107,7 @@ class ReplicatedPartition:
         self._lease = lease
         self._guard = SequenceGuard(lease.monotonic)
         self._gate = True  # whether `_admit` must be called for each append
-        self._shortages: tuple[str | None, str | None] = None, None  # for acks=all, other acks
+        self.shortages: tuple[str | None, str | None] = None, None  # for acks=all, other acks
         self.waiters = FetchWaiters()
         self._disk_errors = DiskErrorLog(topic_partition)
         self._epoch_log = LogOffset(0)  # where the epoch's configuration is, while this node serves
@@ -258,11 +258,11 @@ class ReplicatedPartition:
         """Compute in advance whether appends may wait, and whether `_admit` must be called."""
         self._acks_wait = self.log.is_durable or not self.is_sole_replica
         replica_set = self.replica_set
-        self._shortages = (None, None) if replica_set is None else (
+        self.shortages = (None, None) if replica_set is None else (
             self._too_few(replica_set, ACKS_ALL), self._too_few(replica_set, 1))
         self._gate = not (
             self.is_sole_replica and not self.is_epoch_start_due and self._lease.is_endless
-            and self._shortages[0] is None and not self._is_internal and not self.is_sealed)
+            and self.shortages[0] is None and not self._is_internal and not self.is_sealed)
 
     # -- appending
 
@@ -279,7 +279,7 @@ class ReplicatedPartition:
         if not self._lease.holds():
             raise NotLeader(f"{self.topic_partition}: this node has had no response from the "
                             "controller for too long to lead")
-        why = self._shortages[acks != ACKS_ALL]
+        why = self.shortages[acks != ACKS_ALL]
         if why is not None:
             raise RequestError(why, code=Code.NOT_ENOUGH_REPLICAS, kind=ErrorKind.RETRY)
         if self.is_epoch_start_due:

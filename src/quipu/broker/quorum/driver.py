@@ -229,17 +229,20 @@ class Quorum:
             return await self._pending.leader()
 
     async def change_voters(
-        self, voters: Iterable[NodeId], *, timeout_seconds: float = CHANGE_TIMEOUT_SECONDS
+        self, voters: Iterable[NodeId], *, timeout_seconds: float = CHANGE_TIMEOUT_SECONDS,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         """Make `voters` the quorum, one change at a time; wait until new ones have caught up.
 
-        On the leader only.  If it is removed itself, it makes all other changes, transfers
-        leadership, and raises `NotController`: the next leader must be asked for the rest.
+        On the leader only.  `check` is called before each attempt, and raises to give up.  If the
+        leader is removed itself, it makes all other changes, transfers leadership, and raises
+        `NotController`: the next leader must be asked for the rest.
         """
         target = Configuration.of(voters)
         end = self._clock.monotonic() + timeout_seconds
         while steps := configuration_steps(self._raft.configuration, target, self._config.node_id):
             self._check_leader()
+            check()
             if self._config.node_id not in steps[0].voters:
                 self._raft.transfer_leadership()
                 self._schedule()
@@ -249,9 +252,8 @@ class Quorum:
             if index is not None:
                 await self._pending.proposed(index, self._raft.term)
             elif self._clock.monotonic() > end:
-                raise RequestError(
-                    f"voters {list(target.voters)}: not all of them have caught up in time; are "
-                    "the new ones up, and can they reach the others?", code=Code.REQUEST_TIMED_OUT)
+                raise RequestError(f"voters {list(target.voters)}: not all of them have caught up "
+                                   "in time", code=Code.REQUEST_TIMED_OUT)
             else:
                 await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
 

@@ -3,6 +3,7 @@
     replication.py      `ChainReplication`: all partitions of a node: messages, ticks, reports
     partition_chain.py  `PartitionChain`: one partition: events into its core, effects out
     recent_entries.py   keeps just appended entries in memory, to send them without a read
+    throttling.py       limits the traffic of replicas that catch up
     configuration.py    encodes the configuration batch, which begins an epoch
     log_view.py         a storage log as a replication core sees it
     log_repairs.py      opens logs that have failed again, in the background

@@ -52,6 +52,7 @@ from quipu.chain.events import (
     LOG_CHANGED,
     TICK,
     Configured,
+    Drained,
     EntriesSent,
     Event,
     SendRefused,
@@ -77,9 +78,9 @@ class PartitionChain:
     """Drives the core of one partition on one node."""
 
     __slots__ = (
-        "_flush_awaited", "_is_role_current", "_is_running", "_logged_failure", "_node", "_queue",
-        "_recent", "_reopened_version", "_reported_failure", "_serving_reported", "_session",
-        "key", "partition", "replica", "replica_set",
+        "_flush_awaited", "_held_ack", "_is_role_current", "_is_running", "_logged_failure",
+        "_node", "_queue", "_recent", "_reopened_version", "_reported_failure",
+        "_serving_reported", "_session", "key", "partition", "replica", "replica_set",
     )
 
     def __init__(self, node: "ChainReplication", partition: ReplicatedPartition) -> None:
@@ -96,6 +97,7 @@ class PartitionChain:
         self._logged_failure = ""  # the last failure of an effect
         self._reported_failure: QuipuError | None = None  # of the log, reported last
         self._serving_reported = -1  # the last version that was reported as serving
+        self._held_ack: tuple[NodeId, Ack] | None = None  # the last one (throttling.py)
         self._session = 0  # the last session of the core before this one
         self._reopened_version = -1  # broker.replication.R4: when the log was opened again
 
@@ -306,8 +308,22 @@ class PartitionChain:
 
     def _send(self, to: NodeId, message: Message) -> None:
         key = self.key
-        is_ack = isinstance(message, Ack)
-        self._node.post(to, encode(*key, message), replaces=key if is_ack else None)
+        if not isinstance(message, Ack):
+            self._node.post(to, encode(*key, message))
+            return
+        replica = self.replica
+        assert replica is not None
+        if replica.relay.is_catching_up and not self._node.throttle.may_acknowledge(
+                key, self._release_ack):
+            self._held_ack = to, message
+            return
+        self._held_ack = None
+        self._node.post(to, encode(*key, message), replaces=key)
+
+    def _release_ack(self) -> None:
+        """Send the acknowledgement that was held back; if it is out of date, it has no effect."""
+        if self._held_ack is not None:
+            self._send(*self._held_ack)
 
     def _change_log(self, effect: Append | AppendConfiguration | TruncateTo | Restart) -> None:
         log, now_ms = self.partition.log, self._node.now_ms()
@@ -342,6 +358,8 @@ class PartitionChain:
                 epoch_max=epoch)  # broker.replication.R2
             partition.note_received(len(entry))
         self._recent.lend(start, log.log_end, entries)
+        if self.replica is not None and self.replica.relay.is_catching_up:
+            self._node.throttle.received(self.key, self._recent.size)
 
     @property
     def _epoch(self) -> int:
@@ -352,10 +370,17 @@ class PartitionChain:
     def _send_entries(self, effect: SendEntries) -> None:
         """Read and send entries; the core's next event says whether they were sent."""
         to, start_log, size_max, message = effect
-        node, recent = self._node, self._recent
+        node, recent, replica = self._node, self._recent, self.replica
         if not node.can_send(to, self):
             self._queue.append(SendRefused(to))
             return
+        catches_up = replica is not None and replica.relay.catches_up(to)  # broker.replication.L1
+        if catches_up:
+            size_max = node.throttle.room_to_send(
+                self.key, to, size_max, lambda: self.handle(Drained(to)))
+            if not size_max:
+                self._queue.append(SendRefused(to))
+                return
         if start_log == recent.start and recent.size <= size_max and node.has_room(to, recent.size):
             next_log, size, sizes = recent.end, recent.size, recent.sizes
             at_once = size >= AT_ONCE_SIZE_MIN
@@ -371,6 +396,8 @@ class PartitionChain:
             next_log, size = entries[-1].next_log, sum(sizes)
         if node.send(to, encode_entries(*self.key, message, sizes, data), self, at_once=at_once):
             self._queue.append(EntriesSent(to, message.session, next_log, size))
+            if catches_up:
+                node.throttle.sent(self.key, to, size)
         else:
             self._queue.append(SendRefused(to))
 

@@ -26,6 +26,12 @@ from quipu.broker.partitions.replicated_partition import ReplicatedPartition
 from quipu.broker.replication.log_repairs import LogRepairs, Logs
 from quipu.broker.replication.partition_chain import PartitionChain
 from quipu.broker.replication.recent_entries import RECENT_SIZE_MAX, TurnBuffer
+from quipu.broker.replication.throttling import (
+    ReplicationRates,
+    ReplicationThrottle,
+    Unlimited,
+    throttled_replicas,
+)
 from quipu.chain.codec import decode
 from quipu.chain.events import Drained, EpochConfirmed, PeerDown, PeerUp, Received
 from quipu.model.bounds import EPOCH_AHEAD_MAX
@@ -33,6 +39,7 @@ from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import MalformedBytes
 from quipu.model.ids import NO_EPOCH, Epoch, NodeId, TimestampMs
 from quipu.model.partition_log import PartitionLog
+from quipu.model.settings import TopicSettings
 from quipu.runtime.clock import Clock
 from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.net.connection import Buffer
@@ -122,6 +129,7 @@ class ChainReplication:
         interval_ms: int,
         broker_epoch: int = 0,
         logs: Logs | None = None,
+        rates: ReplicationRates | None = None,
     ) -> None:
         """`logs` opens failed logs again; without it they stay failed."""
         self.node_id = node_id
@@ -131,6 +139,7 @@ class ChainReplication:
         self.broker_epoch = broker_epoch  # grows with each start of the node
         self.now_ms: Callable[[], TimestampMs] = clock.now_ms
         self.monotonic: Callable[[], float] = clock.monotonic
+        self.throttle = ReplicationThrottle(node_id, clock.monotonic, rates or Unlimited())
         self.turn_buffer = TurnBuffer()  # the batches that clients have sent in this turn
         self._peers = peers
         self._interval_seconds = interval_ms / 1000
@@ -169,6 +178,7 @@ class ChainReplication:
             self.repairs.stop()
         for chain in list(self._chains.values()):
             self.forget(chain.partition)
+        self.throttle.stop()
 
     async def _tick_on(self) -> None:
         while True:
@@ -201,6 +211,10 @@ class ChainReplication:
             partition.chain = chain
         chain.configure(replica_set)
 
+    def limit(self, topic_id: bytes, settings: TopicSettings | None) -> None:
+        """Limit the traffic of the throttled replicas of a topic; None: it is deleted."""
+        self.throttle.configure(topic_id, throttled_replicas(settings))
+
     def log_opened(self, partition: ReplicatedPartition) -> None:
         """Configure `partition` again: its log could not be opened, and now it is."""
         chain = self.find(partition)
@@ -216,6 +230,7 @@ class ChainReplication:
         self._ticked.pop(chain, None)
         self._scheduled.pop(chain, None)
         self._fenced.pop(chain, None)
+        self.throttle.forget(key)
         if self.repairs is not None:
             self.repairs.forget(chain)
         self.reporter.report_repair(*chain.partition_key)

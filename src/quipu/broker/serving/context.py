@@ -97,5 +97,6 @@ class Broker:
     workers: Workers
     diskless: "Diskless | None" = None  # None: diskless.storage.system.enable is false
     tier: "TierLookup | None" = None  # None: remote.log.storage.system.enable is false
+    recompressed: set[UUID] = field(default_factory=set)  # topics; kept by recompressed.py
     limited: LimitedLog = field(  # for events that a client can cause
         default_factory=lambda: LimitedLog(logging.getLogger(__name__)))

@@ -129,7 +129,7 @@ def read(
 def wait_ms(broker: Broker, client_max_ms: int, coming: Sequence[PendingRead]) -> int:
     """Milliseconds for which a fetch waits at most, if it waits for the bytes of `coming`."""
     longest = min(client_max_ms, broker.settings.fetch_max_wait_ms)
-    return min(longest, broker.settings.remote_fetch_max_wait_ms) if coming else longest
+    return min(longest, broker.cluster.settings.remote_fetch_max_wait_ms) if coming else longest
 
 
 def news(session: FetchSession, parts: list[FetchedTarget]) -> list[FetchedTarget]:
@@ -270,29 +270,54 @@ def _read_one(
             partition.failure is None):
         if code := check_epoch(epoch, partition.leader_epoch):
             return FetchedPart(target.partition, code)
-        try:
-            known, known_end = partition.epoch_end(Epoch(last_epoch))
-        except QuipuError as error:
-            return FetchedPart(target.partition, code_of(error))
-        if last_epoch >= 0 and (known != last_epoch or (
-                known_end < target.offset and not partition.is_diskless)):  # its end may be old
-            # The client's log and this log differ from there on (KIP-595).
-            end = partition.log_end_offset if dirty else partition.high_watermark
-            return FetchedPart(
-                target.partition, 0, end, end, partition.log_start_offset,
-                diverging_epoch=known, diverging_end_offset=known_end)
+        if last_epoch >= 0:
+            diverging = _diverging(target, partition, dirty=dirty)
+            if diverging is not None:
+                return diverging
     result = partition.read(
         Offset(target.offset), max(0, min(limit[0], target.size_max)), min_one=limit[1],
         dirty=dirty)
     if isinstance(result, ReadResult):
+        if result.error_code:  # as in Kafka, without bounds
+            return FetchedPart(target.partition, result.error_code)
         return FetchedPart(target.partition, *result)
     coming.append(result)
     end = partition.log_end_offset if dirty else partition.high_watermark
     return FetchedPart(target.partition, 0, end, end, partition.log_start_offset)
 
 
+def _diverging(
+    target: FetchTarget, partition: PartitionLog, *, dirty: bool
+) -> FetchedPart | None:
+    """Where the client's log and this one differ (KIP-595), or why that is not known; None if they
+    do not differ before the offset.
+    """
+    last_epoch = Epoch(target.last_fetched_epoch)
+    end = partition.log_end_offset if dirty else partition.high_watermark
+    try:
+        known, known_end = partition.epoch_end(last_epoch)
+    except QuipuError as error:
+        return FetchedPart(target.partition, code_of(error))
+    if last_epoch == partition.leader_epoch:  # it may have no record yet
+        known, known_end = last_epoch, end
+    if last_epoch > partition.leader_epoch or target.offset < partition.log_start_offset:
+        return FetchedPart(target.partition, Code.OFFSET_OUT_OF_RANGE)
+    if known == last_epoch and (known_end >= target.offset or partition.is_diskless):
+        return None  # the end of a diskless epoch may be old
+    return FetchedPart(
+        target.partition, 0, end, end, partition.log_start_offset,
+        diverging_epoch=known, diverging_end_offset=known_end)
+
+
 def check_epoch(requested: int, current: Epoch) -> int:
     """The error code for a request with another leader epoch than the current one; 0 if equal."""
     if requested < 0 or requested == current:
+        return 0
+    return Code.FENCED_LEADER_EPOCH if requested < current else Code.UNKNOWN_LEADER_EPOCH
+
+
+def check_given_epoch(requested: int, current: Epoch) -> int:
+    """As `check_epoch`, of a request in which only -1 means that no epoch is given."""
+    if requested in (-1, current):
         return 0
     return Code.FENCED_LEADER_EPOCH if requested < current else Code.UNKNOWN_LEADER_EPOCH

@@ -28,15 +28,23 @@ from quipu.wire.messages import REQUESTS, RESPONSES
 from quipu.wire.schema import Request, Response
 
 TIMEOUT_SECONDS: Final = 20.0  # if the request has no timeout; clients wait 30 s by default
+# CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments and
+# ListPartitionReassignments: with a time limit of 0 nothing is done, as in Kafka.
+_TIMED: Final = frozenset({19, 20, 37, 43, 45})
 JOIN_GROUP: Final = 11
 # A request with more elements is refused before it is decoded; the group itself refuses one with
 # more than PROTOCOL_COUNT_MAX.
 JOIN_ELEMENTS_MAX: Final = 2 * PROTOCOL_COUNT_MAX
 JOIN_REST_SIZE: Final = 64 * 1024  # bytes of a JoinGroup request besides the member's metadata
 # CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, IncrementalAlterConfigs and
-# AlterPartitionReassignments refuse duplicates, as Kafka does; JoinGroup, LeaveGroup and SyncGroup
-# name members one by one.
-_DUPLICATES_STAY: Final = frozenset({11, 13, 14, 19, 20, 33, 37, 44, 45})
+# AlterPartitionReassignments refuse duplicates, as Kafka does, and so do quotas and SCRAM (48-51);
+# JoinGroup, LeaveGroup and SyncGroup name members one by one; ACLs (30, 31), ElectLeaders,
+# DescribeTransactions, ShareGroupDescribe and StreamsGroupDescribe are answered element by element,
+# and so are commits and deletions of offsets (8, 47), coordinators (10) and epochs (23).
+# ListOffsets refuses them.  What is costly to describe is described once: OffsetFetch,
+# DescribeGroups, DescribeConfigs, DescribeProducers.
+_DUPLICATES_STAY: Final = frozenset({
+    2, 8, 10, 11, 13, 14, 19, 20, 23, 30, 31, 33, 37, 43, 44, 45, 47, 48, 49, 50, 51, 65, 77, 89})
 
 
 class ClientRequest(NamedTuple):
@@ -84,11 +92,15 @@ def decode_request(
 async def forward(broker: Broker, client_request: ClientRequest) -> Response | ForwardedResponse:
     """The controller's response; raises an error for which the response has no field."""
     request, context = client_request.request, client_request.context
+    timeout_seconds = _timeout_seconds(broker, request)
     try:
+        _check_timeout(request)
+        answered = await _handle_here(broker, request, context, timeout_seconds)
+        if answered is not None:
+            return answered
         body = DecodedBody(client_request.body)
         body.request = request
-        return await _send(broker, request.KEY, body, context,
-                           timeout_seconds=_timeout_seconds(broker, request))
+        return await _send(broker, request.KEY, body, context, timeout_seconds=timeout_seconds)
     except QuipuError as error:
         if handlers.refusal(request.KEY) is None:
             raise
@@ -96,6 +108,17 @@ async def forward(broker: Broker, client_request: ClientRequest) -> Response | F
         if response is None:
             raise
         return response
+
+
+async def _handle_here(
+    broker: Broker, request: Request, context: Context, timeout_seconds: float
+) -> Response | None:
+    """The response, if this node carries out a part of the request; see handlers/__init__.py."""
+    handle_here = handlers.here_handler(request.KEY)
+    if handle_here is None:
+        return None
+    return await handle_here(broker, request, lambda rest: request_controller(
+        broker, rest, context, timeout_seconds=timeout_seconds))
 
 
 async def request_controller(
@@ -123,6 +146,19 @@ async def _send(
             request_id=broker.rng.uuid()),
         EnvelopeResponse, timeout_seconds=timeout_seconds)
     return ForwardedResponse(response.body)
+
+
+def _check_timeout(request: Request) -> None:
+    """Raise for a request that must not take any time: as in Kafka, nothing is done."""
+    if request.KEY in _TIMED and getattr(request, "timeout", 0) <= 0 and _has_elements(request):
+        raise RequestError("the request's timeout is not above 0 ms, so it was not begun",
+                           code=Code.REQUEST_TIMED_OUT)
+
+
+def _has_elements(request: Request) -> bool:
+    """Whether the request names anything: a response without parts has no room for an error."""
+    return any(getattr(request, name) for name, field in type(request).FIELDS.items()
+               if field.is_array)
 
 
 def _timeout_seconds(broker: Broker, request: Request) -> float:

@@ -25,13 +25,16 @@ from quipu.broker.serving.diskless_room import room
 from quipu.broker.serving.producing import (
     NOT_LEADER,
     VERSION_LEADERS,
+    ZSTD_VERSION_MIN,
     PendingPart,
     append,
     by_topic,
+    last_of_each,
     outcome,
-    why_refused,
+    refuse_for_acks,
+    zstd_too_early,
 )
-from quipu.broker.serving.record_checks import HeavyBatchChecks, reserve
+from quipu.broker.serving.record_checks import HeavyBatchChecks, appended, release, reserve
 from quipu.broker.serving.reply import Reply
 from quipu.broker.serving.routing import Key, PartitionLeader, endpoints, find_leader
 from quipu.model.errors import MalformedBytes
@@ -95,21 +98,23 @@ class _LargeProduce:
 
     async def _append_each(self) -> None:
         broker, frame, turns = self._broker, self._frame, self._broker.queue.turns
-        transactional_id, self._acks, timeout_ms, parts = parse_produce(frame, -1, self._version)
-        code = why_refused(transactional_id, self._acks)
+        _, self._acks, timeout_ms, parts = parse_produce(frame, -1, self._version)
+        is_refused = not -1 <= self._acks <= 1
         wait_ms = min(timeout_ms, broker.settings.request_max_wait_ms)
         checks = HeavyBatchChecks(broker, frame)
-        for part in parts:
+        for part in last_of_each(parts):
             topic, index, start, end = part
-            if code:
-                self._add(topic, ProducedPart(index, code))
+            if is_refused:
+                self._add(topic, refuse_for_acks(broker, frame, part, self._version))
             else:
-                checked = await checks.check_if_heavy(part)
+                early = zstd_too_early(frame[start:end]) if (
+                    self._version < ZSTD_VERSION_MIN and start >= 0) else None
+                checked = early or await checks.check_if_heavy(part)
                 await room(broker, [part])
                 arrival = broker.clock.now_ms(), self._acks, wait_ms
-                self._add(topic, append(
-                    broker, topic, index, frame[start:end] if start >= 0 else None, arrival,
-                    checked=checked))
+                batch, seen = appended(frame, part, checked)
+                self._add(topic, append(broker, topic, index, batch, arrival, checked=seen))
+                release(broker, [checked])
             await turns.pause()
 
     def _add(self, topic: str | bytes, part: ProducedPart | PendingPart) -> None:

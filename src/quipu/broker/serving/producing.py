@@ -15,16 +15,29 @@ from quipu.broker.error_codes import code_of
 from quipu.broker.serving.context import Broker
 from quipu.broker.serving.reply import Reply
 from quipu.broker.serving.routing import endpoints, find_leaders, why_absent
-from quipu.model.errors import Code, QuipuError
+from quipu.model.errors import Code, QuipuError, RequestError
 from quipu.model.ids import TimestampMs
-from quipu.model.partition_log import AppendResult, PendingAppend
-from quipu.wire.fast import encode_one_part
+from quipu.model.partition_log import NO_OFFSET, AppendResult, PendingAppend
+from quipu.wire.compression import Compression
+from quipu.wire.fast import Part, encode_one_part
 from quipu.wire.produce_codec import ProducedPart, encode_produce_response
+from quipu.wire.record_batch import (
+    CODEC_POSITION,
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    NotOneBatch,
+    check_one_batch,
+)
 from quipu.wire.record_check import InvalidRecords
 from quipu.wire.records import RecordsSeen
 
 NOT_LEADER: Final = int(Code.NOT_LEADER_OR_FOLLOWER)
+ZSTD_VERSION_MIN: Final = 7  # of Produce
 VERSION_LEADERS: Final = 10  # from this version on, responses name the leader
+
+_NOT_OF_LOG: Final = frozenset({
+    Code.UNKNOWN_TOPIC_OR_PARTITION, Code.NOT_LEADER_OR_FOLLOWER, Code.MESSAGE_TOO_LARGE,
+    Code.CORRUPT_MESSAGE, Code.KAFKA_STORAGE_ERROR, Code.INVALID_TOPIC_EXCEPTION})
 
 Topics = list[tuple[str | bytes, list[ProducedPart]]]
 
@@ -36,11 +49,61 @@ class ProducedBatch(NamedTuple):
     part: "ProducedPart | PendingPart"
 
 
-def why_refused(transactional_id: str | None, acks: int) -> int:
-    """The error code if the whole request is refused; 0 if its batches are appended."""
-    if transactional_id is not None:
-        return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return 0 if -1 <= acks <= 1 else Code.INVALID_REQUIRED_ACKS
+def last_of_each(parts: Sequence[Part]) -> list[Part]:
+    """The batches of a request without those that a later one for the same partition replaces."""
+    return list({(part[0], part[1]): part for part in parts}.values())
+
+
+def refuse_acks(
+    broker: Broker, frame: memoryview, parts: Sequence[Part], version: int
+) -> list[ProducedBatch]:
+    """The batches of a request whose `acks` do not exist, refused."""
+    return [ProducedBatch(part[0], refuse_for_acks(broker, frame, part, version))
+            for part in parts]
+
+
+def refuse_for_acks(broker: Broker, frame: memoryview, part: Part, version: int) -> ProducedPart:
+    """The response to a batch of a request whose `acks` do not exist; other faults come first."""
+    topic, index, start, end = part
+    if broker.partitions.find_for_wire(topic, index) is None:
+        return ProducedPart(index, why_absent(broker, topic, index))
+    error = why_not_one_batch(frame[start:end] if start >= 0 else None, version)
+    if error is not None:
+        return ProducedPart(index, error.code, error_message=str(error))
+    return ProducedPart(index, Code.INVALID_REQUIRED_ACKS)
+
+
+def why_not_one_batch(batch: memoryview | None, version: int) -> RequestError | None:
+    """Why a Produce request of a version may not have this for a partition, or None."""
+    if batch is None:
+        return NotOneBatch("no records: send one batch")
+    try:
+        check_one_batch(batch)
+    except RequestError as error:
+        return error
+    return zstd_too_early(batch) if version < ZSTD_VERSION_MIN else None
+
+
+def zstd_too_early(batch: memoryview) -> RequestError | None:
+    """The error of a batch that is compressed by zstd, in a version that does not have it.
+
+    What is not one whole batch has a fault that comes first.
+    """
+    if len(batch) < HEADER_SIZE or batch[CODEC_POSITION] & COMPRESSION_MASK != Compression.ZSTD:
+        return None
+    try:
+        check_one_batch(batch)
+    except RequestError:
+        return None
+    return NotOneBatch(f"zstd needs Produce v{ZSTD_VERSION_MIN} or later",
+                       code=Code.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+def zstd_outcomes(frame: memoryview, parts: Sequence[Part]) -> dict[int, RequestError]:
+    """The errors of `zstd_too_early`, by the numbers of the parts."""
+    found = {number: zstd_too_early(frame[start:end])
+             for number, (_, _, start, end) in enumerate(parts) if start >= 0}
+    return {number: error for number, error in found.items() if error is not None}
 
 
 class PendingPart:
@@ -92,13 +155,12 @@ def append(
     if partition is None:
         return ProducedPart(index, why_absent(broker, topic, index))
     if batch is None:
-        return ProducedPart(
-            index, Code.INVALID_RECORD, error_message="no records: send one batch")
+        return refused(broker, index, NotOneBatch("no records: send one batch"))
     now_ms, acks, timeout_ms = arrival
     try:
         result = partition.append(batch, now_ms, acks, timeout_ms, checked)
     except QuipuError as error:
-        return refused(broker, index, error)
+        return refused(broker, index, error, partition.log_start_offset)
     if not isinstance(result, AppendResult):
         return PendingPart(broker, index, result, len(batch))
     # As in `PendingPart.completed`, which is not called to save a call: this is the usual case.
@@ -113,12 +175,19 @@ def append(
     return ProducedPart(index, 0, base_offset, log_append_time, log_start_offset)
 
 
-def refused(broker: Broker, index: int, error: QuipuError) -> ProducedPart:
-    """Count a batch that failed with `error`; return its part of the response."""
+def refused(
+    broker: Broker, index: int, error: QuipuError, log_start_offset: int = NO_OFFSET
+) -> ProducedPart:
+    """Count a batch that failed with `error`; return its part of the response.
+
+    As in Kafka, a batch that the partition's log refuses is told where that log begins.
+    """
     code = code_of(error)
     broker.stats.request_errors[0, code] += 1
+    is_of_log = code not in _NOT_OF_LOG and not isinstance(error, NotOneBatch)
     return ProducedPart(
         index, code, error_message=str(error),
+        log_start_offset=log_start_offset if is_of_log else NO_OFFSET,
         record_errors=error.record_errors if isinstance(error, InvalidRecords) else ())
 
 

@@ -29,6 +29,7 @@ are not affected.  A request that exceeds a limit gets an error, if its response
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from struct import Struct
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ from quipu.broker.handlers.k18_api_versions import unsupported_version_response
 from quipu.broker.serving import forwarding
 from quipu.broker.serving.context import Broker, Context
 from quipu.broker.serving.fetch_sessions import FetchClient
-from quipu.broker.serving.request_queue import LARGE_SIZE
+from quipu.broker.serving.request_queue import HUGE_SIZE, LARGE_SIZE
 from quipu.broker.serving.response_budget import LARGE_RESPONSE_SIZE, ClientGone, ResponseBudget
 from quipu.model.errors import MalformedBytes, QuipuError, TooManyElements
 from quipu.model.listeners import ClientListener
@@ -70,6 +71,7 @@ MEMBER_KEYS: Final = frozenset({JOIN_GROUP, SYNC_GROUP})  # they wait for other 
 LONG_WAITS: Final = frozenset({FETCH, *MEMBER_KEYS})
 
 Message = Response | forwarding.ForwardedResponse
+Decoded = tuple[forwarding.ClientRequest, TooManyElements | None]
 
 _HEAD: Final = Struct(">hhi")  # api key, api version, correlation id
 
@@ -325,7 +327,7 @@ class ClientSession:
 
     def _serve(self, reply: TurnReply, frame: memoryview) -> None:
         """Call the handler and respond, at once or when the handler's coroutine has ended."""
-        client_request = self._decode(reply, frame)
+        client_request = self._admit(reply, self._decode(reply.api_key, frame))
         if client_request is None:
             return
         try:
@@ -360,7 +362,10 @@ class ClientSession:
             if self._connection.closed:
                 return
             try:
-                client_request = self._decode(reply, memoryview(frame))
+                decode = partial(self._decode, reply.api_key, memoryview(frame))
+                decoded = (await self._broker.workers.run(decode) if len(frame) > HUGE_SIZE
+                           else decode())
+                client_request = self._admit(reply, decoded)
             except MalformedBytes as error:
                 self.refuse(f"api {reply.api_key}: {error}")
                 return
@@ -373,23 +378,29 @@ class ClientSession:
                 await self._finish(
                     reply, client_request, self._handle_and_await(client_request))
 
-    def _decode(self, reply: TurnReply, frame: memoryview) -> forwarding.ClientRequest | None:
-        """The request in `frame`; None if it has too many elements, and an error was sent."""
-        api_key = reply.api_key
+    def _decode(self, api_key: int, frame: memoryview) -> Decoded:
+        """The request in `frame`, or an empty one and an error; may be called in a thread."""
         header, position = decode_request_header(frame)
-        version, broker = header.api_version, self._broker
+        version = header.api_version
         context = Context(version, header.correlation_id, header.client_id,
                           self._connection.peer_host, self._new_budget(api_key, version),
                           self.listener, self.principal)
         body = frame[position:]
         try:
-            request = forwarding.decode_request(broker, api_key, body, version)
+            request = forwarding.decode_request(self._broker, api_key, body, version)
         except TooManyElements as error:
-            broker.stats.requests_refused += 1
-            self._fail(reply, forwarding.ClientRequest(REQUESTS[api_key](), b"", context), error)
-            return None
+            return forwarding.ClientRequest(REQUESTS[api_key](), b"", context), error
         kept = bytes(body) if handlers.is_on_controller(api_key) else b""  # the frame is borrowed
-        return forwarding.ClientRequest(request, kept, context)
+        return forwarding.ClientRequest(request, kept, context), None
+
+    def _admit(self, reply: TurnReply, decoded: Decoded) -> forwarding.ClientRequest | None:
+        """The request; None if it has too many elements, and an error was sent."""
+        client_request, error = decoded
+        if error is None:
+            return client_request
+        self._broker.stats.requests_refused += 1
+        self._fail(reply, client_request, error)
+        return None
 
     def _new_budget(self, api_key: int, version: int) -> ResponseBudget:
         return ResponseBudget(

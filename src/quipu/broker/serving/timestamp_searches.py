@@ -42,11 +42,11 @@ async def search(
     wanted: dict[tuple[PartitionLog, int], list[TimestampSearch]] = {}
     for each in searches:
         wanted.setdefault((each.partition, each.timestamp), []).append(each)
-    longest_ms = broker.settings.remote_list_offsets_request_timeout_ms
+    longest_ms = broker.cluster.settings.remote_list_offsets_request_timeout_ms
     if context.api_version >= VERSION_TIMEOUT and timeout_ms > 0:
         longest_ms = min(longest_ms, timeout_ms)
     deadline = broker.clock.monotonic() + broker.settings.request_max_wait_ms / 1000
-    at_once = broker.settings.remote_log_reader_threads
+    at_once = broker.cluster.settings.remote_log_reader_threads
     running: set[asyncio.Task[None]] = set()
     try:
         for (partition, _), equal in wanted.items():

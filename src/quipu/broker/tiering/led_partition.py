@@ -37,6 +37,7 @@ from quipu.model.partition_log import PartitionLog, RunLong
 from quipu.remote.metadata.interface import RemoteLogMetadataManager
 from quipu.remote.metadata.segment_metadata import RemoteLogSegmentMetadata
 from quipu.runtime.clock import Clock
+from quipu.runtime.slots import Slots
 
 T = TypeVar("T")
 
@@ -62,8 +63,8 @@ class TierServices:
         self.clock = clock
         self.run = run
         self.takeovers = asyncio.Semaphore(TAKEOVERS_MAX)
-        self.copies = asyncio.Semaphore(copies_max)
-        self.deletions = asyncio.Semaphore(deletions_max)
+        self.copies = Slots(copies_max)
+        self.deletions = Slots(deletions_max)
 
 
 class LedPartition:

@@ -26,7 +26,7 @@ from quipu.diskless.tiering.steps import StepServices
 from quipu.model.errors import QuipuError
 from quipu.model.ids import NodeId
 from quipu.model.settings import BrokerSettings
-from quipu.model.settings_types import LONG_MAX
+from quipu.model.token_bucket import TokenBucket
 from quipu.remote.metadata.factory import (
     CONFIG_PREFIX,
     MANAGER_CLASS,
@@ -40,7 +40,6 @@ from quipu.remote.metadata.storage.urls import TOPIC
 from quipu.remote.segments.cache import ChunkCache
 from quipu.remote.segments.managed_storage import ManagedRemoteStorage, make_storage_manager
 from quipu.remote.segments.remote_storage import ObjectRemoteStorage, RemoteStorage
-from quipu.remote.segments.throttle import Throttle
 from quipu.remote.segments.writer import CopyOptions
 from quipu.runtime.clock import Clock
 from quipu.runtime.log_limits import LimitedLog
@@ -80,6 +79,7 @@ class Tiering:
         self._net: PeerNet | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._topic_backend: TopicBackend | None = None
+        self._monotonic = clock.monotonic
         self._limited = LimitedLog(_log, clock.monotonic)
         self._metadata = make_metadata_manager(
             metadata_settings(settings), broker_id=settings.own_id, rng=rng,
@@ -88,7 +88,10 @@ class Tiering:
         url = storage_url(settings)
         store = None if url is None else open_store(url, clock.now_ms)
         self.store = store  # None: segments are in a class of the user's own
-        self._storage = _storage(settings, store, self.cache, clock, workers)
+        self._copy_rate = _throttle(settings.remote_log_manager_copy_max_bytes_per_second)
+        self._fetch_rate = _throttle(settings.remote_log_manager_fetch_max_bytes_per_second)
+        self._storage = _storage(
+            settings, store, self.cache, clock, workers, throttle=self._copy_rate)
         self._roles = roles = MetadataRoles(self._metadata)
         self.deleter = deleter = SegmentDeleter(self._metadata, self._storage, clock=clock,
                                  broker_id=settings.own_id, stats=stats)
@@ -100,9 +103,9 @@ class Tiering:
             self._metadata, roles, self._storage, clock=clock, stats=stats,
             running_max=settings.remote_log_reader_threads,
             pending_max=settings.remote_log_reader_max_pending_tasks,
-            throttle=_throttle(settings.remote_log_manager_fetch_max_bytes_per_second))
+            throttle=self._fetch_rate)
         self._lookup = TierLookup(self._metadata, roles, url, workers.run)
-        services = TierServices(
+        self._services = services = TierServices(
             self._metadata, roles, copier, deleter, clock=clock, run=workers.run,
             copies_max=settings.remote_log_manager_copier_thread_pool_size,
             deletions_max=settings.remote_log_manager_expiration_thread_pool_size)
@@ -123,8 +126,19 @@ class Tiering:
         broker.tier = self._lookup
         broker.partitions.use_remote_reads(self.reads)
         broker.cluster.follow(self.log)
+        broker.cluster.on_settings(self._use)
         broker.partitions.watch(self.log)
         self._tasks.append(spawn(self._run(), "tiering"))
+
+    def _use(self, settings: BrokerSettings) -> None:
+        """Use the limits of `settings` from now on."""
+        for throttle, rate in (
+                (self._copy_rate, settings.remote_log_manager_copy_max_bytes_per_second),
+                (self._fetch_rate, settings.remote_log_manager_fetch_max_bytes_per_second)):
+            throttle.change(rate, rate, self._monotonic())
+        self._services.copies.resize(settings.remote_log_manager_copier_thread_pool_size)
+        self._services.deletions.resize(settings.remote_log_manager_expiration_thread_pool_size)
+        self.reads.resize(settings.remote_log_reader_threads)
 
     async def _run(self) -> None:
         """Open the metadata manager, however long that takes, then take steps until cancelled."""
@@ -199,12 +213,11 @@ class Tiering:
 
 def _storage(
     settings: BrokerSettings, store: ObjectStore | None, cache: ChunkCache, clock: Clock,
-    workers: Workers,
+    workers: Workers, *, throttle: TokenBucket,
 ) -> RemoteStorage:
     """Segments in `store`, or in a class of the user's own."""
     options = CopyOptions(chunk_size=settings.remote_log_chunk_bytes,
                           compress=settings.remote_log_compression == "zstd")
-    throttle = _throttle(settings.remote_log_manager_copy_max_bytes_per_second)
     if store is not None:
         return ObjectRemoteStorage(store, cache=cache, run=workers.run, clock=clock,
                                    options=options, throttle=throttle)
@@ -253,5 +266,5 @@ def metadata_settings(settings: BrokerSettings) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def _throttle(bytes_per_second: int) -> Throttle | None:
-    return None if bytes_per_second >= LONG_MAX else Throttle(bytes_per_second, bytes_per_second)
+def _throttle(bytes_per_second: int) -> TokenBucket:
+    return TokenBucket(bytes_per_second, bytes_per_second)

@@ -40,16 +40,17 @@ from quipu.broker.tiering.roles import MetadataRoles, partition_of
 from quipu.model.errors import Code, ErrorKind, OffsetOutOfRange, QuipuError, RequestError
 from quipu.model.ids import LogOffset, Offset
 from quipu.model.partition_log import PartitionLog, TimestampAndOffset
+from quipu.model.token_bucket import TokenBucket
 from quipu.remote.metadata.errors import RemoteResourceNotFound
 from quipu.remote.metadata.interface import RemoteLogMetadataManager
 from quipu.remote.metadata.segment_metadata import RemoteLogSegmentMetadata
 from quipu.remote.segments.errors import SegmentMissing
 from quipu.remote.segments.reader import SegmentReader
 from quipu.remote.segments.remote_storage import RemoteStorage
-from quipu.remote.segments.throttle import Throttle
 from quipu.runtime.clock import Clock
 from quipu.runtime.log_limits import LimitedLog
 from quipu.runtime.shared_reads import SharedRead, WaitingRead
+from quipu.runtime.slots import Slots
 from quipu.runtime.spawn import spawn
 
 _log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class TierReads:
     def __init__(
         self, metadata: RemoteLogMetadataManager, roles: MetadataRoles,
         storage: RemoteStorage, *, clock: Clock, stats: Stats, running_max: int,
-        pending_max: int, throttle: Throttle | None = None,
+        pending_max: int, throttle: TokenBucket | None = None,
     ) -> None:
         self._metadata = metadata
         self._roles = roles
@@ -95,12 +96,20 @@ class TierReads:
         self._clock = clock
         self._stats = stats
         self._pending_max = pending_max
-        self._running = asyncio.Semaphore(running_max)
+        self._running = Slots(running_max)
         self._throttle = throttle
         self._reads: dict[_Key, _SharedRead] = {}
         self._recent: OrderedDict[_PartitionKey, _RecentSegment] = OrderedDict()
         self._limited = LimitedLog(_log, clock.monotonic)
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def _is_throttled(self) -> bool:
+        return self._throttle is not None and self._throttle.is_limited
+
+    def resize(self, running_max: int) -> None:
+        """Let `running_max` reads run at a time from now on."""
+        self._running.resize(running_max)
 
     async def close(self) -> None:
         """End all reads; those who wait get an error."""
@@ -145,7 +154,7 @@ class TierReads:
     ) -> list[memoryview] | None:
         """What the cache holds of the segment that was read last; None if it is not held."""
         recent = self._recent.get((log.topic_id, log.topic_partition.partition))
-        if recent is None or self._throttle is not None or not recent.holds(
+        if recent is None or self._is_throttled or not recent.holds(
                 log.tier.epoch_for_offset(offset), offset):  # broker.tiering.F4
             return None
         try:
@@ -175,7 +184,7 @@ class TierReads:
                 buffers = await self._read_segment(log, key[2], max_bytes, end)
             size = sum(map(len, buffers))
             self._stats.remote.fetch_bytes += size
-            if self._throttle is not None:
+            if self._throttle is not None and self._throttle.is_limited:
                 await asyncio.sleep(self._throttle.take(size, self._clock.monotonic()))
         except QuipuError as failed:
             error = failed

@@ -8,7 +8,6 @@
     reader.py    reads batches of a segment, fetching only the chunks needed
     times.py     finds a record by its time in one chunk
     cache.py     a bounded cache of chunks and footers
-    throttle.py  limits the bytes per second of copies
     orphans.py   finds objects that no metadata refers to
     remote_storage.py   copies, readers and deletions of segments as objects
     managed_storage.py  the same over a class of a user's own, as Kafka's RemoteStorageManager

@@ -21,12 +21,12 @@ from typing import Final, Protocol
 
 from quipu.model.errors import QuipuError, SettingError
 from quipu.model.partition_log import RunLong
+from quipu.model.token_bucket import TokenBucket
 from quipu.remote.class_names import add_class_path, construct, load_class
 from quipu.remote.segments.cache import ChunkCache
 from quipu.remote.segments.pointer import POINTER_SIZE, decode_pointer
 from quipu.remote.segments.reader import SegmentReader
 from quipu.remote.segments.remote_storage import RemoteSegment
-from quipu.remote.segments.throttle import Throttle
 from quipu.remote.segments.writer import CopyOptions, SegmentToCopy, write_segment
 from quipu.runtime.clock import Clock
 from quipu.runtime.objects.errors import StoreUnavailable
@@ -89,7 +89,7 @@ class ManagedRemoteStorage:
     def __init__(
         self, manager: RemoteStorageManager, *, cache: ChunkCache, run: RunLong, clock: Clock,
         options: CopyOptions = CopyOptions(),  # noqa: B008 frozen
-        throttle: Throttle | None = None,
+        throttle: TokenBucket | None = None,
     ) -> None:
         self._manager = manager
         self._cache = cache

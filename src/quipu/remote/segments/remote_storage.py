@@ -12,11 +12,11 @@ object, which only readers know.  Not here: a storage of a user's own (managed_s
 from typing import NamedTuple, Protocol
 
 from quipu.model.partition_log import RunLong
+from quipu.model.token_bucket import TokenBucket
 from quipu.remote.segments.cache import ChunkCache
 from quipu.remote.segments.names import SegmentName
 from quipu.remote.segments.pointer import decode_pointer
 from quipu.remote.segments.reader import SegmentReader
-from quipu.remote.segments.throttle import Throttle
 from quipu.remote.segments.writer import CopyOptions, SegmentToCopy, SegmentWriter
 from quipu.runtime.clock import Clock
 from quipu.runtime.objects.store import ObjectStore
@@ -55,7 +55,7 @@ class ObjectRemoteStorage:
     def __init__(
         self, store: ObjectStore, *, cache: ChunkCache, run: RunLong, clock: Clock,
         options: CopyOptions = CopyOptions(),  # noqa: B008 frozen
-        throttle: Throttle | None = None,
+        throttle: TokenBucket | None = None,
     ) -> None:
         self._store = store
         self._cache = cache

@@ -23,6 +23,7 @@ from crc32c import crc32c
 
 from quipu.model.errors import CorruptLog
 from quipu.model.partition_log import RunLong
+from quipu.model.token_bucket import TokenBucket
 from quipu.remote.segments.chunks import (
     ChunkPlace,
     CutChunk,
@@ -45,7 +46,6 @@ from quipu.remote.segments.footer import (
 )
 from quipu.remote.segments.names import SegmentName
 from quipu.remote.segments.pointer import SegmentPointer
-from quipu.remote.segments.throttle import Throttle
 from quipu.runtime.clock import Clock
 from quipu.runtime.objects.store import Buffer, ObjectInfo
 from quipu.runtime.spawn import spawn
@@ -106,7 +106,7 @@ class SegmentWriter:
 
     def __init__(
         self, store: PartsStore, options: CopyOptions, *, run: RunLong, clock: Clock,
-        throttle: Throttle | None = None,
+        throttle: TokenBucket | None = None,
     ) -> None:
         self._store = store
         self._options = options
@@ -154,7 +154,7 @@ class SegmentWriter:
         yield await self._throttled(memoryview(await self._run(lambda: copy.end(read))))
 
     async def _throttled(self, part: memoryview) -> memoryview:
-        if self._throttle is not None:
+        if self._throttle is not None and self._throttle.is_limited:
             seconds = self._throttle.take(len(part), self._clock.monotonic())
             if seconds > 0:
                 await asyncio.sleep(seconds)
@@ -163,7 +163,7 @@ class SegmentWriter:
 
 async def write_segment(
     store: PartsStore, segment: SegmentToCopy, options: CopyOptions, *, run: RunLong, clock: Clock,
-    throttle: Throttle | None = None,
+    throttle: TokenBucket | None = None,
 ) -> SegmentPointer:
     """Store one segment; see `SegmentWriter.write`."""
     writer = SegmentWriter(store, options, run=run, clock=clock, throttle=throttle)

@@ -124,6 +124,7 @@ class SimDisk:
         self._names: Names = {}
         self._durable_names: Names = {}
         self._changes: Changes = []  # of names, since the last sync of their directory
+        self._renamed: set[str] = set()  # directories, maybe, that were renamed
         self._pending: list[tuple[Work, Done]] = []
 
     # --- faults -----------------------------------------------------------------------------
@@ -144,6 +145,7 @@ class SimDisk:
             if inode is not None:
                 inode.crash(rng)
         self._names, self._durable_names, self._changes = names, dict(names), []
+        self._renamed.clear()
         self._pending = []
         self.locked = set()
 
@@ -284,6 +286,8 @@ class SimDisk:
         for count in range(1, len(parts) + 1):
             directory = "/".join(parts[:count])
             if directory not in self._names:
+                if directory in self._renamed:
+                    self._settle(directory)
                 self._change(directory, _linking(directory, None))
 
     def rename(self, source: str, target: str) -> None:
@@ -296,6 +300,20 @@ class SimDisk:
                 names[target + name.removeprefix(source)] = names.pop(name)
 
         self._change(target, change)
+        self._renamed.add(source)
+
+    def _settle(self, path: str) -> None:
+        """Make durable that `path` was renamed: it is about to be the name of a new directory.
+
+        Names are kept by path, so changes of both directories could not be told apart.
+        """
+        self._renamed.discard(path)
+        changes, self._changes = self._changes, []
+        for directory, change in changes:
+            if f"{directory}/".startswith(f"{path}/") or directory == _parent(path):
+                change(self._durable_names)
+            else:
+                self._changes.append((directory, change))
 
     def remove(self, path: str) -> None:
         self._inode(path)

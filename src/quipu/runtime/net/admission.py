@@ -66,8 +66,6 @@ class Admission:
 
     def __init__(self, limits: NetLimits) -> None:
         self._limits = limits
-        self._overrides = {
-            address_key(name): count for name, count in limits.per_address_overrides.items()}
         self._rate = _Rate()
         self._addresses: dict[str, _Address] = {}
         self._prune_at = PRUNE_COUNT_MIN
@@ -77,7 +75,7 @@ class Admission:
         limits = self._limits
         key = address_key(host)
         address = self._addresses.get(key) or _Address()
-        if address.count >= self._overrides.get(key, limits.per_address_max):
+        if address.count >= limits.per_address_overrides.get(key, limits.per_address_max):
             return Verdict(MAX_PER_IP)
         if open_count >= limits.connections_max:
             return Verdict(MAX_CONNECTIONS)

@@ -26,7 +26,7 @@ OUT_OF_DESCRIPTORS: Final = "ulimit -n"  # no setting: the limit of open files o
 
 @dataclass(slots=True, kw_only=True)
 class NetLimits:
-    """Limits on the connections of a server."""
+    """Limits on the connections of a server; they may change while it runs."""
 
     frame_size_max: int = 100 * 1024 * 1024
     partial_size_max: int = 256 * 1024 * 1024
@@ -34,7 +34,7 @@ class NetLimits:
     idle_seconds_max: float = 600.0
     # Connections per address, and new connections per second, in total and per address.
     per_address_max: int = UNLIMITED
-    per_address_overrides: dict[str, int] = field(default_factory=dict)
+    per_address_overrides: dict[str, int] = field(default_factory=dict)  # by `address_key`
     rate_max: int = UNLIMITED
     rate_per_address_max: int = UNLIMITED
 

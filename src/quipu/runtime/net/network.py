@@ -3,8 +3,9 @@
 `RealNet` makes real ones; the simulator passes in its own.
 """
 
+import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from quipu.runtime.net.connection import Buffer
 from quipu.runtime.net.frame_handler import FrameHandler
@@ -13,6 +14,8 @@ from quipu.runtime.net.server import FrameServer
 from quipu.runtime.peers.peer_net import Identity, PeerConfig, PeerNet
 from quipu.runtime.peers.peers import TcpPeers
 from quipu.runtime.rng import Rng
+
+EVERY_HOST: Final = "0.0.0.0"  # noqa: S104 all interfaces, for listeners without a host
 
 
 class FrameConnection(Protocol):
@@ -70,6 +73,11 @@ class Net(Protocol):
     def peers(self, identity: Identity, config: PeerConfig, rng: Rng) -> PeerNet:
         """The connections to the other nodes of the cluster."""
         ...
+
+
+def machine_name() -> str:
+    """The name by which other machines may reach this one, as the system knows it."""
+    return socket.getfqdn()
 
 
 class RealNet:

@@ -1,0 +1,35 @@
+"""ShareGroupDescribe — API key 77, version 1.
+
+Behaviour
+    * there are no share groups: GROUP_ID_NOT_FOUND for each, as for a group that Kafka does not
+      know; an empty id is INVALID_GROUP_ID
+Versions
+    v1  flexible encoding from the start
+"""
+
+from quipu.broker.serving.context import Broker, Context
+from quipu.model.errors import Code
+from quipu.wire.messages.k77_share_group_describe import (
+    DescribedGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+
+
+async def handle(
+    broker: Broker, request: ShareGroupDescribeRequest, context: Context
+) -> ShareGroupDescribeResponse:
+    del broker
+    response = ShareGroupDescribeResponse(groups=context.array(DescribedGroup))
+    for group_id in request.group_ids:
+        await context.pause()
+        response.groups.append(_described(group_id))
+    return response
+
+
+def _described(group_id: str) -> DescribedGroup:
+    if not group_id:
+        return DescribedGroup(error_code=Code.INVALID_GROUP_ID)
+    return DescribedGroup(
+        group_id=group_id, error_code=Code.GROUP_ID_NOT_FOUND,
+        error_message=f"there is no share group {group_id[:80]}: they are not served")
