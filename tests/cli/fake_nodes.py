@@ -24,7 +24,7 @@ from quipu.wire.messages.k10001_create_chain import CreateChainRequest, CreateCh
 from quipu.wire.messages.k10002_extend_chain import ExtendChainRequest, ExtendChainResponse
 from quipu.wire.schema import Request, Response
 
-SERVED_KEYS = (3, 18, 10_000, 10_001, 10_002)
+SERVED_KEYS = (3, 18, 55, 64, 81, 10_000, 10_001, 10_002, 10_007)
 
 
 class Fake:
@@ -38,6 +38,7 @@ class Fake:
         self.others: list[tuple[str, int]] = []  # nodes that Metadata tells about
         self.asked: list[Request] = []
         self.trouble: list[Code] = []  # answered first, one each
+        self.scripted: dict[int, list[Response]] = {}  # by API key, one each; the last stays
         self.on_describe: Callable[[], None] = lambda: None
 
     def answer(self, request: Request) -> Response:
@@ -49,6 +50,8 @@ class Fake:
                 MetadataResponseBroker(node_id=index, host=host, port=port)
                 for index, (host, port) in enumerate(self.others)])
         self.asked.append(request)
+        if (script := self.scripted.get(request.KEY)) is not None:
+            return script.pop(0) if len(script) > 1 else script[0]
         try:
             if self.trouble:
                 raise RequestError("trouble", code=self.trouble.pop(0))

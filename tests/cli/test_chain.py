@@ -10,6 +10,7 @@ import pytest
 from quipu.cli.main import main
 from quipu.model.chains import MemberState
 from quipu.model.errors import Code
+from quipu.wire.messages.k10000_describe_chains import DescribedOrder
 from quipu.wire.messages.k10001_create_chain import CreateChainRequest
 from quipu.wire.messages.k10002_extend_chain import ExtendChainRequest
 from tests.cli.fake_nodes import Fake, listening
@@ -59,6 +60,37 @@ def test_a_chain_is_made_listed_and_described(rig: Rig) -> None:
         ["a-0", "1", "head", "serving", "yes", "r1", "127.0.0.1:9092"],
         ["a-2", "3", "tail", "serving", "yes", "r1", "127.0.0.1:9092"],
         ["a-10", "11", "-", "syncing", "yes", "r1", "127.0.0.1:9092"]]
+
+
+def test_the_orders_of_partitions_are_described(rig: Rig) -> None:
+    """V2, K9: which nodes hold partitions in which order, and which of them serve there."""
+    rig.chain("create", "a", "a-0", "a-2", "a-10")
+    rig.fake.chains["a"].orders = [
+        DescribedOrder(preferred=[1, 3, 11], nodes=[1, 3, 11], states=[0, 0, 0], epoch=3,
+                       partition_count=4),
+        DescribedOrder(preferred=[3, 11], nodes=[11, 3], states=[0, 1], epoch=9,
+                       partition_count=2)]
+
+    described = rig.chain("describe", "a").out.splitlines()
+
+    assert described[-3].split() == [
+        "ORDER", "PARTITIONS", "EPOCH", "SERVING", "SYNCING", "OFFLINE"]
+    assert described[-1].split() == ["a-2", "a-10", "2", "9", "a-10", "a-2", "-"]
+    assert json.loads(rig.chain("describe", "a", "--json").out)["orders"][1] == {
+        "order": ["a-2", "a-10"], "partitions": 2, "epoch": 9, "serving": ["a-10"],
+        "syncing": ["a-2"], "offline": []}
+
+
+def test_a_member_that_lacks_records_of_one_order_is_waited_for(rig: Rig) -> None:
+    """V7: a chain is whole when its nodes serve in all orders."""
+    rig.chain("create", "a", "a-0", "a-2")
+    rig.fake.chains["a"].orders = [
+        DescribedOrder(preferred=[3, 1], nodes=[1, 3], states=[0, 1])]
+
+    failed = rig.chain("extend", "a", "a-3", "--wait", "0.1")
+
+    assert failed.code == 1
+    assert "a-2 is syncing" in failed.err
 
 
 def test_json_has_every_member(rig: Rig) -> None:

@@ -53,7 +53,8 @@ def test_the_life_of_a_topic(node: RunningNode) -> None:
         "life exists already\n"
     )
     listed = {row["topic"]: row for row in rows(ok(node, "topic", "list", "--json"))}
-    assert listed["life"] == {"topic": "life", "partitions": 2, "replicas": 1}
+    assert listed["life"] == {
+            "topic": "life", "partitions": 2, "replicas": 1, "offline": 0}
 
     ok(node, "topic", "alter", "life", "--partitions", "3", "-c", "max.message.bytes=2000",
        "--reset", "retention.ms")  # fmt: skip

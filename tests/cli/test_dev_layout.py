@@ -35,7 +35,7 @@ def test_each_node_is_told_who_it_is_and_who_votes(tmp_path: Path) -> None:
         from_properties(layout.properties(layout.nodes[1], tmp_path), "a-1.properties"))
     assert (read.node_name, read.own_id, read.broker_rack) == ("a-1", 2, "y")
     assert [str(each) for each in (*read.listeners, read.peer_listener)] == [
-        "127.0.0.1:9093", "127.0.0.1:9193"]
+        "PLAINTEXT://127.0.0.1:9093", "127.0.0.1:9193"]
     assert [str(voter) for voter in read.controller_quorum_voters] == [
         "1@127.0.0.1:9192", "2@127.0.0.1:9193", "3@127.0.0.1:9194"]
     assert (read.log_dirs, read.peer_secret) == (str(tmp_path / "a-1"), r"se\cret")

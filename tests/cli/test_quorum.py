@@ -1,10 +1,13 @@
 """`quipu quorum` on a node that is the only voter; with three: tests/startup/test_upgrade.py."""
 
 import json
+import time
 from pathlib import Path
 
 from tests.harness.command import Result, run_quipu
 from tests.harness.node import RunningNode
+
+AT_ONCE_SECONDS = 10.0  # to start the command on a busy machine; it would wait for 30 s and more
 
 
 def test_the_quorum_is_listed_and_keeps_its_last_voter(tmp_path: Path) -> None:
@@ -21,6 +24,10 @@ def test_the_quorum_is_listed_and_keeps_its_last_voter(tmp_path: Path) -> None:
 
         twice = quorum("add", "1")
         assert (twice.code, "a voter already" in twice.err) == (1, True)
+        begun = time.monotonic()
+        nowhere = quorum("add", "9")
+        assert (nowhere.code, "node 9 is not known: start it" in nowhere.err) == (1, True)
+        assert time.monotonic() - begun < AT_ONCE_SECONDS
         last = quorum("remove", "1")
         assert (last.code, "the last voter" in last.err) == (1, True)
         unknown = quorum("remove", "7")

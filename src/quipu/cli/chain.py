@@ -1,4 +1,4 @@
-"""`quipu chain`: list, create, extend and describe chains of nodes."""
+"""`quipu chain`: list, create, extend, describe and remove chains of nodes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,12 +7,14 @@ from typing import Annotated, Any, Final
 import typer
 
 from quipu.cli.application import PLAIN
+from quipu.cli.chain_removal import remove
 from quipu.cli.cluster import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, connect, unknown
 from quipu.cli.errors import CommandFailed
 from quipu.cli.output import count, note, print_json, show
 from quipu.client.admin.chains import (
     ChainDescription,
     ChainMemberDescription,
+    OrderDescription,
     create_chain,
     describe_chains,
     extend_chain,
@@ -23,7 +25,8 @@ from quipu.client.errors import BrokerRefused
 from quipu.model.chains import MemberState, member_key
 from quipu.model.errors import Code
 
-app = typer.Typer(help="List, create, extend and describe chains of nodes.", **PLAIN)
+app = typer.Typer(help="List, create, extend, describe and remove chains of nodes.", **PLAIN)
+app.command()(remove)
 
 POLL_SECONDS: Final = 0.2
 _NOT_YET: Final = frozenset({
@@ -164,11 +167,16 @@ def _when_up(call: Callable[[], ChainDescription], deadline: float) -> ChainDesc
 def _await_serving(cluster: Cluster, name: str, deadline: float) -> ChainDescription:
     while True:
         (chain,) = describe_chains(cluster, [name])
-        behind = [member for member in chain.members if member.state is not MemberState.SERVING]
+        behind = {member.name: member.state for member in chain.members
+                  if member.state is not MemberState.SERVING}
+        names = {member.node_id: member.name for member in chain.members}
+        for order in chain.orders:  # a member serves when it has caught up in all of them
+            behind.update((names[node_id], state) for node_id, state in order.members
+                          if state is not MemberState.SERVING)
         if not behind:
             return chain
         if time.monotonic() > deadline:
-            states = ", ".join(f"{each.name} is {each.state.name.lower()}" for each in behind)
+            states = ", ".join(f"{name} is {state.name.lower()}" for name, state in behind.items())
             raise NotServing(f"chain {name} exists, but some members do not serve yet: {states}")
         time.sleep(POLL_SECONDS)
 
@@ -185,6 +193,18 @@ def _row(chain: ChainDescription) -> dict[str, Any]:
         "topics": chain.topic_count,
         "partitions": chain.partition_count,
         "members": [_member_row(chain, member) for member in chain.members],
+        "orders": [_order_row(chain, order) for order in chain.orders],
+    }
+
+
+def _order_row(chain: ChainDescription, order: OrderDescription) -> dict[str, Any]:
+    names = {member.node_id: member.name for member in chain.members}
+    return {
+        "order": [names[node_id] for node_id in order.preferred],
+        "partitions": order.partition_count,
+        "epoch": order.epoch,
+        **{state.name.lower(): [names[node_id] for node_id, each in order.members if each is state]
+           for state in MemberState},
     }
 
 
@@ -219,3 +239,8 @@ def _show_chain(chain: ChainDescription, *, as_json: bool) -> None:
              f"{count(chain.partition_count, 'partition')}")
     show(row["members"], ["name", "id", "role", "state", "up", "rack", "address"],
          as_json=False, title=title)
+    if len(row["orders"]) > 1:
+        show([{key: (" ".join(value) or None) if isinstance(value, list) else value
+               for key, value in order.items()} for order in row["orders"]],
+             ["order", "partitions", "epoch", "serving", "syncing", "offline"],
+             as_json=False, title="the orders in which its nodes hold partitions")

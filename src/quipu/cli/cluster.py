@@ -2,7 +2,7 @@
 
 Commands about topics, groups, chains and the quorum use `quipu.client`; only produce and consume
 use librdkafka (librdkafka.py).  Every command connects first, so that it can report within a few
-seconds that no broker responds.
+seconds that no broker responds.  It tries all addresses of --bootstrap, or of QUIPU_BOOTSTRAP.
 """
 
 import time
@@ -15,7 +15,7 @@ from quipu.cli.errors import CommandFailed
 from quipu.cli.positions import Position, resolve
 from quipu.client.admin.routing import unreachable
 from quipu.client.admin.topics import TopicDescription
-from quipu.client.cluster import Cluster
+from quipu.client.cluster import EARLIEST, LATEST, Cluster
 from quipu.client.errors import ConnectionFailed, NotKafka, ResponseTooLate
 from quipu.client.settings import client_settings
 from quipu.model.ids import TopicPartition
@@ -28,9 +28,11 @@ CONNECT_SECONDS_MAX: Final = 3.0
 NEGOTIATE_SECONDS_MAX: Final = 8.0  # to connect, and to ask which requests are served
 RESPONSE_SECONDS_MAX: Final = 35.0  # longer than a node's own time-out of a request
 CALL_SECONDS_MAX: Final = 30.0  # after which a transient failure is not retried
+NAMES_MAX: Final = 10  # partitions that a message names
 
 Bootstrap = Annotated[
-    str, typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Address of a broker.")
+    str, typer.Option("--bootstrap", "-b", metavar="HOST:PORT,...", envvar="QUIPU_BOOTSTRAP",
+                      help="Addresses of brokers, tried in turn.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")]
 
@@ -42,15 +44,18 @@ class Bounds(NamedTuple):
     end: int
 
 
-def connect(bootstrap: str) -> Cluster:
-    """A client of the cluster at --bootstrap; raises `CommandFailed` if no broker responds."""
+def connect(bootstrap: str, *, call_seconds: float = CALL_SECONDS_MAX) -> Cluster:
+    """A client of the cluster at --bootstrap; raises `CommandFailed` if no broker responds.
+
+    A call that fails for a reason that may pass is repeated for `call_seconds`.
+    """
     given = addresses(bootstrap)
     cluster = Cluster(client_settings({
         "bootstrap.servers": ",".join(map(str, given)),
         "client.id": CLIENT_ID,
         "socket.connection.setup.timeout.ms": str(int(CONNECT_SECONDS_MAX * 1000)),
         "request.timeout.ms": str(int(RESPONSE_SECONDS_MAX * 1000)),
-        "default.api.timeout.ms": str(int(CALL_SECONDS_MAX * 1000)),
+        "default.api.timeout.ms": str(int(call_seconds * 1000)),
     }))
     problems: list[ConnectionFailed] = []
     for address in given:
@@ -60,19 +65,23 @@ def connect(bootstrap: str) -> Cluster:
             problems.append(error)
         else:
             return cluster
-    for problem in problems:
-        if isinstance(problem, NotKafka | ResponseTooLate):
-            raise CommandFailed(
-                f"{problem.at} accepts connections but does not respond as a Kafka broker "
-                f"({problem.why}); check the address given with --bootstrap")
+    if all(isinstance(problem, NotKafka | ResponseTooLate) for problem in problems):
+        raise CommandFailed(
+            f"{_places(problems)} accepts connections but does not respond as a Kafka broker; "
+            "check the address given with --bootstrap")
     raise CommandFailed(
-        f"{unreachable(problems)}; start one with `quipu start`, "
-        "or give the address of a running one with --bootstrap HOST:PORT")
+        f"{unreachable(problems)}; start one with `quipu start`, or give the addresses of running "
+        "ones with --bootstrap HOST:PORT,HOST:PORT or QUIPU_BOOTSTRAP")
 
 
 def addresses(bootstrap: str) -> list[Address]:
-    """The addresses of --bootstrap."""
-    return [_address(word.strip()) for word in bootstrap.split(",")]
+    """The addresses of --bootstrap, each once; empty places between commas are passed over."""
+    words = [word.strip() for word in bootstrap.split(",") if word.strip()]
+    return list(dict.fromkeys(map(_address, words or [bootstrap])))
+
+
+def _places(problems: Iterable[ConnectionFailed]) -> str:
+    return ", ".join(f"{problem.at} ({problem.why})" for problem in problems)
 
 
 def check_topics(names: Iterable[str], known: Collection[str]) -> None:
@@ -112,24 +121,37 @@ def no_partition(topic: TopicDescription, word: str) -> CommandFailed:
 def bounds(
     cluster: Cluster, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Bounds]:
-    """First and next offset of each partition, as a consumer sees them."""
-    starts, ends = cluster.earliest(partitions), cluster.latest(partitions)
-    for partition, start in starts.items():
-        if start < 0 or ends[partition] < 0:
+    """First and next offset of each partition, as a consumer sees them; offline ones are left out.
+
+    A partition is offline if it has no leader for longer than an election takes.
+    """
+    starts = cluster.offsets_where_led(dict.fromkeys(partitions, EARLIEST))
+    ends = cluster.offsets_where_led(dict.fromkeys(starts, LATEST))
+    for partition in ends:
+        if starts[partition].offset < 0 or ends[partition].offset < 0:
             raise CommandFailed(f"the broker did not report the offsets of {partition}")
     # Records may be deleted between the two requests: the end is never before the start.
-    return {partition: Bounds(start, max(start, ends[partition]))
-            for partition, start in starts.items()}
+    return {each: Bounds(starts[each].offset, max(starts[each].offset, end.offset))
+            for each, end in ends.items()}
+
+
+def offline_text(partitions: Collection[TopicPartition]) -> str:
+    """What to tell of partitions that no node leads."""
+    names = [str(each) for each in sorted(partitions)]
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    verb, whose = ("is", "it has") if len(names) == 1 else ("are", "they have")
+    return (f"{', '.join(names[:NAMES_MAX])}{more} {verb} offline: {whose} no leader; "
+            "see `quipu chain describe`")
 
 
 def find_offsets(
     cluster: Cluster, partitions: Collection[TopicPartition], position: Position
 ) -> dict[TopicPartition, int]:
-    """The offset that `position` means in each partition."""
+    """The offset that `position` means in each partition; offline ones are left out."""
     limits = bounds(cluster, partitions)
     timed: dict[TopicPartition, int | None] = {}
     if position.timestamp_ms is not None:
-        timed = cluster.at_times(dict.fromkeys(partitions, position.timestamp_ms))
+        timed = cluster.at_times(dict.fromkeys(limits, position.timestamp_ms))
     found = {}
     for partition, (start, end) in limits.items():
         at_time = timed.get(partition)

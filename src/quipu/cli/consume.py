@@ -3,6 +3,9 @@
 Without --group nothing is stored on the broker: partitions are read from --from to --to.
 With --group the command joins the group, and commits offsets after it has written the records out,
 never before.
+
+Partitions without a leader are left out, and read as soon as they have one; if the command ends
+before that, it fails.  While it waits for a leader or a coordinator, it says so (waiting.py).
 """
 
 import base64
@@ -14,6 +17,7 @@ from typing import Annotated, Any, BinaryIO, Final
 
 import typer
 from confluent_kafka import (
+    OFFSET_STORED,
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
@@ -31,16 +35,20 @@ from quipu.cli.cluster import (
     check_topics,
     connect,
     find_offsets,
+    offline_text,
     partitions_of,
 )
 from quipu.cli.dirty import DirtyReader
 from quipu.cli.errors import CommandFailed
+from quipu.cli.output import note
 from quipu.cli.positions import HELP, Position, parse_position
+from quipu.cli.waiting import WaitReporter, why_not_read
 from quipu.client.admin.topics import describe_topics
 from quipu.client.cluster import Cluster
 from quipu.model.ids import TopicPartition as Key
 
 BATCH_COUNT_MAX: Final = 1000  # records taken from librdkafka and written out at a time
+FIND_SECONDS: Final = 2.0  # between two looks for leaders of offline partitions
 POLL_SECONDS: Final = 0.2  # how soon an interrupt is noticed
 QUEUE_SIZE_MAX_KIB: Final = 16 << 10  # fetched ahead
 _TIMESTAMP_NAMES: Final = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "append"}
@@ -98,16 +106,16 @@ def consume(
         if dirty:
             DirtyReader(cluster.any_connection(), topic, partition).run(first, last, write, number)
             return
-        there = describe_topics(cluster)
-        check_topics([topic], there)
+        check_topics([topic], there := describe_topics(cluster))
+        parts, find = partitions_of(there[topic], partition), PartitionFinder(cluster, first, last)
         consumer = Consumer(_consumer_config(bootstrap, group))
-        reader = Reader(consumer, write, sys.stdout.buffer, number)
+        waits = WaitReporter(lambda: why_not_read(bootstrap, topic, partition, group))
+        reader = Reader(consumer, write, sys.stdout.buffer, number, waits)
         try:
-            if group is not None:
-                reader.subscribe(cluster, topic, first, exits=not follow)
+            if group is None:
+                reader.assign(parts, find)
             else:
-                parts = partitions_of(there[topic], partition)
-                reader.assign(*_bounds(cluster, parts, first, last))
+                reader.subscribe(cluster, topic, first, exits=not follow)
             reader.run(commits=group is not None)
         except KafkaException as error:
             raise CommandFailed(f"cannot consume {topic}: {librdkafka.reason(error)}") from None
@@ -115,13 +123,40 @@ def consume(
             consumer.close()
 
 
+class PartitionFinder:
+    """Finds where to begin and to stop in the partitions that have a leader."""
+
+    def __init__(self, cluster: Cluster, first: Position | None, last: Position | None) -> None:
+        self._cluster = cluster
+        self._first, self._last = first or Position(after_start=0), last
+        self.has_ends = last is not None
+
+    def bounds(self, parts: list[Key]) -> tuple[dict[Key, int], dict[Key, int]]:
+        """The first offset of each partition, and the end of each if there is a last position."""
+        starts = find_offsets(self._cluster, parts, self._first)
+        if self._last is None:
+            return starts, {}
+        ends = find_offsets(self._cluster, starts, self._last)
+        return {key: starts[key] for key in ends}, ends
+
+    def led(self, parts: list[Key]) -> list[Key]:
+        """Those of `parts` that have a leader now."""
+        self._cluster.refresh({part.topic for part in parts})
+        return [part for part in parts if self._cluster.leader(part).node_id >= 0]
+
+
 class Reader:
     """Takes records from librdkafka and writes them out until there is nothing left to do."""
 
     def __init__(
-        self, consumer: Consumer, write: Write, out: BinaryIO, count_max: int | None
+        self, consumer: Consumer, write: Write, out: BinaryIO, count_max: int | None,
+        waits: WaitReporter | None = None,
     ) -> None:
         self._consumer = consumer
+        self._waits = waits or WaitReporter(lambda: None)
+        self.offline: list[Key] = []  # partitions to read that have had no leader so far
+        self._finder: PartitionFinder | None = None  # None: a group assigns partitions
+        self._find_next = 0.0  # when to look for leaders of the offline ones again
         self._write = write
         self._out = out
         self._left = count_max
@@ -130,14 +165,32 @@ class Reader:
         self._assigned = False  # a member of a group waits for its partitions
         self._exits = False  # whether to stop at the ends of all partitions
 
-    def assign(self, starts: dict[Key, int], ends: dict[Key, int]) -> None:
+    def assign(self, wanted: list[Key], finder: PartitionFinder) -> None:
         """Read given partitions, each up to its end if it has one."""
-        self._ends = ends
-        self._assigned = True
-        self._exits = bool(ends)
-        self._open = {key for key, offset in starts.items() if offset < ends.get(key, offset + 1)}
-        parts = [TopicPartition(*key, offset) for key, offset in sorted(starts.items())]
-        self._consumer.assign([part for part in parts if _key(part) in self._open])
+        self._finder, self._assigned, self._exits = finder, True, finder.has_ends
+        self._add(wanted, wanted)
+        if self.offline:
+            note(offline_text(self.offline))
+
+    def _add(self, wanted: list[Key], led: list[Key]) -> None:
+        """Read `led` ones of `wanted`, besides the partitions that are read already."""
+        assert self._finder is not None
+        starts, ends = self._finder.bounds(led)
+        self.offline = [key for key in wanted if key not in starts]
+        self._ends |= ends
+        new = {key for key, offset in starts.items() if offset < ends.get(key, offset + 1)}
+        self._open |= new
+        if new:
+            self._consumer.incremental_assign(
+                [TopicPartition(*key, starts[key]) for key in sorted(new)])
+
+    def _look_for_leaders(self) -> None:
+        """Read partitions that were offline, once they have a leader."""
+        if self._finder is None or not self.offline or time.monotonic() < self._find_next:
+            return
+        if led := self._finder.led(self.offline):
+            self._add(self.offline, led)
+        self._find_next = time.monotonic() + FIND_SECONDS
 
     def subscribe(
         self, cluster: Cluster, topic: str, first: Position | None, *, exits: bool
@@ -150,7 +203,9 @@ class Reader:
             self._open |= {_key(part) for part in parts}
             if first is not None:
                 offsets = find_offsets(cluster, [_key(part) for part in parts], first)
-                consumer.assign([TopicPartition(*key, offsets[key]) for key in sorted(offsets)])
+                consumer.assign([  # one that is offline continues at its committed offset
+                    TopicPartition(*key, offsets.get(key, OFFSET_STORED))
+                    for key in sorted(map(_key, parts))])
 
         def on_revoke(_: Consumer, parts: list[TopicPartition]) -> None:
             self._assigned = False
@@ -163,6 +218,11 @@ class Reader:
         while self._left != 0 and not (self._exits and self._assigned and not self._open):
             size = min(self._left or BATCH_COUNT_MAX, BATCH_COUNT_MAX)
             messages = self._consumer.consume(size, POLL_SECONDS)
+            if messages:
+                self._waits.progressed()
+            else:
+                self._waits.waited()
+            self._look_for_leaders()
             taken: list[Message] = []
             try:
                 taken += (message for message in messages if self._take(message))
@@ -171,6 +231,8 @@ class Reader:
                 self._out.flush()
                 if commits and taken:
                     self._commit(taken)
+        if self.offline and self._left != 0:
+            raise CommandFailed(f"not all was read: {offline_text(self.offline)}")
 
     def _take(self, message: Message) -> bool:
         """Is a message a record to write?  Also notes the partitions that are at their end."""
@@ -252,14 +314,6 @@ def _check_group(group: str | None, *, assigned: bool, dirty: bool) -> None:
         raise typer.BadParameter("a group has its partitions assigned; leave out --partition, --to")
     if group is not None and dirty:
         raise typer.BadParameter("a group reads committed records; leave out --dirty or --group")
-
-
-def _bounds(
-    cluster: Cluster, parts: list[Key], first: Position | None, last: Position | None
-) -> tuple[dict[Key, int], dict[Key, int]]:
-    """The first offset of each partition, and the end of each if `last` is given."""
-    starts = find_offsets(cluster, parts, first or Position(after_start=0))
-    return starts, find_offsets(cluster, parts, last) if last is not None else {}
 
 
 def _position(text: str | None, option: str, now_ms: int) -> Position | None:

@@ -149,13 +149,11 @@ def _show_ready(nodes: NodeGroup, layout: DevLayout, directory: Path, *, as_json
         print(f"quipu ready {layout.bootstrap}")
     show(rows, _COLUMNS, as_json=as_json)
     sys.stdout.flush()
+    note(f"for other commands:  export QUIPU_BOOTSTRAP={layout.bootstrap}")
     if layout.is_diskless:
-        first = layout.nodes[0]
-        address = "" if first.port == dev_layout.DEFAULT_PORT else f" -b {first.address}"
-        note("a diskless topic:  quipu topic create events --partitions 6 "
-             f"--config diskless.enable=true{address}\n"
-             f"where it is:       quipu placement show events{address}; "
-             f"quipu topic describe events{address}")
+        note("a diskless topic:    quipu topic create events --partitions 6 "
+             "--config diskless.enable=true\n"
+             "where it is:         quipu placement show events; quipu topic describe events")
     note("Ctrl-C stops the cluster; `quipu chain describe` shows its state")
 
 

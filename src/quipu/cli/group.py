@@ -15,6 +15,7 @@ from quipu.cli.cluster import (
     connect,
     find_offsets,
     no_partition,
+    offline_text,
     partitions_of,
     unknown,
 )
@@ -44,14 +45,17 @@ def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """List consumer groups."""
+    """List consumer groups; fails, after those that are known, if a coordinator is away."""
     with connect(bootstrap) as cluster:
-        there = groups.list_groups(cluster)
+        there, missing = groups.list_groups(cluster)
     rows = [{"group": name, "state": _state(there[name])} for name in sorted(there)]
-    if not rows and not as_json:
+    if rows or as_json:
+        show(rows, ["group", "state"], as_json=as_json)
+    elif not missing:
         note("no consumer groups yet; `quipu consume TOPIC --group NAME` makes one")
-        return
-    show(rows, ["group", "state"], as_json=as_json)
+    if missing:
+        raise CommandFailed(f"groups may be missing: their coordinators are not available, because "
+                            f"{offline_text(missing)}")
 
 
 @app.command()
@@ -64,8 +68,7 @@ def describe(
     """Show the members of groups, and offset, end and lag of each partition."""
     with connect(bootstrap) as cluster:
         for name in names:
-            _check_groups([name], cluster)
-            group = groups.describe_group(cluster, name)
+            group = _described(cluster, name)
             rows = _progress(cluster, name, group)
             _show_group(name, group, rows, as_json=as_json)
 
@@ -94,8 +97,7 @@ def reset(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--to") from None
     with connect(bootstrap) as cluster:
-        known = groups.list_groups(cluster)
-        before = groups.committed_offsets(cluster, name) if name in known else {}
+        before = groups.committed_offsets(cluster, name)
         if not before and not topic:
             raise CommandFailed(
                 f"group {name} has no committed offsets; say which topics with --topic TOPIC"
@@ -104,6 +106,8 @@ def reset(
         chosen = _chosen(topic, there) if topic else sorted(before)
         check_topics({part.topic for part in chosen}, there)
         after = find_offsets(cluster, chosen, position)
+        if offline := set(chosen) - after.keys():
+            raise CommandFailed(f"nothing was changed: {offline_text(offline)}")
         if not dry_run:
             _commit(cluster, name, after)
     rows = [
@@ -122,18 +126,19 @@ def delete(
 ) -> None:
     """Delete groups that have no members, with their offsets."""
     with connect(bootstrap) as cluster:
-        _check_groups(names, cluster)
+        for name in names:  # if one is unknown, none is deleted
+            _described(cluster, name)
         for name in names:
             groups.delete_group(cluster, name)
             note(f"deleted {name}")
 
 
-def _check_groups(names: list[str], cluster: Cluster) -> None:
-    """Raise `CommandFailed` for a name that is no group, with the nearest one that is."""
-    known = groups.list_groups(cluster)
-    for name in names:
-        if name not in known:
-            raise CommandFailed(unknown("group", name, known))
+def _described(cluster: Cluster, name: str) -> GroupDescription:
+    """A group, as its coordinator describes it; `CommandFailed` if it says that there is none."""
+    group = groups.describe_group(cluster, name)
+    if group is None:
+        raise CommandFailed(unknown("group", name, groups.list_groups(cluster).groups))
+    return group
 
 
 def _show_group(
@@ -173,19 +178,23 @@ def _progress(cluster: Cluster, name: str, group: GroupDescription) -> list[dict
     """Offset, end and lag of every partition with a committed offset or an assigned member."""
     owners = {part: member.client_id for member in group.members for part in member.partitions}
     committed = groups.committed_offsets(cluster, name)
-    limits = bounds(cluster, sorted(committed.keys() | owners.keys()))
+    parts = sorted(committed.keys() | owners.keys())
+    limits = bounds(cluster, parts)
     rows = []
-    for part, (start, end) in limits.items():
-        offset = committed.get(part)
+    for part in parts:
+        offset, found = committed.get(part), limits.get(part)
         row = {
             "topic": part.topic,
             "partition": part.partition,
             "offset": offset,
-            "end": end,
-            "lag": end - max(offset, start) if offset is not None else None,
+            "end": None if found is None else found.end,
+            "lag": None if found is None or offset is None
+            else found.end - max(offset, found.start),
             "consumer": owners.get(part),
         }
         rows.append(row)
+    if offline := set(parts) - limits.keys():
+        note(offline_text(offline))
     return rows
 
 

@@ -1,21 +1,21 @@
-"""`quipu log`: shows stored logs, compares replicas, cuts damaged logs; no node is needed.
+"""`quipu log`: shows, compares, exports and repairs stored logs; no node is needed.
 
 Exit codes: 0 no fault found, 1 a fault found (or replicas differ), 2 wrong usage.
 Rows are printed as they are read, so a log of any size can be shown.  Findings are printed below
 each row: `!` marks a fault, `*` something unusual that is no fault.
 """
 
-import re
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Annotated, Final, NamedTuple
 from uuid import UUID
 
 import typer
 
 from quipu.cli.application import PLAIN
+from quipu.cli.log_arguments import EXIT_WRONG, TIME_HELP, AsJson, Paths, find, time_ms
 from quipu.cli.log_decoders import DECODERS
+from quipu.cli.log_export import export
 from quipu.cli.log_object import is_object_file, show_object
 from quipu.cli.output import count, note, print_json, printable
 from quipu.cli.output import show as show_rows
@@ -35,29 +35,18 @@ from quipu.storage.inspect.examine import (
     Selection,
     file_name,
 )
-from quipu.storage.inspect.files import LogFiles, NoLog, data_directory_of, find_logs
+from quipu.storage.inspect.files import LogFiles, data_directory_of
 from quipu.storage.inspect.marks import flushed_marks
 from quipu.storage.inspect.repair import CannotRepair, RepairPlan, hold, plan_repair
 from quipu.storage.inspect.repair import repair as repair_log
 
 app = typer.Typer(
-    help="Show, compare and repair stored logs; no node is needed.", **PLAIN
+    help="Show, compare, export and repair stored logs; no node is needed.", **PLAIN
 )
+app.command()(export)
 
-EXIT_WRONG: Final = 1
-TIME_HELP: Final = "2026-01-31T12:00Z or milliseconds since 1970"
 # Logs that differ between nodes: a node's own state, and its replica of the metadata log.
 NEVER_THE_SAME: Final = tuple(f"{name}-" for name in sorted(RESERVED))
-
-Paths = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PATH...",
-        help="A .log file, a log directory such as DATA/orders-0, a data directory, or a file "
-             "with an object of diskless topics.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 
 # --- show -------------------------------------------------------------------------------------
@@ -99,8 +88,8 @@ def show(
     selection = Selection(
         offset_start=from_offset,
         offset_end=to_offset,
-        time_start_ms=_time_ms(from_time, "--from-time"),
-        time_end_ms=_time_ms(to_time, "--to-time"),
+        time_start_ms=time_ms(from_time, "--from-time"),
+        time_end_ms=time_ms(to_time, "--to-time"),
         types=frozenset(map(_type_number, types)) if types else None,
     )
     disk = RealDisk()
@@ -109,7 +98,7 @@ def show(
         disk, path, as_json=as_json, with_records=with_records, summary_only=summary_only,
         verify=not headers_only, selection=selection) for path in objects)
     if len(objects) < len(paths):
-        logs = _find(disk, [path for path in paths if path not in objects])
+        logs = find(disk, [path for path in paths if path not in objects])
         faults += _show_logs(disk, logs, selection, _Shown(
             as_json=as_json, with_records=with_records, summary_only=summary_only,
             verify=not headers_only))
@@ -228,7 +217,7 @@ def diff(
 ) -> None:
     """Compare two replicas and name the first offset where they differ."""
     disk = RealDisk()
-    (logs_a, logs_b), unpaired = _pairs(_find(disk, [a]), _find(disk, [b]))
+    (logs_a, logs_b), unpaired = _pairs(find(disk, [a]), find(disk, [b]))
     differ = bool(unpaired)
     for name, side in unpaired:
         _print_difference(
@@ -325,7 +314,7 @@ def repair(
     Nothing is changed without --yes, nor while a node runs on the data directory.
     """
     disk = RealDisk()
-    logs = _find(disk, [path])
+    logs = find(disk, [path])
     failed = False
     with hold(disk, logs):
         for log in logs:
@@ -354,13 +343,6 @@ def _print_repair(
 # --- arguments --------------------------------------------------------------------------------
 
 
-def _find(disk: Disk, paths: Iterable[str]) -> list[LogFiles]:
-    try:
-        return [log for path in paths for log in find_logs(disk, path)]
-    except NoLog as error:
-        raise typer.BadParameter(str(error)) from None
-
-
 def _type_number(word: str) -> int:
     for info in registered():
         if info.name == word.lower():
@@ -369,17 +351,3 @@ def _type_number(word: str) -> int:
         return int(word)
     names = ", ".join(info.name for info in registered())
     raise typer.BadParameter(f"--type {word}: give {names}, or a number up to 255")
-
-
-def _time_ms(word: str | None, option: str) -> int | None:
-    if word is None:
-        return None
-    if re.fullmatch(r"\d{1,15}", word, re.ASCII):
-        return int(word)
-    try:
-        moment = datetime.fromisoformat(word)
-    except ValueError:
-        raise typer.BadParameter(f"{option} {word}: write {TIME_HELP}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)

@@ -6,6 +6,7 @@ The decoders belong to the rooms that write the batches; records of other types 
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from quipu.broker.coordinators.record_log import mark_of
 from quipu.broker.groups import records as group_records
 from quipu.controller import records as controller_records
 from quipu.model.batch_types import CONTROLLER, GROUP
@@ -41,8 +42,13 @@ def _command(decode: Callable[[bytes], object], record: Record, header: StoredHe
             "command": repr(command)}
 
 
+def _group_command(data: bytes) -> object:
+    """A command about groups, or the mark that records with keys have taken their place."""
+    return mark_of(data) or group_records.decode_record(data)
+
+
 DECODERS: Final[Mapping[int, Decoder]] = {
     **STORAGE_DECODERS,
     CONTROLLER: _commands(controller_records.decode_record),
-    GROUP: _commands(group_records.decode_record),
+    GROUP: _commands(_group_command),
 }

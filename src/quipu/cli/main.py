@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COMMANDS: Final = {  # in the order of the help text; each module has an `app`
     "start": "quipu.cli.start_command",
     "dev": "quipu.cli.dev",
+    "config": "quipu.cli.config",
     "chain": "quipu.cli.chain",
     "quorum": "quipu.cli.quorum",
     "topic": "quipu.cli.topic",

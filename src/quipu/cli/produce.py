@@ -1,10 +1,15 @@
 """`quipu produce`: sends each line of the input as a record.
 
 Input is read line by line, and no faster than the broker takes it: memory is bounded by
-`QUEUE_SIZE_MAX_KIB` and one line.  A record counts only when the broker has acknowledged it.
+`QUEUE_SIZE_MAX_KIB` and one line.  A record counts only when the broker has acknowledged it.  While
+none is acknowledged, the command says what it waits for (waiting.py).
+
+Records without a key go to partitions that have a leader.  A key decides the partition: its records
+wait for a leader for DELIVERY_SECONDS_MAX, and fail after that.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -23,11 +28,14 @@ from quipu.cli.cluster import (
     assignments,
     check_topics,
     connect,
+    offline_text,
     partitions_of,
 )
 from quipu.cli.errors import CommandFailed
 from quipu.cli.output import count, note, print_json, printable
-from quipu.client.admin.topics import describe_topics
+from quipu.cli.waiting import WaitReporter, Why, watching, why_not_written
+from quipu.client.admin.topics import TopicDescription, describe_topics
+from quipu.model.ids import TopicPartition
 
 LINE_SIZE_MAX: Final = 64 << 20
 QUEUE_SIZE_MAX_KIB: Final = 64 << 10
@@ -35,6 +43,7 @@ DELIVERY_SECONDS_MAX: Final = 30
 INTERRUPTED_SECONDS_MAX: Final = 3
 FAILURES_SHOWN_MAX: Final = 5
 PROGRESS_SECONDS: Final = 0.2
+STICKY_COUNT: Final = 1000  # records without a key that go to one partition in turn
 
 app = typer.Typer(**PLAIN)
 
@@ -66,11 +75,19 @@ class Delivery:
         self.failed_count = 0
         self.failures: dict[str, int] = {}  # by reason
         self.offsets: dict[int, tuple[int, int]] = {}  # by partition: first and last
+        self.late: set[int] = set()  # partitions that have not acknowledged records in time
+        self._lock = threading.Lock()  # the thread that waits calls it too
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         """Count one record: librdkafka calls this for its delivery report."""
+        with self._lock:
+            self._count(error, message)
+
+    def _count(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.failed_count += 1
+            if error.code() == KafkaError._MSG_TIMED_OUT:  # noqa: SLF001 librdkafka's name
+                self.late.add(-1 if (late := message.partition()) is None else late)
             why = librdkafka.reason(error)
             if why in self.failures or len(self.failures) < FAILURES_SHOWN_MAX:
                 self.failures[why] = self.failures.get(why, 0) + 1
@@ -82,6 +99,23 @@ class Delivery:
             return
         first, last = self.offsets.get(partition, (offset, offset))
         self.offsets[partition] = (min(first, offset), max(last, offset))
+
+
+class OnlinePartitions:
+    """Chooses partitions for records without a key, where some partitions have no leader."""
+
+    def __init__(self, topic: TopicDescription | None) -> None:
+        parts = () if topic is None else topic.partitions
+        self.offline = [each.partition for each in parts if each.leader is None]
+        self._online = [each.partition for each in parts if each.leader is not None]
+        self._chosen = 0
+
+    def choose(self, key: bytes | None) -> dict[str, int]:
+        """The partition of a record, as an option of librdkafka; none if it is to choose."""
+        if key is not None or not self.offline or not self._online:
+            return {}
+        self._chosen += 1  # many records to each in turn, so that they make large batches
+        return {"partition": self._online[self._chosen // STICKY_COUNT % len(self._online)]}
 
 
 @app.command()
@@ -124,11 +158,8 @@ def produce(
     if idempotent and acks is not Acks.ALL:
         raise typer.BadParameter("needs --acks all", param_hint="--idempotent")
     headers = [(name, value.encode()) for name, value in _headers(header)]
-    with connect(bootstrap) as cluster:
-        if not create:
-            there = describe_topics(cluster)
-            check_topics([topic], there)
-            partitions_of(there[topic], [] if partition is None else [partition])
+    wanted = [] if partition is None else [partition]
+    online = _online_partitions(bootstrap, topic, wanted, create=create)
     config = {
         "acks": acks.value,
         "compression.type": compression.value,
@@ -143,8 +174,27 @@ def produce(
             topic,
             ((_split(line, number, key_separator)) for number, line in _lines(source)),
             options,
+            choose=online.choose,
+            why=lambda: why_not_written(bootstrap, topic, wanted),
         )
-    _summarise(topic, delivery, as_json=as_json)
+    _summarise(topic, delivery, as_json=as_json, why_late=lambda: why_not_written(
+        bootstrap, topic, [each for each in delivery.late if each >= 0]))
+
+
+def _online_partitions(
+    bootstrap: str, topic: str, wanted: list[int], *, create: bool
+) -> OnlinePartitions:
+    """The partitions of the topic, which must exist unless it is to be created."""
+    with connect(bootstrap) as cluster:
+        there = describe_topics(cluster)
+    if not create:
+        check_topics([topic], there)
+        partitions_of(there[topic], wanted)
+    online = OnlinePartitions(None if wanted else there.get(topic))
+    if online.offline:
+        note(f"{offline_text([TopicPartition(topic, each) for each in online.offline])}; "
+             "records without a key go to the others")
+    return online
 
 
 def send(
@@ -152,18 +202,43 @@ def send(
     topic: str,
     records: Iterator[tuple[bytes | None, bytes]],
     options: dict[str, Any],
+    *,
+    choose: Callable[[bytes | None], dict[str, int]] = lambda _: {},
+    why: Why = lambda: None,
 ) -> Delivery:
     """Produce `records` and wait until each is acknowledged or has failed.
 
-    Bad input ends the run; the records read before it are still delivered, and reported.
+    Bad input ends the run; the records read before it are still delivered, and reported.  While
+    none is acknowledged, `why` says what is wrong.
     """
     delivery = Delivery()
+    waits, counted = WaitReporter(why), 0
+
+    def look() -> None:
+        nonlocal counted
+        producer.poll(0)
+        now = delivery.delivered_count + delivery.failed_count
+        if now != counted or not len(producer):
+            counted = now
+            waits.progressed()
+        else:
+            waits.waited()
+
+    with watching(look):
+        _send(producer, topic, records, delivery, lambda key: {**options, **choose(key)})
+    return delivery
+
+
+def _send(
+    producer: Producer, topic: str, records: Iterator[tuple[bytes | None, bytes]],
+    delivery: Delivery, options: Callable[[bytes | None], dict[str, Any]],
+) -> None:
     show_progress = _progress(delivery)
     try:
         for key, value in records:
             while True:
                 try:
-                    producer.produce(topic, value, key, on_delivery=delivery, **options)
+                    producer.produce(topic, value, key, on_delivery=delivery, **options(key))
                     break
                 except BufferError:  # the queue is full: let the broker catch up
                     producer.poll(0.1)
@@ -184,7 +259,6 @@ def send(
     while producer.flush(PROGRESS_SECONDS) > 0:
         show_progress()
     show_progress(last=True)
-    return delivery
 
 
 def _producer_config(bootstrap: str) -> dict[str, Any]:
@@ -256,7 +330,9 @@ def _progress(delivery: Delivery) -> Callable[..., None]:
     return show
 
 
-def _summarise(topic: str, delivery: Delivery, *, as_json: bool) -> None:
+def _summarise(
+    topic: str, delivery: Delivery, *, as_json: bool, why_late: Callable[[], str]
+) -> None:
     parts = [
         {"partition": partition, "first_offset": first, "last_offset": last}
         for partition, (first, last) in sorted(delivery.offsets.items())
@@ -276,4 +352,6 @@ def _summarise(topic: str, delivery: Delivery, *, as_json: bool) -> None:
         note(f"produced {sent}{': ' if places else ''}{places}{more}")
     if delivery.failed_count:
         reasons = "; ".join(f"{why} ({times} x)" for why, times in delivery.failures.items())
-        raise CommandFailed(f"{count(delivery.failed_count, 'record')} not delivered: {reasons}")
+        why = f"; {why_late()}" if delivery.late else ""
+        raise CommandFailed(
+            f"{count(delivery.failed_count, 'record')} not delivered: {reasons}{why}")

@@ -17,8 +17,15 @@ from pathlib import Path
 from typing import Final
 
 from quipu.broker.observing import logs
+from quipu.cli.config_file import read_config
 from quipu.model.errors import QuipuError, SettingError
-from quipu.model.settings import BROKER, BrokerSettings, parse
+from quipu.model.settings import (
+    BROKER,
+    SETTINGS_PAGE,
+    BrokerSettings,
+    names_without_effect,
+    parse,
+)
 from quipu.model.settings_sources import (
     Given,
     broker_settings,
@@ -31,7 +38,6 @@ from quipu.model.settings_types import Address
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
-CONFIG_SIZE_MAX: Final = 1 << 20
 
 _OPTIONS: Final = {  # option: the setting that it is short for
     "dir": "log.dirs",
@@ -50,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         return _fail("python -O removes the checks that guard your data; start without it")
     try:
         given = _given(options)
-        for name, (value, where) in given.items():
+        for name, (value, where, _) in given.items():
             if not may_be_of_class(name):
                 parse(BROKER, name, value, where)
     except SettingError as error:
@@ -60,6 +66,9 @@ def main(arguments: Sequence[str]) -> int:
     except SettingError as error:
         return _fail(error)
     logs.configure(level=settings.logging_level, form=settings.logging_format)
+    if names := names_without_effect(BROKER, settings.explicit):
+        _log.warning("%d settings have no effect here: %s (%s says why)",
+                     len(names), ", ".join(names), SETTINGS_PAGE)
     return _serve(settings)
 
 
@@ -136,19 +145,7 @@ def _given(options: argparse.Namespace) -> dict[str, Given]:
 
 
 def _from_file(path: Path | None) -> dict[str, Given]:
-    if path is None:
-        return {}
-    try:
-        with path.open("rb") as file:
-            content = file.read(CONFIG_SIZE_MAX + 1)
-    except OSError as error:
-        raise SettingError(f"cannot read --config {path}: {error.strerror}") from None
-    if len(content) > CONFIG_SIZE_MAX:
-        raise SettingError(f"--config {path}: is larger than {CONFIG_SIZE_MAX} bytes")
-    try:
-        return from_properties(content.decode(), str(path))
-    except UnicodeDecodeError:
-        raise SettingError(f"--config {path}: is not text in UTF-8") from None
+    return {} if path is None else from_properties(read_config(path), str(path))
 
 
 def _fail(why: object, code: int = EXIT_FAILED) -> int:

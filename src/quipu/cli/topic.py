@@ -14,6 +14,7 @@ from quipu.cli.cluster import (
     bounds,
     check_topics,
     connect,
+    offline_text,
     partitions_of,
 )
 from quipu.cli.errors import CommandFailed
@@ -26,6 +27,7 @@ from quipu.client.admin.remote import describe_remote
 from quipu.client.admin.topics import CreatedTopic, TopicDescription
 from quipu.client.cluster import Cluster
 from quipu.client.errors import BrokerRefused, NotServed
+from quipu.model.ids import TopicPartition
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", **PLAIN)
 app.command()(migrate)
@@ -95,6 +97,7 @@ def list_(
             "topic": name,
             "partitions": len(topic.partitions),
             "replicas": min((len(each.replicas) for each in topic.partitions), default=0),
+            "offline": sum(each.leader is None for each in topic.partitions),
         }
         for name, topic in sorted(there.items())
         if internal or not name.startswith("__")
@@ -102,7 +105,10 @@ def list_(
     if not rows and not as_json:
         note("no topics yet; create one with `quipu topic create NAME`")
         return
-    show(rows, ["topic", "partitions", "replicas"], as_json=as_json)
+    columns = ["topic", "partitions", "replicas"]
+    if any(row["offline"] for row in rows):  # partitions without a leader
+        columns.append("offline")
+    show(rows, columns, as_json=as_json)
 
 
 @app.command()
@@ -120,6 +126,7 @@ def describe(
     Of a topic with a remote tier also which offsets are local (from `local_start` on) and which
     are copied (below `tiered`), and the bytes in each tier.  Of a diskless topic the bytes in
     objects, the effective replication factor, and how it is placed (see `quipu placement`).
+    A partition without a leader is shown without offsets, and named in a note.
     """
     with connect(bootstrap) as cluster:
         there = topics.describe_topics(cluster)
@@ -137,6 +144,9 @@ def describe(
                 print_json(topic)
             else:
                 _show_topic(topic)
+            if offline := [TopicPartition(name, row["partition"]) for row in topic["partitions"]
+                           if row["offline"]]:
+                note(offline_text(offline))
 
 
 @app.command()
@@ -206,15 +216,17 @@ def _row(cluster: Cluster, topic: TopicDescription) -> dict[str, Any]:
     """A topic as a JSON object, its offsets included."""
     limits = bounds(cluster, partitions_of(topic))
     rows = []
-    for each, (start, end) in zip(topic.partitions, limits.values(), strict=True):
+    for each in topic.partitions:
+        found = limits.get(TopicPartition(topic.name, each.partition))
         row = {
             "partition": each.partition,
-            "leader": each.leader,
+            "leader": None if found is None else each.leader,
             "replicas": list(each.replicas),
             "isr": list(each.in_sync),
-            "start": start,
-            "end": end,
-            "records": end - start,
+            "start": None if found is None else found.start,
+            "end": None if found is None else found.end,
+            "records": None if found is None else found.end - found.start,
+            "offline": found is None,
         }
         rows.append(row)
     return {"topic": topic.name, "id": str(topic.topic_id), "partitions": rows}
@@ -255,6 +267,9 @@ def _is_on(settings: Mapping[str, topics.TopicSetting], name: str) -> bool:
 def _add_tiers(cluster: Cluster, topic: TopicDescription, row: dict[str, Any]) -> None:
     """Add the offsets and sizes of both tiers to the partitions of `row`."""
     for part, partition in zip(row["partitions"], partitions_of(topic), strict=True):
+        if part["offline"]:
+            part.update(dict.fromkeys(("local_start", "tiered", "local_bytes", "remote_bytes")))
+            continue
         try:
             tier = describe_remote(cluster, partition, with_segments=False).bounds
         except NotServed:  # it is another Kafka broker, or an older Quipu

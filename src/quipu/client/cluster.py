@@ -39,6 +39,7 @@ from quipu.wire.messages.k03_metadata import (
 LATEST: Final = -1
 EARLIEST: Final = -2
 UNKNOWN_SECONDS: Final = 1.0  # brokers learn of a topic a moment after its creation
+ELECTION_SECONDS: Final = 5.0  # in which a partition whose leader failed has another, if it can
 
 
 class FoundOffset(NamedTuple):
@@ -272,6 +273,20 @@ class Cluster:
                 retry.pause(error or broker_refused(Code.UNKNOWN_SERVER_ERROR, "offsets left out"))
                 self.refresh({partition.topic for partition in left})
         return {partition: found[partition] for partition in wanted}
+
+    def offsets_where_led(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FoundOffset]:
+        """As `offsets`, without the partitions that have no leader for longer than an election."""
+        election = Retry(self.settings, seconds=min(
+            ELECTION_SECONDS, self.settings.default_api_timeout_ms / 1000))
+        left = dict(wanted)
+        while True:
+            self.refresh({partition.topic for partition in left})
+            led = {each: at for each, at in left.items() if self.leader(each).node_id >= 0}
+            if len(led) == len(left) or election.is_over:
+                return self.offsets(led)
+            time.sleep(election.next_pause())
 
     def _ask_offsets(
         self, wanted: Mapping[TopicPartition, int]

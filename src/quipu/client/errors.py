@@ -67,6 +67,12 @@ class BrokerRefused(ClientError):
     """A broker responded with an error; `code` is the broker's."""
 
 
+class CoordinatorAway(ClientError):
+    """No broker coordinates a group now: nothing is known of the group."""
+
+    code = Code.COORDINATOR_NOT_AVAILABLE
+
+
 class UnknownTopic(ClientError):
     """A requested topic or partition does not exist, or was created a moment ago."""
 

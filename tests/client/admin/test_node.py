@@ -74,7 +74,8 @@ def test_groups_and_their_offsets(node: RunningNode) -> None:
     with client(node) as cluster:
         create_topic(cluster, "admin-read", partitions=2)
         commit(cluster, "admin-group", {TopicPartition("admin-read", 0): 0})
-        assert list_groups(cluster)["admin-group"] == "Empty"
+        assert list_groups(cluster).groups["admin-group"] == "Empty"
+        assert not list_groups(cluster).missing
         assert committed_offsets(cluster, "admin-group") == {TopicPartition("admin-read", 0): 0}
         assert committed_offsets(cluster, "admin-nobody") == {}
 
@@ -98,7 +99,8 @@ def test_groups_and_their_offsets(node: RunningNode) -> None:
         delete_offsets(cluster, "admin-group", [TopicPartition("admin-read", 0)])
         assert TopicPartition("admin-read", 0) not in committed_offsets(cluster, "admin-group")
         delete_group(cluster, "admin-group")
-        assert "admin-group" not in list_groups(cluster)
+        assert "admin-group" not in list_groups(cluster).groups
+        assert describe_group(cluster, "admin-group") is None
 
 
 def test_the_quorum_of_a_single_node(node: RunningNode) -> None:

@@ -2,6 +2,7 @@
 
     routing.py     sends a request to the nodes in turn until one carries it out; start here
     topics.py      create, describe, grow and delete topics; their settings
+    configs.py     the settings of brokers
     partitions.py  delete records, elect leaders, move replicas
     groups.py      list, describe and delete groups; the offsets that they committed
     chains.py      Quipu's own: describe, create and extend chains of nodes

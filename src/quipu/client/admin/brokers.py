@@ -1,14 +1,19 @@
-"""The brokers of a cluster, and which node is the controller."""
+"""The brokers of a cluster, which node is the controller, and brokers that are gone for good."""
 
 from typing import NamedTuple
 
 from quipu.client.admin.routing import ask_any
 from quipu.client.cluster import Cluster
 from quipu.client.errors import broker_refused
+from quipu.model.errors import Code
 from quipu.model.settings_types import Address
 from quipu.wire.messages.k60_describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
+)
+from quipu.wire.messages.k64_unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
 )
 
 
@@ -42,3 +47,13 @@ def describe_cluster(cluster: Cluster, *, fenced: bool = False) -> ClusterDescri
     return ClusterDescription(
         response.cluster_id, response.controller_id if response.controller_id >= 0 else None,
         tuple(brokers))
+
+
+def unregister_broker(cluster: Cluster, broker_id: int) -> None:
+    """Remove a broker that is down and has no partitions."""
+    response, may_repeat = ask_any(
+        cluster, UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse)
+    done_before = Code.BROKER_ID_NOT_REGISTERED if may_repeat else None
+    if response.error_code not in (Code.NONE, done_before):
+        raise broker_refused(response.error_code, f"cannot unregister node {broker_id}",
+                             response.error_message or "no reason was given")

@@ -3,16 +3,25 @@
 Requests about a group go to its coordinator, the one broker that keeps its state.
 """
 
+import time
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TypeVar
 
-from quipu.client.cluster import Cluster
+from quipu.client.admin.topics import describe_topics
+from quipu.client.cluster import ELECTION_SECONDS, Cluster
 from quipu.client.connection import BrokerConnection
 from quipu.client.coordinator import coordinator
-from quipu.client.errors import ClientError, ConnectionFailed, broker_refused
+from quipu.client.errors import (
+    BrokerRefused,
+    ClientError,
+    ConnectionFailed,
+    CoordinatorAway,
+    broker_refused,
+)
 from quipu.client.retry import Retry
 from quipu.model.errors import Code, MalformedBytes
 from quipu.model.ids import TopicPartition
+from quipu.model.topics import CONSUMER_OFFSETS
 from quipu.wire.messages.consumer_protocol import ConsumerProtocolAssignment, decode_payload
 from quipu.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -33,6 +42,7 @@ from quipu.wire.messages.k47_offset_delete import (
     OffsetDeleteResponse,
 )
 
+DEAD: Final = "Dead"  # the state of a group that does not exist, in older versions
 CONSUMER: Final = "consumer"  # the protocol type of groups of consumers; empty without members
 _OFFSETS_BY_NAME: Final = 9  # the last version of OffsetFetch that names topics
 
@@ -57,8 +67,34 @@ class GroupDescription(NamedTuple):
     members: tuple[MemberDescription, ...]
 
 
-def list_groups(cluster: Cluster) -> dict[str, str]:
-    """The state of every group of consumers in the cluster, by its name."""
+class ListedGroups(NamedTuple):
+    """The groups of a cluster; unknown are those that `missing` partitions hold."""
+
+    groups: dict[str, str]  # the state of each, by its name
+    missing: frozenset[TopicPartition]  # of the topic of groups: they have no leader
+
+
+def list_groups(cluster: Cluster) -> ListedGroups:
+    """The groups of consumers in the cluster."""
+    missing = _leaderless(cluster)
+    listed = _list_all(cluster)
+    return ListedGroups(listed, frozenset(missing))
+
+
+def _leaderless(cluster: Cluster) -> set[TopicPartition]:
+    """The partitions of the topic of groups that have no leader for longer than an election."""
+    election = Retry(cluster.settings, seconds=min(
+        ELECTION_SECONDS, cluster.settings.default_api_timeout_ms / 1000))
+    while True:
+        found = describe_topics(cluster).get(CONSUMER_OFFSETS)
+        missing = {TopicPartition(CONSUMER_OFFSETS, each.partition)
+                   for each in (() if found is None else found.partitions) if each.leader is None}
+        if not missing or election.is_over:
+            return missing
+        time.sleep(election.next_pause())
+
+
+def _list_all(cluster: Cluster) -> dict[str, str]:
     def list_all() -> dict[str, str]:
         groups: dict[str, str] = {}
         for node_id in cluster.brokers():
@@ -72,11 +108,14 @@ def list_groups(cluster: Cluster) -> dict[str, str]:
     return _retried(cluster, list_all)
 
 
-def describe_group(cluster: Cluster, name: str) -> GroupDescription:
-    """A group and its members."""
-    def describe(connection: BrokerConnection) -> GroupDescription:
+def describe_group(cluster: Cluster, name: str) -> GroupDescription | None:
+    """A group and its members; None if its coordinator knows no such group."""
+    def describe(connection: BrokerConnection) -> GroupDescription | None:
         response = connection.ask(DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse)
         for group in response.groups:
+            if group.error_code == Code.GROUP_ID_NOT_FOUND or (
+                    not group.error_code and group.group_state == DEAD):
+                return None
             if group.error_code:
                 raise broker_refused(
                     group.error_code, f"cannot describe group {name}", group.error_message)
@@ -162,7 +201,16 @@ def _member(member: DescribedGroupMember, protocol_type: str) -> MemberDescripti
 
 def _at_coordinator(cluster: Cluster, group: str, call: Callable[[BrokerConnection], T]) -> T:
     """Make a call on a connection to the group's current coordinator."""
-    return _retried(cluster, lambda: call(coordinator(cluster, group)))
+    try:
+        return _retried(cluster, lambda: call(coordinator(cluster, group)))
+    except BrokerRefused as error:
+        if error.code in (Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR,
+                          Code.COORDINATOR_LOAD_IN_PROGRESS):
+            raise CoordinatorAway(
+                f"the coordinator of group {group} is not available [{error.code.name}]: the "
+                f"partition of {CONSUMER_OFFSETS} that holds the group has no leader, or a new one "
+                "that is not ready yet; see `quipu chain describe`") from None
+        raise
 
 
 def _retried(cluster: Cluster, call: Callable[[], T]) -> T:
