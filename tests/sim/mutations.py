@@ -5,10 +5,13 @@ docstrings state; the names say what would be wrong.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
+from quipu.broker.cluster import caught_up
+from quipu.broker.cluster.caught_up import CaughtUpReports
 from quipu.broker.handlers import k02_list_offsets
 from quipu.broker.partitions.commit_waiters import CommitWaiters
 from quipu.broker.partitions.end_offset_barrier import LogEnds
@@ -22,9 +25,10 @@ from quipu.chain.relay import Relay
 from quipu.chain.replica import Replica
 from quipu.chain.roles import Role
 from quipu.chain.state import ReplicaState
-from quipu.controller import chains
+from quipu.controller import chains, reassignment
 from quipu.controller.decision import Numbers
 from quipu.controller.members import BrokerProcess, Chain, ChainMember
+from quipu.controller.state import ClusterState
 from quipu.model.batch_types import CHECKPOINT
 from quipu.model.chains import MemberState, ReplicaSet
 from quipu.model.errors import QuipuError
@@ -201,8 +205,7 @@ def copies_unnoticed(patch: pytest.MonkeyPatch) -> None:
 def epoch_kept(patch: pytest.MonkeyPatch) -> None:
     """H3: others serve, under the same epoch."""
     def mutant(chain: Chain, members: tuple[ChainMember, ...], numbers: Numbers) -> Chain:
-        return Chain(name=chain.name, version=numbers.version(), members=members,
-                     epoch=chain.epoch)
+        return replace(chain, version=numbers.version(), members=members)
 
     patch.setattr(chains, "with_members", mutant)
 
@@ -228,6 +231,47 @@ def any_disk_serves(patch: pytest.MonkeyPatch) -> None:
     """C1: a member that served in the last epoch serves again, with any disk."""
     patch.setattr(ChainMember, "has_directory_of", lambda *_: True)
     patch.setattr(Oracle, "_has_returned", lambda self, place: place.node_id in self.lives)
+
+
+def moves_end_early(patch: pytest.MonkeyPatch) -> None:
+    """controller.J1: a partition is on its new nodes before they have caught up."""
+    for module in (reassignment, caught_up):
+        patch.setattr(module, "awaited", lambda _state, _partition: frozenset())
+
+
+def moves_keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    """model.H3: other nodes serve after a move, under the same epoch."""
+    add = reassignment._Moves.add
+
+    def mutant(self: Any, topic: Any, partition: int, target: Any, *, new_epoch: bool) -> None:
+        del new_epoch
+        epoch = topic.partitions[partition].leader_epoch
+        add(self, topic, partition, target._replace(epoch=epoch), new_epoch=False)
+
+    patch.setattr(reassignment._Moves, "add", mutant)
+
+
+def derived_chains_forget(patch: pytest.MonkeyPatch) -> None:
+    """controller.C1: in a derived chain whoever is up serves; who served last is not known."""
+    reconciled = chains.reconciled
+    anyone_serves(patch)
+    careless = chains.reconciled
+
+    def mutant(chain: Chain, up: Mapping[NodeId, BrokerProcess], *, waited: bool
+               ) -> tuple[ChainMember, ...]:
+        return (careless if chain.is_derived else reconciled)(chain, up, waited=waited)
+
+    patch.setattr(chains, "reconciled", mutant)
+
+
+def promoted_in_all_orders(patch: pytest.MonkeyPatch) -> None:
+    """V7: a member that has caught up in one order of its chain is promoted in all of them."""
+    has_all = CaughtUpReports._has_all
+
+    def mutant(self: CaughtUpReports, state: ClusterState, chain: Chain, node_id: NodeId) -> bool:
+        return chain.is_derived or has_all(self, state, chain, node_id)
+
+    patch.setattr(CaughtUpReports, "_has_all", mutant)
 
 
 # -- replication and the broker
@@ -323,6 +367,14 @@ MUTATIONS = [
     Mutation("whoever is up serves", "controller", "node", anyone_serves),
     Mutation("an emptied disk serves", "controller", "node", any_disk_serves, 12),
     Mutation("an emptied disk serves in a chain", "controller", "chain", any_disk_serves, 3),
+    Mutation("a move ends before its nodes have caught up", "controller", "moving-node",
+             moves_end_early),
+    Mutation("a partition that has moved keeps its epoch", "controller", "moving-node",
+             moves_keep_the_epoch),
+    Mutation("a derived chain forgets who served last", "controller", "ordered-node",
+             derived_chains_forget, 6),
+    Mutation("a member that lacks records of one order is promoted", "controller", "ordered-node",
+             promoted_in_all_orders),
     Mutation("acks=all is answered early", "replication", "node", answers_early),
     Mutation("readers see what is not committed", "replication", "node", reads_past_committed),
     Mutation("records are given before their epoch is committed", "broker", "node",

@@ -13,8 +13,8 @@ from tools.sim import commit
 
 HERE = Path(__file__).parent
 SEEDS = {"raft": range(80), "chain": range(200, 230), "tiered-chain": range(120),
-         "node": range(60), "tiered-node": range(8), "diskless": range(40),
-         "placement": range(60)}
+         "node": range(60), "moving-node": range(40), "ordered-node": range(40),
+         "tiered-node": range(8), "diskless": range(40), "placement": range(60)}
 
 
 def found() -> list[tuple[str, int]]:

@@ -8,7 +8,9 @@ from typing import Final, NamedTuple, Protocol
 from quipu.sim.trace import Trace
 from quipu.sim.worlds.chain import ChainWorld
 from quipu.sim.worlds.diskless import DisklessWorld
+from quipu.sim.worlds.moving_node import MovingNodeWorld
 from quipu.sim.worlds.node import NodeWorld
+from quipu.sim.worlds.ordered_node import OrderedNodeWorld
 from quipu.sim.worlds.placement import PlacementWorld
 from quipu.sim.worlds.raft import RaftWorld
 from quipu.sim.worlds.tiered_chain import TieredChainWorld
@@ -40,7 +42,9 @@ WORLDS: Final[dict[str, Callable[..., Simulation]]] = {
     "chain": ChainWorld,
     "tiered-chain": TieredChainWorld,
     "node": NodeWorld,
+    "moving-node": MovingNodeWorld,
     "tiered-node": TieredNodeWorld,
+    "ordered-node": OrderedNodeWorld,
     "diskless": DisklessWorld,
     "placement": PlacementWorld,
 }

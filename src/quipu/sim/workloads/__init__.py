@@ -7,6 +7,7 @@
     end_watch.py            a client that requests the end of a partition
     keyed.py                producers and readers of a compacted topic
     roaming.py              clients that move from broker to broker
+    moving.py               a client that moves partitions to other nodes
     deleting.py             a client that deletes the first records of a partition
     history.py              the responses that clients got, and contradictions between them
 

@@ -11,7 +11,7 @@ from quipu.model.errors import Code
 from quipu.sim.twins.frames import SimDisconnected
 from quipu.sim.workloads.client import Client
 from quipu.sim.workloads.history import TopicPartition
-from quipu.sim.workloads.traffic import RETRIED, Load
+from quipu.sim.workloads.traffic import LIST_OFFSETS_VERSION, RETRIED, Load
 from quipu.sim.world import Violation
 from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -19,7 +19,6 @@ from quipu.wire.messages.k02_list_offsets import (
     ListOffsetsTopic,
 )
 
-LIST_OFFSETS_VERSION = 7
 LATEST = -1
 
 

@@ -23,6 +23,11 @@ from quipu.wire.messages.k00_produce import (
     TopicProduceData,
 )
 from quipu.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from quipu.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from quipu.wire.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -40,6 +45,8 @@ from quipu.wire.record_batch import (
 
 PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 11
+LIST_OFFSETS_VERSION: Final = 7
+EARLIEST: Final = -2  # of ListOffsets
 RECORD_SIZE_MAX: Final = 1 << 20
 ALL: Final = -1
 NOT_TAKEN: Final = frozenset({  # errors that guarantee that nothing was written
@@ -221,8 +228,7 @@ class Consumer:
             return int(answer.error_code)
         part = answer.responses[0].partitions[0]
         if part.error_code == Code.OFFSET_OUT_OF_RANGE:  # a client would reset its position
-            self._reset(place, part)
-            return Code.NONE
+            return await self._reset(place)
         if part.error_code != Code.NONE:
             return int(part.error_code)
         if part.preferred_read_replica >= 0:
@@ -246,16 +252,24 @@ class Consumer:
                             f"{self.high_watermark}, and read to {self.position}")
         self.high_watermark = part.high_watermark
 
-    def _reset(self, place: BrokerAddress, part: Any) -> None:  # noqa: ANN401
+    async def _reset(self, place: BrokerAddress) -> int:
         """Go on from the log start, if the records before it may have been deleted."""
-        start = part.log_start_offset
+        topic, index = self.partition
+        answer = await self.client.ask(await self.client.leader(topic, index), ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[
+                ListOffsetsPartition(partition_index=index, timestamp=EARLIEST)])],
+        ), LIST_OFFSETS_VERSION)
+        part = answer.topics[0].partitions[0]
+        if part.error_code != Code.NONE:
+            return int(part.error_code)
+        start = part.offset
         if not self.position < start <= self.load.deleted_end(self.partition):
             raise Violation(f"{self.client.name}: {place.host} says that {self.partition} has "
-                            f"nothing at {self.position}: it is from {start} to "
-                            f"{part.high_watermark}")
+                            f"nothing at {self.position}: it begins at {start}")
         self._record(f"from {start}, not {self.position}")
         self.load.history.skipped(self.client.name, self.partition, start)
         self.position = start
+        return Code.NONE
 
     def _record(self, about: str) -> None:
         world = self.client.world

@@ -2,6 +2,8 @@
 
     node.py              whole nodes, with Kafka clients and faults
     node_checkers.py     ... checks of their stored logs
+    moving_node.py       ... the same, with partitions that move to random nodes
+    ordered_node.py      ... the same, with any number of replicas, in rotated orders
     tiered_node.py       ... the same, with tiered storage and a faulty object store
     tiered_node_checkers.py  ... checks of the metadata and objects of remote segments
     diskless.py          writers, readers and cleaners of diskless topics, with Kafka clients

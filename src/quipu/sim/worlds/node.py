@@ -265,6 +265,8 @@ class NodeWorld:
                     part.leader_epoch, part.is_serving, part.is_leader, part.is_sole_replica,
                     part.is_epoch_start_due, part.is_readable, log.local_start_offset)
             if marks.get(part) != mark:
+                if part not in marks:  # it may have been here before, and left
+                    self.logs.forget(machine, str(part.topic_partition))
                 marks[part] = mark
                 if part.failure is None and log.phase is LogPhase.OPEN and (
                         part.topic_partition.topic != TABLE):  # compaction changes its batches
@@ -379,8 +381,9 @@ def plan_of(world: World, shapes: Sequence[tuple[int, ...]] = SHAPES) -> NodeWor
     settings = [
         f"log.flush.interval.messages={1 if is_durable else 1000}",
         f"chain.window.bytes={dice.choose([1024, 20_000, 1 << 20])}",
-        f"min.insync.replicas={min(dice.choose([0, 1, 1, 2]), *chains)}",
     ]
+    if (least := dice.choose([0, 1, None, 2])) is not None:  # None: all replicas but one
+        settings.append(f"min.insync.replicas={least}")
     return NodeWorldPlan(
         chains=chains, partitions=1 + dice.below(2), fault_seconds=dice.between(3, 7),
         malice=Malice(

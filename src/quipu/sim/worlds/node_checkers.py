@@ -105,6 +105,10 @@ class StoredLogs:
             if seen.mark() != mark:
                 self._look_at(machine, view, seen)
 
+    def forget(self, machine: Machine, name: str) -> None:
+        """Expect nothing of a partition on a machine: its log there is another one now."""
+        self._seen.pop((machine.name, name), None)
+
     def _look_at(self, machine: Machine, view: PartitionView, seen: _Seen) -> None:
         where = f"{machine.name} {view.name}"
         if view.committed < seen.committed:

@@ -24,7 +24,8 @@ from quipu.controller.elections import ElectionType
 from quipu.controller.racks import rack_of
 from quipu.controller.reassignment import Reassignment
 from quipu.controller.records import ConfigChanged
-from quipu.controller.state import CLUSTER_DEFAULT, ClusterState, ResourceType
+from quipu.controller.resources import ResourceType
+from quipu.controller.state import CLUSTER_DEFAULT, ClusterState
 from quipu.controller.topic_requests import NewPartitions, NewTopic
 from quipu.controller.topics import create_partitions, create_topics, delete_topics
 from quipu.model.errors import RequestError
