@@ -2,8 +2,10 @@
 
     commands.py     the commands produce, consume, latency, diskless, placement and sql; start here
     runs.py         `BenchRun`: measures one load on the broker, and the limits for that load
-    table.py        the table of docs/operating/benchmarks.md, P1 to P11 and P15: `make bench`
+    against.py      the same load on several brokers in turns: `--against`, `make bench-kafka`
+    table.py        the table of docs/operating/benchmarks.md, P1 to P11, P15, P16: `make bench`
     lines.py        `Line`: one line of that table
+    orders.py       its line P16: rotated orders against a fixed one
     tier.py         its line P11: fetches from the remote tier
     compaction.py   its line on produce while compaction runs
     diskless/       its lines P9 and P10, and `quipu bench diskless`

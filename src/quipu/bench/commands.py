@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from quipu.bench import against as turns
 from quipu.bench import limits, runs, tier
 from quipu.bench.diskless.capacity_command import capacity
 from quipu.bench.diskless.command import diskless
@@ -36,8 +37,9 @@ app.command()(placement)
 app.command()(sql)
 
 Bootstrap = Annotated[str | None, typer.Option(
-    "--bootstrap", "-b", metavar="HOST:PORT",
-    help="Address of any Kafka broker. [a temporary node that is removed at the end]")]
+    "--bootstrap", "-b", metavar="HOST:PORT,...",
+    help="Addresses of any Kafka broker, the first that responds; QUIPU_BOOTSTRAP is not used. "
+    "[a temporary node that is removed at the end]")]
 Pid = Annotated[int | None, typer.Option(
     help="Process id of the broker, to measure its CPU. [found for a broker on this machine]")]
 Seconds = Annotated[float, typer.Option(min=0.1, max=3600, help="How long to measure.")]
@@ -55,6 +57,12 @@ Client = Annotated[str, typer.Option(
     help="raw: requests encoded beforehand, little CPU; librdkafka: a real client and its cost.")]
 Config = Annotated[list[str], typer.Option(
     "--config", "-c", metavar="KEY=VALUE", help="A setting of the topic; may be repeated.")]
+Against = Annotated[str | None, typer.Option(
+    "--against", metavar="HOST:PORT",
+    help="Address of a second broker, of any make: both are measured in turns, and their ratio is "
+    "told.")]
+Rounds = Annotated[int, typer.Option(
+    min=1, max=1000, help="How often each broker is measured with --against.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")]
 Plot = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Draw the report to a png, svg or pdf file.")]
@@ -75,6 +83,8 @@ def produce(
     client: Client = "raw",
     config: Config = [],  # noqa: B006 typer copies it
     pid: Pid = None,
+    against: Against = None,
+    rounds: Rounds = turns.ROUNDS,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
@@ -85,7 +95,10 @@ def produce(
         compression=_one_of("--compression", compression, COMPRESSIONS),
         client=_one_of("--client", client, CLIENTS), configs=_configs(config),
     )
-    _run(produce_report, load, bootstrap, pid, (as_json, plot))
+    if against is not None:
+        _compare(turns.PRODUCE, load, (bootstrap, against), rounds, (as_json, plot))
+    else:
+        _run(produce_report, load, bootstrap, pid, (as_json, plot))
 
 
 @app.command()
@@ -108,10 +121,14 @@ def consume(
     client: Client = "raw",
     config: Config = [],  # noqa: B006 typer copies it
     pid: Pid = None,
+    against: Against = None,
+    rounds: Rounds = turns.ROUNDS,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """Measure the throughput of consuming old data."""
+    if tiered and against is not None:
+        raise BenchError("--tiered reads what only Quipu has: leave --against out")
     if tiered and (partitions != 1 or client != "raw"):
         raise BenchError("--tiered reads one partition with the raw client")
     configs = _configs(config)
@@ -122,7 +139,10 @@ def consume(
         client=_one_of("--client", client, CLIENTS), is_tiered=tiered,
         configs=tier.moving_configs(configs) if tiered else configs,
     )
-    _run(consume_report, load, bootstrap, pid, (as_json, plot))
+    if against is not None:
+        _compare(turns.CONSUME, load, (bootstrap, against), rounds, (as_json, plot))
+    else:
+        _run(consume_report, load, bootstrap, pid, (as_json, plot))
 
 
 @app.command()
@@ -138,6 +158,8 @@ def latency(
     client: Client = "raw",
     config: Config = [],  # noqa: B006 typer copies it
     pid: Pid = None,
+    against: Against = None,
+    rounds: Rounds = turns.ROUNDS,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
@@ -148,7 +170,10 @@ def latency(
         seconds=seconds, rate=rate, record_size=size, batch_size=1, acks=_acks(acks),
         client=_one_of("--client", client, CLIENTS), configs=_configs(config),
     )
-    _run(latency_report, load, bootstrap, pid, (as_json, plot))
+    if against is not None:
+        _compare(turns.LATENCY, load, (bootstrap, against), rounds, (as_json, plot))
+    else:
+        _run(latency_report, load, bootstrap, pid, (as_json, plot))
 
 
 # --- reports ----------------------------------------------------------------------------------
@@ -255,6 +280,23 @@ def _run(
     if plot is not None:
         draw(made, plot)
         note(f"drawn: {plot}")
+
+
+def _compare(
+    work: turns.Work, load: RunLoad, addresses: tuple[str | None, str], rounds: int,
+    output: tuple[bool, Path | None],
+) -> None:
+    as_json, plot = output
+    if plot is not None:
+        raise BenchError("--plot draws one broker: leave --against out, or use --json")
+    ours, theirs = addresses
+    with target(ours, None, _node_settings(load)) as first, target(theirs, None) as second:
+        if first.address == second.address:
+            raise BenchError(f"--bootstrap and --against are the same broker, {second.address}")
+        if first.pid is None or second.pid is None:
+            note("a broker's process is not visible on this machine: its CPU is not measured")
+        both = {turns.OURS: first, turns.THEIRS: second}
+        turns.compare(work, load, both, rounds).show(as_json=as_json)
 
 
 def _node_settings(load: RunLoad) -> dict[str, str]:

@@ -34,8 +34,21 @@ def parse_address(text: str) -> Address:
     """The address HOST:PORT; raises `BenchError` for any other text."""
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise BenchError(f"--bootstrap {text!r} is not HOST:PORT, for example localhost:9092")
+        raise BenchError(f"{text!r} is not HOST:PORT, for example localhost:9092")
     return Address(host.strip("[]"), int(port))
+
+
+def responding(bootstrap: str) -> Address:
+    """The first address of a list that a broker responds at; raises `BenchError` if none does."""
+    problems = []
+    for address in [parse_address(word.strip()) for word in bootstrap.split(",")]:
+        try:
+            connect(address).close()
+        except BenchError as error:
+            problems.append(str(error))
+        else:
+            return address
+    raise BenchError("\n".join(problems))
 
 
 def connect(address: Address) -> Cluster:

@@ -1,6 +1,6 @@
 """The report of a run: measurements of the broker, the machine's limits, and their ratios."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -56,6 +56,7 @@ class Report:
     limits: dict[str, Measured] = field(default_factory=dict)
     ratios: list[Ratio] = field(default_factory=list)
     machine: dict[str, object] = field(default_factory=machine)
+    rounds: Mapping[str, Sequence[Measured]] = field(default_factory=dict)  # of brokers in turns
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -65,6 +66,8 @@ class Report:
             "ratios": [{"number": each.number, "about": each.about, "value": each.value,
                         "aim": each.aim, "better": each.better, "met": each.is_met}
                        for each in self.ratios],
+            **({"rounds": {name: [as_dict(each) for each in measured]
+                           for name, measured in self.rounds.items()}} if self.rounds else {}),
         }
 
     def show(self, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@
     P10:  control-plane commits   commits / bare transactions of the rows (diskless/commits.py)
     P11:  fetch from the tier     throughput / raw ranged gets of the same objects (tier.py)
     P15:  many partitions, many connections: CPU per request / the same with few
+    P16:  rotated orders          throughput / that of a fixed order, 3 and 5 nodes (orders.py)
     compaction: produce while it runs all the time / while it does not (compaction.py)
 
 Broker and limit are measured alternately, ROUNDS times, and of each the best round counts: other
@@ -27,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from quipu.bench import limits, runs
+from quipu.bench import limits, orders, runs
 from quipu.bench.compaction import produce_while_compacting
 from quipu.bench.diskless.commits import p10_one, p10_several
 from quipu.bench.diskless.produce import p9_directory, p9_s3
@@ -265,5 +266,6 @@ LINES: Final[dict[str, tuple[Measure, ...]]] = {
     "P1": (_p1_64k, _p1_1m), "P2": (p2,), "P3": (p3,), "P4": (p4,), "P5": (p5,), "P6": (p6,),
     "P7": (p7,), "P8": (p8,), "P9": (p9_directory, p9_s3), "P10": (p10_one, p10_several),
     "P11": (p11_s3, p11_directory),
-    "P15": (p15_partitions, p15_connections), "compaction": (produce_while_compacting,),
+    "P15": (p15_partitions, p15_connections), "P16": orders.MEASURES,
+    "compaction": (produce_while_compacting,),
 }

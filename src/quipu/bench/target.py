@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from quipu.bench.control import parse_address
+from quipu.bench.control import responding
 from quipu.cli import chain
 from quipu.launch.group import NodeGroup
 from quipu.launch.ports import free_ports, listening_pid
@@ -36,7 +36,7 @@ def target(
         with temporary_node(settings or {}) as found:
             yield found
         return
-    address = parse_address(bootstrap)
+    address = responding(bootstrap)
     if pid is None and _is_local(address.host):
         pid = listening_pid(address.port)
     yield Target(address, pid, None, is_temporary=False)
