@@ -5,6 +5,10 @@
     versitygw      an S3 server                             by `go install`
     azurite        an emulator of Azure Blob Storage        by npm, with the Node.js in .venv
     kafka          Apache Kafka: server, tools, Streams, Connect  by Maven
+    clients        Java clients of earlier generations      by Maven
+    spark          Spark's own Kafka connector              by Maven
+    java           our own programs for all of these        by javac, with Kafka's jars
+    franz          a client with franz-go, our own program  by `go build`
     prometheus     its parser and evaluator of alert rules  by `go build`
 
 Versions are pinned here, in package-lock.json, go.sum and pom.xml.  Each is installed into a folder
@@ -45,7 +49,9 @@ TESTS = REPOSITORY / "tests" / "interop"
 PROBLEMS = "QUIPU_INTEROP_PROBLEMS"  # for the tests: JSON, name of software -> why it is not there
 STRICT = "QUIPU_INTEROP_STRICT"
 JAVA_MIN = 17
-MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+MAVEN = ("mvn", "-B", "-q", "-Dstyle.color=never")
+MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+JAVA_FILES = ("Driver.java", "Generation.java", "Counting.java")
 SECONDS_MAX = 1800.0  # of one installation
 TAIL_LINES = 40  # of a failed installation
 
@@ -82,6 +88,7 @@ class Software(NamedTuple):
     inputs: tuple[str, ...]  # files of tests/interop that decide what is installed
     command: Callable[[Path], Sequence[str]]  # installs into a folder that has the inputs
     variables: Callable[[Path], Mapping[str, str]] = lambda _: {}
+    needs: tuple[str, ...] = ()  # other software, which is installed before
 
     @property
     def folder(self) -> Path:
@@ -100,6 +107,10 @@ class Installed(NamedTuple):
     reason: str = ""
 
 
+KAFKA = Software(
+    "kafka", "4.2.0", ("java", "mvn"), ("kafka/pom.xml",),
+    lambda folder: [*MAVEN, f"{MAVEN_PLUGIN}:copy-dependencies", "-DincludeScope=runtime",
+                    f"-DoutputDirectory={folder / 'jars'}"])
 SOFTWARE = (
     Software(
         "versitygw", "1.8.0", ("go",), (),
@@ -110,10 +121,21 @@ SOFTWARE = (
         ("azurite/package.json", "azurite/package-lock.json", "azurite/.npmrc"),
         lambda _: npm_command("ci", "--no-audit", "--no-fund", "--ignore-scripts",
                               "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")),
+    KAFKA,
     Software(
-        "kafka", "4.2.0", ("java", "mvn"), ("kafka/pom.xml",),
-        lambda folder: ["mvn", "-B", "-q", "-Dstyle.color=never", MAVEN_GOAL,
-                        "-DincludeScope=runtime", f"-DoutputDirectory={folder / 'jars'}"]),
+        "clients", "2.1 to 3.9", ("java", "mvn"), ("clients/pom.xml",),
+        lambda _: [*MAVEN, f"{MAVEN_PLUGIN}:copy"]),
+    Software(
+        "spark", "4.2.0", ("java", "mvn"), ("spark/pom.xml",),
+        lambda _: [*MAVEN, f"{MAVEN_PLUGIN}:copy"]),
+    Software(
+        "java", "1", ("java", "javac"), tuple(f"java/{name}" for name in JAVA_FILES),
+        lambda folder: ["javac", "-Xlint:-options", "-d", str(folder / "classes"),
+                        "-cp", f"{KAFKA.folder / 'jars'}/*", *JAVA_FILES],
+        needs=("kafka",)),
+    Software(
+        "franz", "1.22.2", ("go",), ("franz/go.mod", "franz/go.sum", "franz/main.go"),
+        lambda _: ["go", "build", "-o", "franz", "."]),
     Software(
         "prometheus", "0.305.0", ("go",),
         ("prometheus/go.mod", "prometheus/go.sum", "prometheus/main.go"),
@@ -143,6 +165,14 @@ def judge(output: str) -> tuple[State, str]:
         if _WANT.search(line):
             return State.MISSING, f"its registry did not give it: {line[:300]}"
     return State.FAILED, lines[-1] if lines else "it printed nothing"
+
+
+def unfounded(software: Software, installed: Iterable[Installed]) -> Installed | None:
+    """Why a software cannot be installed: another that it needs is not there."""
+    for each in installed:
+        if each.software.name in software.needs and each.state is not State.READY:
+            return Installed(software, each.state, f"it needs {each.software.name}")
+    return None
 
 
 class Results(NamedTuple):
@@ -262,7 +292,9 @@ def main(arguments: Sequence[str]) -> int:
     with exclusive(ROOT / "lock"):
         for unfinished in ROOT.glob("new-*"):  # of a run that was killed
             shutil.rmtree(unfinished)
-        installed = [install(each) for each in SOFTWARE]
+        installed: list[Installed] = []
+        for each in SOFTWARE:
+            installed.append(unfounded(each, installed) or install(each))
     code, report = run_tests(installed, arguments)
     results = None if report is None else read_results(report)
     print()

@@ -1,26 +1,18 @@
 """The software under test; a test whose software is not there is skipped, and says why."""
 
-import json
+import contextlib
 import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.contract.object_store.stores import Bucket, StoreUnderTest
+from tests.interop.brokers import NAMES, Broker, one, three
+from tests.interop.kafka_tools import end_shared_driver
 from tests.interop.servers import SERVERS, StoreServer, Versitygw
-from tools.interop import PROBLEMS, SOFTWARE
-
-
-def folder_of(name: str) -> Path:
-    """Where a software is installed; the test is skipped if it is not."""
-    problem = json.loads(os.environ.get(PROBLEMS, "{}")).get(name)
-    (software,) = (each for each in SOFTWARE if each.name == name)
-    if problem is None and not software.folder.is_dir():
-        problem = f"{name} is not installed: run `make interop`"
-    if problem is not None:
-        pytest.skip(problem)
-    return software.folder
+from tests.interop.software import folder_of
 
 
 def has_attributes(folder: Path) -> bool:
@@ -72,3 +64,44 @@ def store_url(server: StoreServer) -> str:
 def kafka_jars() -> Path:
     """The jars of Apache Kafka, and what they need."""
     return folder_of("kafka") / "jars"
+
+
+# -- Kafka and Quipu side by side; each is started by the first test that wants it
+
+Running = Callable[[str, int], Broker]
+
+
+@pytest.fixture(scope="session")
+def running(
+    kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """Brokers by name and number of nodes; started once."""
+    known: dict[tuple[str, int], Broker] = {}
+    with contextlib.ExitStack() as stack:
+        def start(name: str, nodes: int) -> Broker:
+            if (name, nodes) not in known:
+                scratch = tmp_path_factory.mktemp(f"{name}-{nodes}")
+                make = one if nodes == 1 else three
+                known[name, nodes] = stack.enter_context(make(name, kafka_jars, scratch))
+            return known[name, nodes]
+
+        yield start
+        end_shared_driver()
+
+
+@pytest.fixture(params=NAMES)
+def broker(request: pytest.FixtureRequest, running: Running) -> Broker:
+    """One node: Kafka, then Quipu."""
+    return running(request.param, 1)
+
+
+@pytest.fixture(params=NAMES)
+def cluster(request: pytest.FixtureRequest, running: Running) -> Broker:
+    """Three nodes: Kafka, then Quipu."""
+    return running(request.param, 3)
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses."""
+    return f"topic-{uuid.uuid4().hex[:12]}"

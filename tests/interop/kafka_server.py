@@ -91,7 +91,8 @@ class KafkaCluster:
                                 for name, value in self.properties(number).items()))
         if not (self.log_dir(number) / "meta.properties").exists():
             done = subprocess.run(
-                [*self._java(), FORMATTER, "format", "-t", self.cluster_id, "-c", str(path)],
+                [*self._java(), FORMATTER, "format", f"--cluster-id={self.cluster_id}",
+                 "-c", str(path)],
                 capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
                 timeout=FORMAT_SECONDS_MAX)
             assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

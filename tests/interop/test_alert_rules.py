@@ -16,7 +16,7 @@ import yaml
 from tests.deploy.promql import Database, evaluate
 from tests.deploy.test_placement_alerts import RULES, TARGET
 from tests.harness.racked import Scrape
-from tests.interop.conftest import folder_of
+from tests.interop.software import folder_of
 
 pytestmark = pytest.mark.interop
 
