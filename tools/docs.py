@@ -11,7 +11,9 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 GENERATORS = (
     "api_table",  # docs/reference/apis.md: keys and versions served
+    "compatibility_page",  # docs/reference/kafka-compatibility.md: what differs from Kafka
     "command_reference",  # docs/reference/commands.md: every command, as its help tells
+    "kafka_settings_table",  # docs/reference/kafka-settings.md: what becomes of Kafka's settings
     "metrics_table",  # docs/operating/metrics.md: the table of metrics in it
     "placement_pictures",  # docs/concepts/*.svg: states of racks, a reconciliation
     "settings_table",  # docs/reference/settings.md: every setting, its default and meaning

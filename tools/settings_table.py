@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from quipu.model.settings import ALIASES, BROKER, TOPIC
+from quipu.model.settings import ALIASES, OWN_BROKER, OWN_TOPIC
 from quipu.model.settings_types import LONG_MAX, Setting, render
 from tools.pages import write_or_check
 
@@ -31,7 +31,8 @@ A topic's settings are given when it is created, or changed later by any Kafka t
 name or a value that is not allowed is refused with an error that says what to write instead.
 *Dynamic* settings can be changed while the node runs, for one broker or as the cluster's default;
 the others are read at the start. A setting marked † is accepted and reported because tools send it,
-but has no effect.
+but has no effect. [kafka-settings.md](kafka-settings.md) has every setting of Kafka, and what
+becomes of it.
 """
 
 
@@ -43,7 +44,7 @@ def page() -> str:
         "",
         "| name | default | allowed | dynamic | what it does |",
         "| --- | --- | --- | --- | --- |",
-        *_rows(BROKER.values(), topic=False),
+        *_rows(OWN_BROKER.values(), topic=False),
         "",
         f"Other names: {aliases}.",
         "",
@@ -51,7 +52,7 @@ def page() -> str:
         "",
         "| name | default | allowed | default comes from | what it does |",
         "| --- | --- | --- | --- | --- |",
-        *_rows(TOPIC.values(), topic=True),
+        *_rows(OWN_TOPIC.values(), topic=True),
         "",
     ])
 

@@ -1,6 +1,6 @@
 """`make sim SEED=n`: every simulated world, from one seed.
 
-    raft, chain, tiered-chain, node, tiered-node, diskless
+    raft, chain, tiered-chain, node, tiered-node, ordered-node, diskless
                         worlds of src/quipu/sim: real cores and real nodes, in virtual time, under
                         faults; checked after every step, then healed and made to converge
     storage             the state machines of tests/storage: a log on a simulated disk that loses

@@ -50,7 +50,7 @@ def run(command: list[str], environment: dict[str, str], *, directory: Path = RE
 
 def simulate(deadline: float, chance: random.Random) -> None:
     """Run worlds of fresh seeds until the time is over; at least once."""
-    names = ("raft", "chain", "tiered-chain", "node", "tiered-node", "diskless")
+    names = ("raft", "chain", "tiered-chain", "node", "tiered-node", "ordered-node", "diskless")
     worlds = [word for name in names for word in ("--world", name)]
     while True:
         seed = chance.randrange(1 << 30)

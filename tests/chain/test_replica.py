@@ -277,6 +277,6 @@ def test_how_far_behind_a_member_is() -> None:
     stage.produce(1, 3)
     stage.deliver()
 
-    assert stage[2].replica.lag == 2
-    assert stage[1].replica.lag == 0
+    assert stage[2].replica.relay.lag == 2
+    assert stage[1].replica.relay.lag == 0
     assert stage[1].replica.handle(Configured(members("12", epoch=2))) == []

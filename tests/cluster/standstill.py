@@ -46,7 +46,7 @@ def measure(cluster: RunningCluster, running: Traffic) -> Iterator[tuple[str, bo
 def main(rounds: int) -> None:
     with (tempfile.TemporaryDirectory() as directory,
           RunningCluster(Path(directory)) as cluster):
-        cluster.create_topic("t", partitions=2, min_insync_replicas="2")
+        cluster.create_topic("t", partitions=2)
         with traffic(cluster, "t") as running:
             for _, (part, was_controller, seconds) in zip(
                     range(rounds), measure(cluster, running), strict=False):

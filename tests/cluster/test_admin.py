@@ -1,6 +1,7 @@
 """Stock tools against a cluster: the metadata that they get, and the operations that they use."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from kafka import KafkaAdminClient
 from quipu.model.errors import Code
 from quipu.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 from tests.harness.cluster import RunningCluster
+from tests.harness.command import run_quipu
 from tests.harness.raw import RawConnection
 
+AT_ONCE_SECONDS = 10.0  # to start the command on a busy machine; it would wait for 30 s and more
 pytestmark = pytest.mark.xdist_group("cluster")
 
 
@@ -48,3 +51,24 @@ def test_stock_tools_see_and_steer_a_cluster(tmp_path: Path) -> None:
         with RawConnection("127.0.0.1", cluster["a-1"].port) as raw:
             refused = raw.ask(UnregisterBrokerRequest(broker_id=2), 0)
             assert refused.error_code != Code.NONE  # a member of a chain stays known
+
+
+@pytest.mark.timeout(120)
+def test_a_node_that_is_not_up_is_refused_as_a_voter_at_once(tmp_path: Path) -> None:
+    """K6: nobody waits half a minute for a node that was killed, or was never there; one that is
+    up becomes a voter.
+    """
+    with RunningCluster(tmp_path) as cluster:
+        cluster.add("a-3").start()
+        cluster["a-3"].kill()
+        admin = AdminClient({"bootstrap.servers": cluster["a-0"].bootstrap})
+        for _ in cluster.until("the controller has noticed"):
+            if 4 not in admin.list_topics(timeout=10).brokers:
+                break
+        begun = time.monotonic()
+        refused = run_quipu("quorum", "add", "4", "--bootstrap", cluster.bootstrap)
+        assert (refused.code, "node 4 is not up" in refused.err) == (1, True), refused
+        assert time.monotonic() - begun < AT_ONCE_SECONDS
+        cluster["a-3"].start()
+        cluster.quipu("quorum", "add", "4")
+        assert '"id": 4, "role": "voter"' in cluster.quipu("quorum", "list", "--json")

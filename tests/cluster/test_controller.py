@@ -84,7 +84,7 @@ def test_no_split_brain_when_the_network_between_nodes_parts(tmp_path: Path) -> 
     """
     with RunningCluster(tmp_path, proxied=True) as cluster:
         assert cluster.proxy is not None
-        cluster.create_topic("t", partitions=2, min_insync_replicas="2")
+        cluster.create_topic("t", partitions=2)
         with traffic(cluster, "t") as running:
             for name in cluster.chains["a"]:
                 running.await_progress()

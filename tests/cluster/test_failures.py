@@ -43,7 +43,7 @@ def test_nothing_is_lost_while_nodes_are_killed_paused_and_restarted(tmp_path: P
     """V10, V13, V15, V16, V21, V22: head, middle and tail in turn, one at a time, acks=all."""
     chance = random.Random(SEED)
     with RunningCluster(tmp_path) as cluster:
-        cluster.create_topic("t", partitions=2, min_insync_replicas="2",
+        cluster.create_topic("t", partitions=2,
                              segment_bytes=SMALL_SEGMENTS)
         with traffic(cluster, "t", SEED) as running:
             deadline = time.monotonic() + SECONDS
@@ -91,7 +91,7 @@ def test_a_node_whose_disk_was_emptied_rejoins_and_a_fourth_extends_the_chain(
 ) -> None:
     """V7, V16: an empty node catches up and ends identical; reads move to a new tail."""
     with RunningCluster(tmp_path) as cluster:
-        cluster.create_topic("t", partitions=2, min_insync_replicas="2",
+        cluster.create_topic("t", partitions=2,
                              segment_bytes=SMALL_SEGMENTS)
         with traffic(cluster, "t") as running:
             running.await_progress(count=500)
@@ -110,12 +110,13 @@ def test_a_node_whose_disk_was_emptied_rejoins_and_a_fourth_extends_the_chain(
 
 @pytest.mark.timeout(120)
 def test_writes_go_on_without_a_node_only_where_that_is_allowed(tmp_path: Path) -> None:
-    """V5, V21: min.insync.replicas=2 of 3 resumes within the detection time plus a second, also
-    if it is the controller that died; the default waits for the node, and resumes by itself.
+    """V5, V21: by default writes resume within the detection time plus a second, also if it is the
+    controller that died; with min.insync.replicas=0 they wait for the node, and resume by
+    themselves.
     """
     with RunningCluster(tmp_path) as cluster:
-        cluster.create_topic("two", partitions=2, min_insync_replicas="2")
-        cluster.create_topic("all", partitions=2)
+        cluster.create_topic("two", partitions=2)
+        cluster.create_topic("all", partitions=2, min_insync_replicas="0")
         with traffic(cluster, "two") as two, traffic(cluster, "all", 2) as every:
             controller = cluster.controller()
             for victim in (controller, next(name for name in cluster.chains["a"]
@@ -141,7 +142,7 @@ def test_a_rolling_restart_costs_clients_nothing_but_retries(tmp_path: Path) -> 
     reader see no error at all.
     """
     with RunningCluster(tmp_path) as cluster:
-        cluster.create_topic("t", partitions=2, min_insync_replicas="2")
+        cluster.create_topic("t", partitions=2)
         with traffic(cluster, "t") as running:
             for name in cluster.chains["a"]:
                 running.await_progress()

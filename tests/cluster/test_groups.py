@@ -135,7 +135,7 @@ def stored(cluster: RunningCluster) -> dict[int, int]:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
     with RunningCluster(tmp_path, settings=GROUPS) as running:
-        running.create_topic(TOPIC, partitions=PARTITIONS, min_insync_replicas="2")
+        running.create_topic(TOPIC, partitions=PARTITIONS)
         yield running
 
 

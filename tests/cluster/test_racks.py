@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
 
-from quipu.controller.state import ResourceType
+from quipu.controller.resources import ResourceType
 from quipu.wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -17,6 +17,7 @@ from tests.e2e.contract import (
     Event,
     Member,
     Message,
+    wait_until,
 )
 
 _REBALANCED = re.compile(r"% Group \S+ rebalanced .*: (?P<what>assigned|revoked)(?P<list>.*)")
@@ -38,8 +39,8 @@ class KcatClient:
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Ask for a topic that is not there: the node creates it with its own defaults."""
         self._run("-L", "-t", topic, "-X", "allow.auto.create.topics=true")
-        found = self.partition_count(topic)
-        assert found == partitions, f"num.partitions is {found}, the story wants {partitions}"
+        wait_until(lambda: self.partition_count(topic) == partitions,
+                   f"{topic} has {partitions} partitions, as num.partitions says")
 
     def partition_count(self, topic: str) -> int:
         (found,) = json.loads(self._run("-L", "-J", "-t", topic))["topics"]

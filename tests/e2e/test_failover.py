@@ -65,7 +65,7 @@ def test_an_idempotent_producer_goes_on_when_the_head_is_killed(
     cluster: RunningCluster, client: Client, topic: str, kill_head: Callable[[], None]
 ) -> None:
     """K1, V21: all is acknowledged, and is there once and in order."""
-    cluster.create_topic(topic, partitions=PARTITIONS, min_insync_replicas="2")
+    cluster.create_topic(topic, partitions=PARTITIONS)
     written = messages("across")
     given: Sequence[Message] = Interrupted(written, kill_head)
     if client.name in TAKES_ALL_AT_ONCE:
@@ -81,7 +81,7 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(
     cluster: RunningCluster, client: Client, topic: str, kill_head: Callable[[], None]
 ) -> None:
     """K3, V21: two members read on within a bounded time; what the group had committed stays."""
-    cluster.create_topic(topic, partitions=PARTITIONS, min_insync_replicas="2")
+    cluster.create_topic(topic, partitions=PARTITIONS)
     group = f"group-of-{topic}"
     members = [client.member(group, topic), client.member(group, topic)]
     try:

@@ -23,7 +23,7 @@ from quipu.controller.configs import (
     ConfigOperation,
     ConfigResource,
 )
-from quipu.controller.state import ResourceType
+from quipu.controller.resources import ResourceType
 from quipu.controller.topic_requests import NewTopic
 from quipu.model.errors import Code
 from quipu.model.settings import BrokerSettings

@@ -11,7 +11,7 @@ TAIL_LINES = 40  # shown with a failure
 PR_SET_PDEATHSIG = 1
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """The process ends with the thread that started it, also if that is killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -30,7 +30,7 @@ class LineProcess:
         self._process = subprocess.Popen(
             list(command), env=dict(environment), text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            preexec_fn=_end_with_parent if ends_with_parent else None,  # noqa: PLW1509 only this
+            preexec_fn=end_with_parent if ends_with_parent else None,  # noqa: PLW1509 only this
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

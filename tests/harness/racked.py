@@ -25,7 +25,7 @@ from quipu.controller.configs import (
     ConfigOperation,
     ConfigResource,
 )
-from quipu.controller.state import ResourceType
+from quipu.controller.resources import ResourceType
 from quipu.model.errors import Code
 from quipu.model.ids import NodeId
 from quipu.wire.messages.k45_alter_partition_reassignments import (

@@ -204,8 +204,7 @@ def run(seconds: float, seed: int, nodes: int) -> list[str]:
         print(f"cluster of {nodes}, seed {seed}, segments of {segments} bytes, "
               f"{'namespaces' if hosts else 'a proxy'}, "
               f"{'disks of their own' if has_own_disks else 'one disk'}", flush=True)
-        cluster.create_topic(TOPIC, partitions=2, min_insync_replicas=str(nodes // 2 + 1),
-                             segment_bytes=segments)
+        cluster.create_topic(TOPIC, partitions=2, segment_bytes=segments)
         faults = Faults(cluster, hosts, chance, has_own_disks=has_own_disks)
         started = time.monotonic()
         with traffic(cluster, TOPIC, seed) as running:

@@ -24,6 +24,7 @@ from uuid import UUID
 
 from quipu.broker.handlers import is_on_controller, refused
 from quipu.model.errors import Code, QuipuError
+from quipu.model.settings import BrokerSettings
 from quipu.wire._fast_pure import FETCH_ODD_SIZE_MAX
 from quipu.wire.frame import decode_response, encode_request
 from quipu.wire.messages import REQUESTS
@@ -39,7 +40,7 @@ from tests.soak.hostile_values import (
 )
 
 ANSWER_SECONDS_MAX: Final = 10.0
-ELEMENTS_MAX: Final = 10_000  # max.request.elements
+ELEMENTS_MAX: Final = BrokerSettings().max_request_elements
 FRAME_SIZE_MAX: Final = 2_000_000  # below max.request.bytes
 QUICK_CONNECTIONS: Final = 6
 SLOW_CONNECTIONS: Final = 4

@@ -1,8 +1,5 @@
 """A cluster whose nodes are upgraded one by one to the version that manages placement."""
 
-import subprocess
-import tarfile
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -10,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cluster.traffic import traffic
 from tests.harness.cluster import RunningCluster
-from tests.harness.node import REPOSITORY
+from tests.harness.earlier import earlier_version
 from tests.harness.postgres import PostgresServer
 from tests.harness.progress import wait_for
 from tests.kill.load import PARTITIONS
@@ -19,21 +16,6 @@ pytestmark = pytest.mark.xdist_group("racks")
 
 # In the history of this repository: the parent of this commit gives a partition one replica.
 FIRST_MANAGED = "controller: managed placement of diskless topics"
-
-
-def earlier_version(folder: Path) -> Path:
-    """The sources of the version before managed placement; its compiled parts run as Python."""
-    def git(*words: str) -> bytes:
-        return subprocess.run(["git", "-C", str(REPOSITORY), *words], check=True,
-                              capture_output=True).stdout
-
-    commits = git("log", "--format=%H", "--fixed-strings", f"--grep={FIRST_MANAGED}").split()
-    if not commits or git("rev-parse", "--is-shallow-repository").strip() != b"false":
-        pytest.skip("the earlier version is in the history, which a shallow clone does not have: "
-                    "git fetch --unshallow")
-    with tarfile.open(fileobj=BytesIO(git("archive", f"{commits[-1].decode()}^", "src"))) as files:
-        files.extractall(folder, filter="data")
-    return folder / "src"
 
 
 def replicas(cluster: RunningCluster, topic: str) -> list[list[int]]:
@@ -53,7 +35,7 @@ def test_a_cluster_with_a_node_of_the_earlier_version_keeps_serving(tmp_path: Pa
     """D9: nodes are upgraded one after the other while clients write and read; topics with one
     replica are reconciled as soon as the controller is a new one, and no data moves.
     """
-    source, postgres = earlier_version(tmp_path / "earlier"), PostgresServer()
+    source, postgres = earlier_version(tmp_path / "earlier", FIRST_MANAGED), PostgresServer()
     cluster = RunningCluster(tmp_path / "mixed", nodes=3, racks=("r1", "r2", "r3"), settings={
         "diskless.storage.system.enable": "true",
         "diskless.storage.url": (tmp_path / "objects").as_uri(),

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from quipu.model.settings import BROKER, TOPIC
+from quipu.model.settings import OWN_BROKER, OWN_TOPIC
 from tools import settings_table
 
 
@@ -18,7 +18,7 @@ def test_the_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_setting_has_its_row() -> None:
     page = settings_table.page()
 
-    for name in (*BROKER, *TOPIC):
+    for name in (*OWN_BROKER, *OWN_TOPIC):
         assert f"| `{name}`" in page
 
 

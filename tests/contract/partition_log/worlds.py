@@ -42,6 +42,10 @@ class World(Protocol):
         """Have another node lead from now on, or none."""
         ...
 
+    async def lose_replicas(self) -> None:
+        """Have the leader go on without the other replicas of the partition."""
+        ...
+
     async def move_to_tier(self) -> None:
         """Have all committed records in the remote tier only, if there is one."""
         ...
@@ -68,6 +72,10 @@ class SingleNode:
 
     async def lose_leadership(self) -> None:
         self.nodes[0].replication.forget(self.nodes[0].partition)
+
+    async def lose_replicas(self) -> None:
+        self.rig.configure(serving=[1], offline=range(2, max(self.node_count, 2) + 1), to=[1])
+        await self.rig.leads(self.nodes[0])
 
     async def move_to_tier(self) -> None:
         pass
