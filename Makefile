@@ -8,10 +8,10 @@ MINUTES ?= 10
 JOBS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test again e2e spark check interop pythons bench sim soak docs
+.PHONY: help setup demo test again e2e spark check interop pythons bench bench-kafka sim soak docs
 
 help:   ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## install what the others need into .venv (kcat by apt-get, where root may)
 	@$(PYTHON) tools/setup.py
@@ -42,6 +42,9 @@ pythons: setup  ## the rooms' own tests on every other Python from 3.11 to 3.14 
 
 bench: setup  ## speed, as ratios to this machine's own limits
 	@$(RUN) tools/bench.py
+
+bench-kafka: setup  ## speed beside an Apache Kafka that it starts, in turns, as ratios
+	@$(RUN) tools/bench_kafka.py
 
 sim: setup  ## simulated worlds and storage under faults, from SEED=n; the same seed is the same run
 	@$(RUN) tools/sim.py --seed $(SEED) $(if $(TRACE),--trace)
