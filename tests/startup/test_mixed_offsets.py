@@ -13,8 +13,8 @@ from tests.harness.progress import wait_for
 
 pytestmark = pytest.mark.xdist_group("mixed_offsets")
 
-# In the history of this repository: its parent keeps groups as commands.
-FIRST_RECORDS = "groups: __consumer_offsets has Kafka's own records"
+# In the history of this repository: the last commit that keeps groups as commands.
+LAST_COMMANDS = "tests: a real Apache Kafka 4.2 of one node or several in make interop"
 GROUPS = [f"g{number}" for number in range(8)]  # in all partitions of the topic
 
 
@@ -63,7 +63,7 @@ def test_offsets_outlive_an_upgrade_node_by_node(tmp_path: Path) -> None:
     """K3, T7: whoever leads, no group is told less than it has committed: a node of the earlier
     version that leads after a new one serves nothing rather than an old state.
     """
-    source = earlier_version(tmp_path / "earlier", FIRST_RECORDS)
+    source = earlier_version(tmp_path / "earlier", LAST_COMMANDS)
     cluster = RunningCluster(tmp_path / "mixed", nodes=3)
     for node in cluster.nodes.values():
         node.environment = {"PYTHONPATH": str(source)}

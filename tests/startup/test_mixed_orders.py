@@ -13,8 +13,8 @@ from tests.startup.test_mixed_placement import replicas, upgrade
 
 pytestmark = pytest.mark.xdist_group("racks")
 
-# In the history of this repository: the parent of this commit knows whole chains only.
-FIRST_DERIVED = "controller: derived chains, for any replicas in any order"
+# In the history of this repository: the last commit that knows whole chains only.
+LAST_WHOLE = "tests: a real Apache Kafka 4.2 of one node or several in make interop"
 
 
 @pytest.mark.timeout(300)
@@ -23,7 +23,7 @@ def test_no_order_is_made_before_every_node_can_read_it(tmp_path: Path) -> None:
     topics are on whole chains, whatever their factor, and no node is lost; as soon as the last one
     is upgraded, a topic has the replicas that it asks for.
     """
-    source = earlier_version(tmp_path / "earlier", FIRST_DERIVED)
+    source = earlier_version(tmp_path / "earlier", LAST_WHOLE)
     cluster = RunningCluster(tmp_path / "mixed", nodes=3, settings={"min.insync.replicas": "2"})
     for node in cluster.nodes.values():
         node.environment = {"PYTHONPATH": str(source)}

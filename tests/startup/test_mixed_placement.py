@@ -14,8 +14,8 @@ from tests.kill.load import PARTITIONS
 
 pytestmark = pytest.mark.xdist_group("racks")
 
-# In the history of this repository: the parent of this commit gives a partition one replica.
-FIRST_MANAGED = "controller: managed placement of diskless topics"
+# In the history of this repository: the last commit that gives a partition one replica.
+LAST_UNMANAGED = "broker: requests for offsets wait until the control plane knows a log"
 
 
 def replicas(cluster: RunningCluster, topic: str) -> list[list[int]]:
@@ -35,7 +35,7 @@ def test_a_cluster_with_a_node_of_the_earlier_version_keeps_serving(tmp_path: Pa
     """D9: nodes are upgraded one after the other while clients write and read; topics with one
     replica are reconciled as soon as the controller is a new one, and no data moves.
     """
-    source, postgres = earlier_version(tmp_path / "earlier", FIRST_MANAGED), PostgresServer()
+    source, postgres = earlier_version(tmp_path / "earlier", LAST_UNMANAGED), PostgresServer()
     cluster = RunningCluster(tmp_path / "mixed", nodes=3, racks=("r1", "r2", "r3"), settings={
         "diskless.storage.system.enable": "true",
         "diskless.storage.url": (tmp_path / "objects").as_uri(),
